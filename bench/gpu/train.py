@@ -2,7 +2,7 @@
 """Training steps on a card at full size: tokens per second, MFU, memory.
 
     bench/gpu/train.py OUT [--seconds N] [--device cuda] [--steps N] [JOB ...]     leaves OUT/train.json
-    bench/gpu/train.py OUT --rehearse                                              a small job on the CPU, through the same code
+    bench/gpu/train.py OUT --rehearse [cuda]     a small job on the CPU, or the card in software, through the same code
 
 MFU is (6 x parameters + 6 x layers x width x sequence) x tokens per second over 989 TFLOP/s: forward and backward of the weights, and of
 causal attention (width: columns of all heads); what is made again is not counted. Where the plan does not fit, the rows are halved, and the
