@@ -29,10 +29,11 @@ if ! ldconfig -p 2>/dev/null | grep -q libcuda.so.1; then
   says "libcuda.so.1, the driver of NVIDIA's GPUs, is not there"
   [[ ! -e none ]] || fail "a run directory was left"
 fi
-mkdir partly
+mkdir -p partly bin # the program alone: in a source tree the kernels may lie where it looks for them
 ln -s "$card/libcuda.so.1" partly/
+cp "$headroom" bin/
 if ! ldconfig -p 2>/dev/null | grep -q libcublasLt; then
-  expect 2 env LD_LIBRARY_PATH="$work/partly" "$headroom" plan micro-llama-bytes --device cuda
+  expect 2 env LD_LIBRARY_PATH="$work/partly" bin/headroom plan micro-llama-bytes --device cuda
   says "libheadroom-cuda.so, the library of Headroom's kernels for GPUs, cannot be loaded"
   ln -s "$card/libheadroom-cuda.so" partly/
   expect 2 env LD_LIBRARY_PATH="$work/partly" "$headroom" plan micro-llama-bytes --device cuda
