@@ -34,7 +34,7 @@ static const double ROUND_PART = 1.0 / 3, LEAST_ROUND_SECONDS = 0.5;
 static const uint64_t MOST_BYTES = UINT64_C(640) << 20;
 /* What a run has resident that a probe does not use: buffers of data files and checkpoints (docs/data.md), JSON. */
 static const uint64_t BUFFER_BYTES = UINT64_C(2) << 20;
-/* And on a card: kernels that no sample launches (all of a generation are less than 5 MiB) and graphs. */
+/* And on a card: kernels that no sample launches (all of a generation are some 5 MiB of the library) and graphs. */
 static const uint64_t CARD_BESIDE_BYTES = UINT64_C(16) << 20;
 
 typedef hri_probe probe;
