@@ -41,7 +41,7 @@ said, before = json.load(open("said")), json.load(open("before.json"))
 d = said["device"]
 r = d["rates"]
 assert d["fixed_measured"] and d["fixed_bytes"] == 316 << 20, d["fixed_bytes"]
-assert r["threads"] == 1 and r["instruction_set"] == "sm_80" and r["libraries"] == "cublasLt 13.1.0", r
+assert r["threads"] == 1 and r["instruction_set"] == "sm_80" and r["libraries"] == "cublasLt 13.1.0, 4 SMs", r
 assert r["card"] == "GPU-07070707-0707-0707-0707-070707070707, CUDA 13.1, driver 580.01", r["card"]
 for t in ("fp32", "bf16"):
     kinds = r[t]["product_flops"]
@@ -57,7 +57,7 @@ assert min(link.values()) > 1e6 and d["link_bytes_per_second"] == min(link.value
 assert 1e-7 < r["node_seconds"] < 0.05, r["node_seconds"]
 stored = json.load(open(said["path"]))
 assert stored["fixed_bytes"] == d["fixed_bytes"] and stored["card"] == r["card"], stored
-assert said["path"].endswith("cuda-gpu-07070707-0707-0707-0707-070707070707-cuda-13-1-driver-580-01-cublaslt-13-1-0.json"), said["path"]
+assert said["path"].endswith("cuda-gpu-07070707-0707-0707-0707-070707070707-cuda-13-1-driver-580-01-cublaslt-13-1-0-4-sms.json"), said["path"]
 P
 expect 0 "$headroom" devices cuda; says "here on 20"; says "measured on this machine"
 expect 0 "$headroom" devices cuda:0; says "measured on this machine" # the same card by its other name
@@ -118,7 +118,7 @@ damage 's/"from_host"/"from"/'
 damage 's/"attention_flops": \[/"attention_flops": [ 1.0,/'
 damage '$d'
 expect 0 "$headroom" "${job[@]}" --json
-python3 -c "import json; assert 'cublaslt-13-1-0.json' in json.load(open('said'))['time']['rates_problem']"
+python3 -c "import json; assert 'cublaslt-13-1-0-4-sms.json' in json.load(open('said'))['time']['rates_problem']"
 expect 0 "$headroom" devices cuda; says "stored probe not taken: "
 expect 0 "$headroom" train micro-llama-bytes --device cuda --seq 32 --data text.txt --steps 1 --out damaged
 says "warning: times and fixed bytes are assumed: "

@@ -295,8 +295,7 @@ static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_inf
                      .wait = wait_for,
                      .close = shut};
   (void)snprintf(c->instruction_set, sizeof c->instruction_set, "sm_%u%u", info->major, info->minor);
-  /* A library's ways are a function of its version, the capability and how many multiprocessors share the work. */
-  (void)snprintf(c->libraries, sizeof c->libraries, "%.40s, %u SMs", b->parts.products->library, info->multiprocessors);
+  hri_cuda_libraries_text(b->parts.products->library, info, c->libraries);
   (void)snprintf(c->products.text, sizeof c->products.text, "%s", b->parts.products->library);
 }
 

@@ -18,6 +18,9 @@ hr_status hri_cuda_device(const char *name, hr_device *device, hr_error *error);
 /* The backend of a device that hri_cuda_device filled. UNSUPPORTED: driver, cuBLASLt or our kernels are not there; the
  * message says which. */
 hr_status hri_cuda_open(const hr_device *device, hri_backend **backend, hr_error *error);
+/* What products are exact for beside the capability, as hri_backend.libraries: a library's ways are a function of its version,
+ * the capability and how many multiprocessors share the work. */
+void hri_cuda_libraries_text(const char *library, const hri_gpu_info *info, char out[64]);
 /* What is stored of a probe of a card that hri_cuda_device filled (rates.c). False: nothing, or, as
  * device->rates_problem then says, nothing that holds for it. */
 bool hri_cuda_rates_load(hr_device *device);

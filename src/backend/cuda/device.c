@@ -59,13 +59,18 @@ static void assume_rates(hr_device *d, const hri_gpu_info *info) {
                  info->multiprocessors, (double)info->clock_hz / 1e6);
 }
 
+void hri_cuda_libraries_text(const char *library, const hri_gpu_info *info, char out[64]) {
+  (void)snprintf(out, 64, "%.40s, %u SMs", library, info->multiprocessors);
+}
+
 /* For whom measurements hold: the card by its UUID, the driver by both of its versions, the library of products. Without
  * that library nothing runs, and nothing is identified. */
 static void identify(hr_device *d, const hri_gpu_info *info, hri_nvml *nvml) {
   hr_device_rates *r = &d->rates;
-  char uuid[HRI_NVML_UUID_BYTES], driver[HRI_NVML_VERSION_BYTES];
+  char uuid[HRI_NVML_UUID_BYTES], driver[HRI_NVML_VERSION_BYTES], library[HRI_GPU_LIBRARY_BYTES];
   memset(r, 0, sizeof *r);
-  if (hri_gpu_cublas_look(r->libraries, NULL) != HR_OK) return;
+  if (hri_gpu_cublas_look(library, NULL) != HR_OK) return;
+  hri_cuda_libraries_text(library, info, r->libraries);
   hri_nvml_uuid_text(info->uuid, uuid);
   (void)hri_nvml_driver(nvml, driver);
   (void)snprintf(r->instruction_set, sizeof r->instruction_set, "sm_%u%u", info->major, info->minor);
