@@ -26,8 +26,10 @@ enum {
   HR_STREAM_SIZES = 3,    /* by bytes: 2^20 and 2^24 (in the caches), 2^27 (in memory) */
   HR_PRODUCT_CODES = 3,   /* what can compute products of bf16: multiply-adds, dot instruction, tiles */
   HR_PRODUCT_ROWS = 4,    /* forward with at most 16 rows, forward, dx, dw */
-  HR_PRODUCT_WIDTHS = 3   /* by the inputs of the layer: fewer than 128, fewer than 512, more */
+  HR_PRODUCT_WIDTHS = 3,  /* by the inputs of the layer: fewer than 128, fewer than 512, more */
+  HR_LINKS = 2            /* what goes to the host and what comes from it: HR_LINK_TO_HOST, HR_LINK_FROM_HOST */
 };
+enum { HR_LINK_TO_HOST = 0, HR_LINK_FROM_HOST };
 typedef enum hr_stream {
   HR_STREAM_COPY = 0,
   HR_STREAM_ADD,
@@ -67,6 +69,8 @@ typedef struct hr_device_rates {
   bool seen;            /* in the steps of training runs, not by a probe: rates of what these had, 0 for the rest */
   double factors[2];    /* seen: how many times the assumed seconds arithmetic and memory traffic took; 0: none */
   hr_code_rates codes;  /* for choosing among them; not part of what hr_device_load gives */
+  double link_bytes_per_second[HR_LINKS]; /* of a card, each way alone; 0: not measured */
+  char card[128]; /* of a card: its UUID and its driver's version, which with `libraries` it holds for; "": a CPU */
 } hr_device_rates;
 
 /* Which code computes products of bf16: it decides bits and scratch. */
@@ -107,41 +111,46 @@ typedef struct hr_device {
   char date[16];                             /* when they were read, YYYY-MM */
   hr_device_rates rates;                     /* when some of this machine are stored; rates.threads 0: none */
   char products[64]; /* of a CPU, to be used: as hr_products.text, or "shipped"; "": as stored, else shipped */
+  char rates_problem
+      [768]; /* of a card: why a stored file that is there was not taken, with its name; "": there is none */
 } hr_device;
 
 /* Number of table devices (the CPU is not one) and the index-th. */
 HR_API uint32_t hr_device_count(void);
 HR_CHECKED hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error);
 
-/* Finds "cpu" (asks this machine, and takes over a stored probe of it), "cuda" or "cuda:1" (a GPU of this machine, as its
- * driver shows it), or a table device by name (case and punctuation do not matter: "RTX 4090" works).
+/* Finds "cpu" (asks this machine), "cuda" or "cuda:1" (a GPU of this machine, as its driver shows it), each with what is
+ * stored of a probe of it, or a table device by name (case and punctuation do not matter: "RTX 4090" works).
  * USAGE when unknown, with the nearest name; UNSUPPORTED when this machine has no such GPU, saying what is missing. */
 HR_CHECKED hr_status hr_device_find(const char *name, hr_device *device, hr_error *error);
 
 typedef struct hr_probe_options {
-  uint32_t threads; /* the team; 0: hr_device_cpu_threads() */
-  double seconds;   /* about how long it may measure; 0: 30. Every shape is measured at least once. */
+  uint32_t threads; /* the team of a CPU; 0: hr_device_cpu_threads(). Of a GPU 0 */
+  double seconds;   /* about how long it may measure; 0: 30. On a CPU every shape is measured at least once; on a GPU
+                       the longest are left out where a round of all would take more than a third of it */
   void (*on_progress)(void *context, double share); /* 0..1, between rounds, on the calling thread; may be NULL */
   void *context;
+  const char *device; /* what to measure: "cpu", or a GPU of this machine, "cuda", "cuda:1"; NULL: "cpu" */
 } hr_probe_options;
 /* Defaults: all zero. */
 HR_API void hr_probe_options_init(hr_probe_options *options);
 
-/* Measures this machine with the kernels that run jobs. Takes up to about 0.6 GiB of memory while it runs, less where
- * less is usable (then the largest shapes are left out). The fixed bytes are those of this very process: call it in a
- * small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE. */
+/* Measures a device of this machine with the kernels that run jobs. Takes up to about 0.6 GiB of its memory while it runs,
+ * less where less is usable (then the largest shapes are left out). The fixed bytes are those of this very process: call
+ * it in a small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE, UNSUPPORTED (no such GPU). */
 HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
 /* Stores what was measured for hr_device_find, atomically; what was seen in training beside what was seen before, and
  * it counts where no probe is stored. Which code is fastest for products of bf16 goes into a file
- * named by CPU model and instruction set, for all teams; rates into one named by these, threads and the products; under
+ * named by CPU model and instruction set, for all teams; rates into one named by these, threads and the products, those
+ * of a card into one named by its UUID, its driver and the library of products; under
  * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets
  * the name of the file of rates. Errors: IO, MEMORY, USAGE (no such directory can be named). */
 HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
-/* Takes over what is stored for a team of `threads` of this machine: rates and fixed bytes of a probe, else rates seen in
- * training. False, and the device goes on with assumed figures, when there are none, or they are damaged or another
- * machine's. */
+/* Takes over what is stored for a team of `threads` of this machine, or for the card that hr_device_find found (then
+ * `threads` does not count): rates and fixed bytes of a probe, else rates seen in training. False, and the device goes on
+ * with assumed figures, when there are none, or they are damaged or another machine's. */
 HR_API bool hr_device_load(hr_device *device, uint32_t threads);
 
 /* What this machine has, its limits for this process and its largest other processes, at this moment. */

@@ -157,6 +157,8 @@ struct hri_backend {
   /* Bytes of the device that this process holds now, as the device counts them, 0 where it does not say. NULL: its memory
    * is the host's. May be asked for in every step. */
   uint64_t (*held_bytes)(void *self);
+  /* Bytes of the device that nobody holds now, 0 where it does not say. NULL: as held_bytes. */
+  uint64_t (*free_bytes)(void *self);
   /* Whether others have brought the device close to its end: a warning's words, with who they are. NULL: its memory is the
    * host's. */
   bool (*near_limit)(void *self, char *text, uint32_t text_bytes);
@@ -207,6 +209,8 @@ void hri_backend_close(hri_backend *backend); /* NULL is fine */
 bool hri_backend_finds(const char *name, hr_device *device, hr_status *status, hr_error *error);
 /* Takes over what is stored of measurements of this very device with such a team. False: there is nothing. */
 bool hri_backend_measured(hr_device *device, uint32_t threads);
+/* Stores measurements of a device of this machine; `path` (may be NULL) gets the file's name. */
+hr_status hri_backend_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
 /* The backend of a device that jobs can only be planned for: scratch by formulas, nothing runs. */
 hr_status hri_estimates_open(const hr_device *device, hri_backend **backend, hr_error *error);

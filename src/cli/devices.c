@@ -43,6 +43,13 @@ static void write_rates(json_writer *json, const hr_device_rates *rates) {
   json_write_text(json, "instruction_set", rates->instruction_set);
   json_write_text(json, "libraries", rates->libraries);
   json_write_number(json, "node_seconds", rates->node_seconds);
+  if (rates->card[0]) {
+    json_write_text(json, "card", rates->card);
+    json_write_open(json, "link_bytes_per_second", '{');
+    json_write_number(json, "to_host", rates->link_bytes_per_second[HR_LINK_TO_HOST]);
+    json_write_number(json, "from_host", rates->link_bytes_per_second[HR_LINK_FROM_HOST]);
+    json_write_close(json, '}');
+  }
   for (int type = 0; type < HR_RATE_TYPES; type++) {
     const hr_rate_tables *t = &rates->tables[type];
     json_write_open(json, type ? "bf16" : "fp32", '{');
@@ -89,6 +96,7 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   json_write_text(json, "source", device->source);
   json_write_text(json, "date", device->date);
   if (device->rates.threads) write_rates(json, &device->rates);
+  if (device->rates_problem[0]) json_write_text(json, "rates_problem", device->rates_problem);
   json_write_close(json, '}');
 }
 
@@ -109,17 +117,31 @@ static void print_line(const char *kind, const char *side, const double *rates, 
   (void)printf("\n");
 }
 
+/* Of a card: the tables hold for it, this driver and this library; copies each way. */
+static void print_card(const hr_device_rates *rates) {
+  (void)printf("%-18s here on %s, for %s\n", "measured", rates->date, rates->card);
+  print_rate("to the host", rates->link_bytes_per_second[HR_LINK_TO_HOST], 1e9, "GB/s");
+  print_rate("from the host", rates->link_bytes_per_second[HR_LINK_FROM_HOST], 1e9, "GB/s");
+}
+
+/* A team of threads is a CPU's. */
+static void print_products_title(const hr_device_rates *rates, const char *type) {
+  (void)printf("\nGFLOP/s of matrix products, %s, %s", type, rates->instruction_set);
+  if (!rates->card[0]) (void)printf(", %u threads", rates->threads);
+  (void)printf("\n%-24s%8s%8s%8s%8s  FLOPs\n", "kind, least side", "2^24", "2^28", "2^31", "2^34");
+}
+
 /* The measured tables in short: one line per kind, small to large. */
 static void print_rates(const hr_device_rates *rates) {
   static const char *const kinds[HR_PRODUCT_KINDS] = {"forward",         "dx",         "dw",
                                                       "forward, packed", "dx, packed", "dw, packed"};
   static const char *const sides[] = {"64", "256", "1024"}, *const ways[] = {"forward", "backward"},
                            *const types[] = {"fp32", "bf16"};
+  if (rates->card[0]) print_card(rates);
   (void)printf("%-18s %s\n", "code", rates->libraries);
   for (size_t type = 0; type < HR_RATE_TYPES; type++) {
     const hr_rate_tables *t = &rates->tables[type];
-    (void)printf("\nGFLOP/s of matrix products, %s, %s, %u threads\n%-24s%8s%8s%8s%8s  FLOPs\n", types[type],
-                 rates->instruction_set, rates->threads, "kind, least side", "2^24", "2^28", "2^31", "2^34");
+    print_products_title(rates, types[type]);
     for (size_t kind = 0; kind < HR_PRODUCT_KINDS; kind++)
       for (size_t side = 0; side < HR_PRODUCT_SIDES; side++)
         print_line(kinds[kind], sides[side], t->product_flops[kind][side], HR_PRODUCT_SIZES);
@@ -164,6 +186,11 @@ static void print_one(const hr_device *device) {
   else
     (void)printf("%-18s %.0f %% of the rate for matrix products, %.0f %% of the bandwidth\n", "assumed reachable",
                  device->gemm_efficiency * 100, device->memory_efficiency * 100);
+  if (device->rates_problem[0]) {
+    char text[1024];
+    (void)snprintf(text, sizeof text, "not taken: %s", device->rates_problem);
+    screen_hang(stdout, 19, "stored probe", text);
+  }
   if (!device->source[0]) return;
   (void)printf("%-18s ", "source");
   (void)printf("%s%s%s%s\n", device->source, device->date[0] ? " (" : "", device->date, device->date[0] ? ")" : "");
@@ -244,28 +271,39 @@ static void on_progress(void *context, double share) {
   (void)fprintf(stderr, "\rmeasuring %3d %%", percent);
 }
 
+/* This machine's CPU, or a GPU of it. */
+static hr_status find_measurable(const cli_config *config, hr_device *device, hr_error *error) {
+  HRI_TRY(hr_device_find(config->operand_count ? config->operands[0] : "cpu", device, error));
+  if (device->backend[0] && (device->has_team || !config->job.threads)) return HR_OK;
+  if (device->backend[0])
+    return hri_fail(error, HR_ERROR_USAGE, "--threads is a team on the CPU; %s has none", device->name);
+  (void)
+      hri_fail(error, HR_ERROR_USAGE,
+               "--probe measures this machine: its CPU, which takes no name, or a GPU of it; %s is a row of the table",
+               device->name);
+  return hri_hint(error, HR_ERROR_USAGE, "headroom devices --probe, or headroom devices cuda --probe");
+}
+
 static hr_status probe(cli_config *config, hr_error *error) {
   hr_probe_options options;
   probe_screen screen = {.shown = isatty(STDERR_FILENO) == 1};
   char path[PATH_BYTES];
   hr_device device;
+  hr_device_rates rates;
   hr_status status;
   json_writer json;
-  if (config->operand_count > 0) {
-    hri_fail(error, HR_ERROR_USAGE, "--probe measures this machine and takes no name");
-    return hri_hint(error, HR_ERROR_USAGE, "headroom devices --probe");
-  }
+  HRI_TRY(find_measurable(config, &device, error));
   hr_probe_options_init(&options);
+  options.device = device.name;
   options.seconds = config->own.probe_seconds;
   options.threads = config->job.threads;
   options.on_progress = on_progress;
   options.context = &screen;
-  status = hr_device_find("cpu", &device, error);
-  if (status == HR_OK) status = hr_device_probe(&options, &device.rates, error);
+  status = hr_device_probe(&options, &rates, error);
   if (screen.shown) (void)fprintf(stderr, "\r               \r");
-  if (status == HR_OK) status = hr_device_store(&device.rates, path, sizeof path, error);
+  if (status == HR_OK) status = hr_device_store(&rates, path, sizeof path, error);
   if (status != HR_OK) return status;
-  (void)hr_device_load(&device, device.rates.threads);
+  (void)hr_device_load(&device, rates.threads);
   if (config->own.json) {
     json_write_begin(&json, stdout);
     json_write_text(&json, "path", path);

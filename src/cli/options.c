@@ -107,7 +107,7 @@ static const hr_field rows[] = {
      OWN_PAIR(fail_over_bytes, fail_over_share)},
 
     {"probe", HR_FIELD_FLAG, "Probe", NULL,
-     "measure this machine for a team of --threads and store it; plans then use it", HR_FOR_DEVICES, OWN(probe),
+     "measure the CPU for a team of --threads, or with NAME cuda a GPU; plans then use it", HR_FOR_DEVICES, OWN(probe),
      .flag_only = true},
     {"probe-seconds", HR_FIELD_NUMBER, "Probe", "X", "about how long to measure; below 5 is for a rough look",
      HR_FOR_DEVICES, OWN(probe_seconds), .low = 0, .high = INFINITY, .above_low = true, .initial = "30"},

@@ -144,7 +144,7 @@ static void write_products(json_writer *json, const hr_products *products) {
   json_write_close(json, '}');
 }
 
-static void write_time(json_writer *json, const hr_plan_info *info) {
+static void write_time(json_writer *json, const hr_plan_info *info, const hr_device *device) {
   json_write_open(json, "time", '{');
   json_write_ns(json, "step_ns", info->step_seconds);
   json_write_open(json, "by_lane", '{');
@@ -159,6 +159,7 @@ static void write_time(json_writer *json, const hr_plan_info *info) {
   json_write_count(json, "tokens_per_step", info->tokens_per_step);
   json_write_bool(json, "measured", info->time_measured);
   json_write_bool(json, "seen", info->time_seen);
+  if (device->rates_problem[0]) json_write_text(json, "rates_problem", device->rates_problem);
   json_write_close(json, '}');
 }
 
@@ -272,7 +273,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) write_tier(json, plan, tier);
   json_write_close(json, '}');
   write_products(json, &info->products);
-  write_time(json, info);
+  write_time(json, info, &hr_plan_job(plan)->device);
   write_fixes(json, list);
   write_devices(json, devices);
   write_frontier(json, plan, frontier);

@@ -332,9 +332,14 @@ static void time_text(const hr_plan *plan, char *text, size_t bytes) {
 }
 
 static void print_time(FILE *stream, const hr_plan *plan) {
-  char text[320] = "";
+  const hr_device *device = &hr_plan_job(plan)->device;
+  char text[1200] = "";
   time_text(plan, text, sizeof text);
   screen_hang(stream, LABEL, "time", text);
+  if (!device->rates_problem[0]) return;
+  (void)snprintf(text, sizeof text, "not taken: %s; `headroom devices %s --probe` measures anew", device->rates_problem,
+                 device->name);
+  screen_hang(stream, LABEL, "probe", text);
 }
 
 /* What decides bits and scratch of products, and who chose it: where bf16 is computed, on a CPU. */

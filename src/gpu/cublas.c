@@ -145,11 +145,16 @@ static void cublas_close(hri_gpu_products *products) {
   hri_free(c);
 }
 
+static void name_version(const hri_cublas *f, char text[HRI_GPU_LIBRARY_BYTES]) {
+  size_t version = f->version();
+  (void)snprintf(text, HRI_GPU_LIBRARY_BYTES, "cublasLt %zu.%zu.%zu", version / 10000, version / 100 % 100,
+                 version % 100);
+}
+
 hr_status hri_gpu_cublas_from(const hri_cublas *functions, void *library, hri_gpu_products **products,
                               hr_error *error) {
   static const hri_gpu_product_calls calls = {cublas_close, cublas_choose, cublas_run};
   cublas *c = hri_alloc_zero(1, sizeof *c);
-  size_t version;
   hr_status status;
   *products = NULL;
   if (!c) return hri_fail_memory(error, sizeof *c, "cuBLASLt");
@@ -161,9 +166,7 @@ hr_status hri_gpu_cublas_from(const hri_cublas *functions, void *library, hri_gp
     return status;
   }
   c->library = library; /* from here on: who called keeps it where this failed */
-  version = c->f.version();
-  (void)snprintf(c->products.library, sizeof c->products.library, "cublasLt %zu.%zu.%zu", version / 10000,
-                 version / 100 % 100, version % 100);
+  name_version(&c->f, c->products.library);
   *products = &c->products;
   return HR_OK;
 }
@@ -177,26 +180,43 @@ static bool load_function(void *library, const char *name, void *member) {
   return address != NULL;
 }
 
-hr_status hri_gpu_cublas_open(hri_gpu_products **products, hr_error *error) {
+static hr_status load(void **library, hri_cublas *f, hr_error *error) {
   static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
   const char *missing = NULL;
-  void *library = NULL;
-  hri_cublas f;
-  hr_status status;
-  *products = NULL;
-  for (size_t k = 0; k < sizeof names / sizeof *names && !library; k++)
-    library = dlopen(names[k], RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
+  *library = NULL;
+  for (size_t k = 0; k < sizeof names / sizeof *names && !*library; k++)
+    *library = dlopen(names[k], RTLD_NOW | RTLD_LOCAL);
+  if (!*library) {
     (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "libcublasLt.so.13, NVIDIA's library of matrix products, is not there");
     return hri_hint(error, HR_ERROR_UNSUPPORTED,
                     "install cuBLAS of CUDA 13 or 12, and name its folder in LD_LIBRARY_PATH");
   }
 #define LOAD(member, type, name, parameters)                                                                           \
-  if (!load_function(library, name, (void *)&f.member)) missing = name;
+  if (!load_function(*library, name, (void *)&f->member)) missing = name;
   HRI_CUBLAS(LOAD)
 #undef LOAD
-  status = missing ? hri_fail(error, HR_ERROR_UNSUPPORTED, "libcublasLt has no function %s", missing)
-                   : hri_gpu_cublas_from(&f, library, products, error);
+  if (!missing) return HR_OK;
+  (void)dlclose(*library);
+  return hri_fail(error, HR_ERROR_UNSUPPORTED, "libcublasLt has no function %s", missing);
+}
+
+hr_status hri_gpu_cublas_open(hri_gpu_products **products, hr_error *error) {
+  void *library;
+  hri_cublas f;
+  hr_status status;
+  *products = NULL;
+  HRI_TRY(load(&library, &f, error));
+  status = hri_gpu_cublas_from(&f, library, products, error);
   if (status != HR_OK) (void)dlclose(library);
   return status;
+}
+
+hr_status hri_gpu_cublas_look(char text[HRI_GPU_LIBRARY_BYTES], hr_error *error) {
+  void *library;
+  hri_cublas f;
+  text[0] = 0;
+  HRI_TRY(load(&library, &f, error));
+  name_version(&f, text);
+  (void)dlclose(library);
+  return HR_OK;
 }

@@ -23,6 +23,7 @@ typedef unsigned long long device_pointer;
 /* clang-format off */
 #define DRIVER(X)                                                                       \
   X(init, "cuInit", (unsigned flags))                                                   \
+  X(version, "cuDriverGetVersion", (int *version))                                      \
   X(error_name, "cuGetErrorName", (int code, const char **text))                        \
   X(device_count, "cuDeviceGetCount", (int *count))                                     \
   X(device_get, "cuDeviceGet", (int *device, int index))                                \
@@ -45,6 +46,7 @@ typedef unsigned long long device_pointer;
   X(event_destroy, "cuEventDestroy_v2", (event_handle event))                           \
   X(event_record, "cuEventRecord", (event_handle event, stream_handle stream))          \
   X(event_finish, "cuEventSynchronize", (event_handle event))                           \
+  X(event_elapsed, "cuEventElapsedTime_v2", (float *milliseconds, event_handle begin, event_handle end)) \
   X(stream_wait, "cuStreamWaitEvent", (stream_handle stream, event_handle event, unsigned flags)) \
   X(copy, "cuMemcpyAsync", (device_pointer to, device_pointer from, size_t bytes, stream_handle stream)) \
   X(fill, "cuMemsetD8Async", (device_pointer to, unsigned char value, size_t bytes, stream_handle stream)) \
@@ -120,7 +122,7 @@ static void describe_rates(cuda *c, hri_gpu_info *info) {
 
 /* What needs no context. */
 static hr_status describe(cuda *c, hri_gpu_info *info, hr_error *error) {
-  int major = 0, minor = 0, multiprocessors = 0, shared = 0;
+  int major = 0, minor = 0, multiprocessors = 0, shared = 0, version = 0;
   size_t bytes = 0;
   *info = (hri_gpu_info){0};
   HRI_TRY(CHECK(c, device_name(info->name, (int)sizeof info->name, c->device), "name of the device"));
@@ -130,6 +132,7 @@ static hr_status describe(cuda *c, hri_gpu_info *info, hr_error *error) {
   HRI_TRY(CHECK(c, device_attribute(&shared, ATTRIBUTE_SHARED_OPTIN, c->device), "shared memory"));
   HRI_TRY(CHECK(c, device_bytes(&bytes, c->device), "memory"));
   HRI_TRY(CHECK(c, device_uuid(info->uuid, c->device), "UUID of the device"));
+  HRI_TRY(CHECK(c, version(&version), "version of the driver"));
   describe_rates(c, info);
   info->name[sizeof info->name - 1] = 0;
   info->major = (uint32_t)major;
@@ -137,6 +140,7 @@ static hr_status describe(cuda *c, hri_gpu_info *info, hr_error *error) {
   info->multiprocessors = (uint32_t)multiprocessors;
   info->shared_bytes = (uint32_t)shared;
   info->total_bytes = bytes;
+  info->driver_version = (uint32_t)version;
   info->granule_bytes = PAGE_BYTES;
   return HR_OK;
 }
@@ -190,11 +194,17 @@ static hr_status cuda_stream_finish(hri_gpu *gpu, hri_gpu_stream *stream, hr_err
   return CHECK(of(gpu), stream_finish(stream_of(stream)), "waiting for a stream");
 }
 
-static hr_status cuda_event_create(hri_gpu *gpu, hri_gpu_event **event, hr_error *error) {
+static hr_status make_event(hri_gpu *gpu, unsigned flags, hri_gpu_event **event, hr_error *error) {
   event_handle made = NULL;
-  hr_status status = CHECK(of(gpu), event_create(&made, EVENT_DISABLE_TIMING), "event");
+  hr_status status = CHECK(of(gpu), event_create(&made, flags), "event");
   *event = (hri_gpu_event *)(void *)made;
   return status;
+}
+static hr_status cuda_event_create(hri_gpu *gpu, hri_gpu_event **event, hr_error *error) {
+  return make_event(gpu, EVENT_DISABLE_TIMING, event, error);
+}
+static hr_status cuda_event_create_timed(hri_gpu *gpu, hri_gpu_event **event, hr_error *error) {
+  return make_event(gpu, 0, event, error);
 }
 
 static void cuda_event_destroy(hri_gpu *gpu, hri_gpu_event *event) {
@@ -211,6 +221,14 @@ static hr_status cuda_wait(hri_gpu *gpu, hri_gpu_stream *stream, hri_gpu_event *
 
 static hr_status cuda_event_finish(hri_gpu *gpu, hri_gpu_event *event, hr_error *error) {
   return CHECK(of(gpu), event_finish(event_of(event)), "waiting for an event");
+}
+
+static hr_status cuda_event_seconds(hri_gpu *gpu, hri_gpu_event *begin, hri_gpu_event *end, double *seconds,
+                                    hr_error *error) {
+  float milliseconds = 0;
+  HRI_TRY(CHECK(of(gpu), event_elapsed(&milliseconds, event_of(begin), event_of(end)), "time between events"));
+  *seconds = (double)milliseconds / 1000;
+  return HR_OK;
 }
 
 static hr_status cuda_copy(hri_gpu *gpu, void *to, const void *from, uint64_t bytes, hri_gpu_stream *stream,
@@ -279,10 +297,12 @@ static const hri_gpu_calls calls = {.lazy = true,
                                     .stream_destroy = cuda_stream_destroy,
                                     .stream_finish = cuda_stream_finish,
                                     .event_create = cuda_event_create,
+                                    .event_create_timed = cuda_event_create_timed,
                                     .event_destroy = cuda_event_destroy,
                                     .record = cuda_record,
                                     .wait = cuda_wait,
                                     .event_finish = cuda_event_finish,
+                                    .event_seconds = cuda_event_seconds,
                                     .copy = cuda_copy,
                                     .fill = cuda_fill,
                                     .capture_begin = cuda_capture_begin,
@@ -310,7 +330,7 @@ static hr_status load_driver(driver *d, hr_error *error) {
 #undef LOAD
   if (!missing) return HR_OK;
   (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "libcuda.so.1 has no function %s", missing);
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "the driver is older than CUDA 12: update it");
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "the driver is older than CUDA 12.8: update it");
 }
 
 static hr_status find_device(cuda *c, uint32_t index, hr_error *error) {

@@ -29,6 +29,7 @@ typedef struct process_info {
 #define NVML(X)                                                                                       \
   X(init, "nvmlInit_v2", (void))                                                                      \
   X(shutdown, "nvmlShutdown", (void))                                                                 \
+  X(driver, "nvmlSystemGetDriverVersion", (char *text, unsigned bytes))                               \
   X(by_uuid, "nvmlDeviceGetHandleByUUID", (const char *uuid, void **device))                          \
   X(memory, "nvmlDeviceGetMemoryInfo", (void *device, memory_info *memory))                           \
   X(processes, "nvmlDeviceGetComputeRunningProcesses_v3", (void *device, unsigned *count, process_info *list))
@@ -57,13 +58,6 @@ static bool load(hri_nvml *n) {
   NVML(LOAD)
 #undef LOAD
   return whole;
-}
-
-static void uuid_text(const unsigned char uuid[16], char out[48]) {
-  size_t used = (size_t)snprintf(out, 48, "GPU-");
-  for (int k = 0; k < 16; k++)
-    used +=
-        (size_t)snprintf(out + used, 48 - used, "%s%02x", k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", uuid[k]);
 }
 
 static void program_of(hri_nvml_holder *h) {
@@ -102,8 +96,8 @@ static void take_processes(process_info *list, unsigned count, hri_nvml_memory *
 
 hri_nvml *hri_nvml_open(const unsigned char uuid[16]) {
   hri_nvml *n = hri_alloc_zero(1, sizeof *n);
-  char text[48];
-  uuid_text(uuid, text);
+  char text[HRI_NVML_UUID_BYTES];
+  hri_nvml_uuid_text(uuid, text);
   if (n && load(n)) {
     if (n->init() == 0) {
       if (n->by_uuid(text, &n->device) == 0) return n;
@@ -131,6 +125,19 @@ bool hri_nvml_ask(hri_nvml *n, hri_nvml_memory *memory) {
   memory->free_bytes = info.free;
   if (n->processes(n->device, &count, n->list) == 0 && count <= MOST_PROCESSES) take_processes(n->list, count, memory);
   return true;
+}
+
+bool hri_nvml_driver(hri_nvml *n, char out[HRI_NVML_VERSION_BYTES]) {
+  if (n && n->driver(out, HRI_NVML_VERSION_BYTES) == 0 && memchr(out, 0, HRI_NVML_VERSION_BYTES)) return true;
+  out[0] = 0;
+  return false;
+}
+
+void hri_nvml_uuid_text(const unsigned char uuid[16], char out[HRI_NVML_UUID_BYTES]) {
+  size_t used = (size_t)snprintf(out, HRI_NVML_UUID_BYTES, "GPU-");
+  for (int k = 0; k < 16; k++)
+    used += (size_t)snprintf(out + used, HRI_NVML_UUID_BYTES - used, "%s%02x",
+                             k == 4 || k == 6 || k == 8 || k == 10 ? "-" : "", uuid[k]);
 }
 
 bool hri_nvml_look(const unsigned char uuid[16], hri_nvml_memory *memory) {

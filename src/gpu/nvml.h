@@ -7,7 +7,7 @@
 #include <stdbool.h>
 #include <stdint.h>
 
-enum { HRI_NVML_HOLDERS = 8 };
+enum { HRI_NVML_HOLDERS = 8, HRI_NVML_VERSION_BYTES = 80, HRI_NVML_UUID_BYTES = 48 };
 
 typedef struct hri_nvml_holder {
   uint32_t pid;   /* as the driver counts: of the host's, also in a container */
@@ -28,7 +28,11 @@ hri_nvml *hri_nvml_open(const unsigned char uuid[16]);
 void hri_nvml_close(hri_nvml *nvml); /* NULL is fine */
 /* False: no answer, or NULL was asked; *memory is then all 0. */
 bool hri_nvml_ask(hri_nvml *nvml, hri_nvml_memory *memory);
-/* The three in one. */
+/* The version of the driver, "580.65.06". False: not told, and *out is "". */
+bool hri_nvml_driver(hri_nvml *nvml, char out[HRI_NVML_VERSION_BYTES]);
+/* "GPU-12345678-...", as NVML and nvidia-smi write it. */
+void hri_nvml_uuid_text(const unsigned char uuid[16], char out[HRI_NVML_UUID_BYTES]);
+/* Opened, asked and closed. */
 bool hri_nvml_look(const unsigned char uuid[16], hri_nvml_memory *memory);
 
 /* "python (pid 4711) 20.10 GiB, pid 12 3.00 GiB": the holders, "" when there are none. Returns `out`. */

@@ -27,6 +27,8 @@ typedef struct hri_gpu_product {
   bool tf32; /* operands of fp32 may be rounded to tf32 */
 } hri_gpu_product;
 
+enum { HRI_GPU_LIBRARY_BYTES = 48 };
+
 /* How a product is computed. */
 typedef struct hri_gpu_algorithm {
   uint64_t workspace_bytes; /* of device memory, aligned to 256, undefined before and after */
@@ -48,12 +50,14 @@ typedef struct hri_gpu_product_calls {
 /* Every implementation begins with this. */
 struct hri_gpu_products {
   const hri_gpu_product_calls *calls;
-  char library[48]; /* with its version: part of what a plan is exact for */
+  char library[HRI_GPU_LIBRARY_BYTES]; /* with its version: part of what a plan is exact for */
 };
 
 /* cuBLASLt for the device of CUDA's driver that was opened last. UNSUPPORTED: the library or a function of it is not
  * there; the message says which. */
 hr_status hri_gpu_cublas_open(hri_gpu_products **products, hr_error *error);
+/* Its name and version without a device, as hri_gpu_products.library has them. UNSUPPORTED as above; *text is then "". */
+hr_status hri_gpu_cublas_look(char text[HRI_GPU_LIBRARY_BYTES], hr_error *error);
 
 #ifdef __cplusplus
 }

@@ -30,6 +30,7 @@ typedef struct hri_gpu_info {
   uint32_t shared_bytes;                      /* of one block, at most */
   uint64_t clock_hz, memory_bytes_per_second; /* at their peak; 0: not told */
   unsigned char uuid[16];                     /* all 0: not told */
+  uint32_t driver_version;                    /* of CUDA, as its driver has it: 13010 is 13.1; 0: not told */
   uint64_t total_bytes, free_bytes;
   uint64_t granule_bytes; /* memory is taken from the device in multiples of it */
 } hri_gpu_info;
@@ -54,12 +55,16 @@ typedef struct hri_gpu_calls {
   hr_status (*stream_finish)(hri_gpu *gpu, hri_gpu_stream *stream, hr_error *error); /* waits */
 
   hr_status (*event_create)(hri_gpu *gpu, hri_gpu_event **event, hr_error *error);
+  /* One that also notes when it was reached: by the device's clock, and not in a capture. */
+  hr_status (*event_create_timed)(hri_gpu *gpu, hri_gpu_event **event, hr_error *error);
   void (*event_destroy)(hri_gpu *gpu, hri_gpu_event *event);
   /* The event stands for all that was queued in the stream so far. */
   hr_status (*record)(hri_gpu *gpu, hri_gpu_event *event, hri_gpu_stream *stream, hr_error *error);
   /* What is queued in the stream from now on begins after the event. */
   hr_status (*wait)(hri_gpu *gpu, hri_gpu_stream *stream, hri_gpu_event *event, hr_error *error);
   hr_status (*event_finish)(hri_gpu *gpu, hri_gpu_event *event, hr_error *error); /* waits */
+  /* From when one timed event was reached to when the other was; both must be over. */
+  hr_status (*event_seconds)(hri_gpu *gpu, hri_gpu_event *begin, hri_gpu_event *end, double *seconds, hr_error *error);
 
   /* Device or pinned memory, either way; no overlap. */
   hr_status (*copy)(hri_gpu *gpu, void *to, const void *from, uint64_t bytes, hri_gpu_stream *stream, hr_error *error);

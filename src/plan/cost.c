@@ -160,24 +160,42 @@ static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
 }
 
 /* What was not measured packed, or not in bf16, goes by plain operands and fp32; packing by copying. Runs in one type say
- * nothing of the other. */
+ * nothing of the other, and of a card neither does a probe: its tensor cores are of the narrow type alone. */
 static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
   double rate = 0;
   for (;;) {
     rate = c.table == HRI_RATE_PRODUCT ? product_rate(rates, c) : interpolate(c.table, hri_rate_row(rates, &c), c.size);
     if (rate > 0) return rate;
     if (c.table == HRI_RATE_PRODUCT && c.kind >= HR_PRODUCT_KINDS / 2) c.kind -= HR_PRODUCT_KINDS / 2;
-    else if (c.type && !rates->seen) c.type = 0;
+    else if (c.type && !rates->seen && !rates->card[0]) c.type = 0;
     else if (c.table == HRI_RATE_STREAM && c.kind == HR_STREAM_PACK) c.kind = HR_STREAM_COPY;
     else return 0;
   }
 }
 
+/* Where a node stands in rates of a probe. A card computes in fp16 as it does in bf16; fp32 was measured there as fp32, and
+ * says nothing of products in tf32. */
+static hri_rate_class rated_class(const hri_job *job, const hri_node *node, const hr_device_rates *rates) {
+  hri_rate_class c = hri_rate_class_of(job, node);
+  if (!rates->card[0] || c.table == HRI_RATE_NONE) return c;
+  if (type_of(job, node) == HRI_F16) c.type = rated_type(HRI_BF16, c.table);
+  if (job->tf32 && c.table == HRI_RATE_PRODUCT && c.type == 0) c.table = HRI_RATE_NONE;
+  return c;
+}
+
+/* A copy between the host and a card: its bytes go over the link once. < 0: it is none, or none was measured. */
+static double link_seconds(const hri_job *job, const hri_node *node, const hr_device_rates *rates) {
+  double rate = node->lane == HRI_COPY_OUT  ? rates->link_bytes_per_second[HR_LINK_TO_HOST]
+                : node->lane == HRI_COPY_IN ? rates->link_bytes_per_second[HR_LINK_FROM_HOST]
+                                            : 0;
+  return rate > 0 && node->op == HRI_OP_COPY ? hri_node_bytes(job, node) / 2 / rate + rates->node_seconds : -1;
+}
+
 /* Seconds by measured rates, < 0 where the probe says nothing. */
 static double measured_seconds(const hri_job *job, const hri_node *node, const hr_device_rates *rates) {
-  hri_rate_class c = hri_rate_class_of(job, node);
+  hri_rate_class c = rated_class(job, node, rates);
   double rate = c.table == HRI_RATE_NONE ? 0 : measured_rate(rates, c), seconds, memory;
-  if (rate <= 0) return -1;
+  if (rate <= 0) return link_seconds(job, node, rates);
   seconds = c.work / rate;
   memory = rates->tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
   /* few rows against a large weight: reading the weight is the limit, whatever the class says */

@@ -22,9 +22,9 @@ struct hri_profile {
   uint32_t event_count, capacity;
   uint64_t dropped; /* events of that step that found no room */
   bool in_step;
-  double begin;
-  uint64_t finished;                                                            /* steps */
-  double now_seconds[ROWS];                                                     /* of the step at hand */
+  double begin, until;      /* when the step began, and when its last node so far was over */
+  uint64_t finished;        /* steps */
+  double now_seconds[ROWS]; /* of the step at hand */
   double step_seconds[HRI_PROFILE_STEPS], row_seconds[ROWS][HRI_PROFILE_STEPS]; /* rings */
   hr_profile_row rows[ROWS];
 };
@@ -68,15 +68,18 @@ void hri_profile_begin_step(hri_profile *p) {
   p->dropped = 0;
   memset(p->now_seconds, 0, sizeof p->now_seconds);
   p->in_step = true;
-  p->begin = now();
+  p->begin = p->until = now();
 }
 
 void hri_profile_node(void *context, const hri_job *job, hri_id node, double seconds) {
   hri_profile *p = context;
+  double start = now() - seconds;
   if (!p->in_step) return;
+  if (start < p->until) start = p->until; /* of a device's node one is told a moment after it was over */
+  p->until = start + seconds;
   p->now_seconds[row_of(&job->nodes.items[node])] += seconds;
   if (p->event_count < p->capacity)
-    p->events[p->event_count++] = (event){.start = now() - seconds, .seconds = (float)seconds, .node = node};
+    p->events[p->event_count++] = (event){.start = start, .seconds = (float)seconds, .node = node};
   else p->dropped++;
 }
 

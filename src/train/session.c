@@ -37,6 +37,17 @@ static hr_status name_budget(const hr_plan *plan, hr_error *error) {
   return hri_context(error, HR_ERROR_BUDGET, "within %s: ", hri_host_limit_name(host.limit));
 }
 
+/* A card goes on with assumed figures: its budget is what is measured less a guess, its times are nobody's. */
+static void tell_rates_problem(const hri_session *s) {
+  const hr_device *device = &s->plan->spec.device;
+  char text[1024];
+  if (!device->rates_problem[0]) return;
+  (void)snprintf(text, sizeof text,
+                 "times and fixed bytes are assumed: %s; `headroom devices %s --probe` measures anew",
+                 device->rates_problem, device->name);
+  hri_session_tell(s, HR_EVENT_WARNING, NULL, text);
+}
+
 /* Another choice of products, and other bits, were expected by whoever stored that file. */
 static void tell_problem(const hri_session *s) {
   const hr_products *p = &s->plan->info.products;
@@ -50,12 +61,13 @@ static void tell_problem(const hri_session *s) {
 hr_status hri_session_plan(hri_session *s, const hr_job *job, const hri_compile_options *options, hr_error *error) {
   char text[320];
   if (!job->device.backend[0]) {
-    hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is a row of the table: it can be planned for",
-                                job->device.name);
+    hr_status status =
+        hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is a row of the table: it can be planned for", job->device.name);
     return hri_hint(error, status, "run with --device cpu, or with --device cuda on a GPU of this machine");
   }
   HRI_TRY(hri_plan_create(job, options, &s->plan, error));
   tell_problem(s);
+  tell_rates_problem(s);
   hri_session_tell(s, HR_EVENT_PLANNED, NULL, NULL);
   if (s->plan->backend->note) hri_session_tell(s, HR_EVENT_WARNING, NULL, s->plan->backend->note);
   if (hr_job_beyond_positions(&s->plan->spec, text, sizeof text)) hri_session_tell(s, HR_EVENT_WARNING, NULL, text);

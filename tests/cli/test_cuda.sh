@@ -110,6 +110,16 @@ expect 0 "$headroom" evaluate merged --device cuda --data text.txt --seq 32
 expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 2 --check --out checked
 expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 3 --profile trace.json --record-memory --out profiled
 [[ -s trace.json && -s profiled/memory/snapshot.pickle.gz ]] || fail "no profile or record"
+# Every node by events of the device: none took nothing, one is behind the other, and together they are most of the step.
+python3 - <<'P'
+import json
+trace = json.load(open("trace.json"))
+nodes = sorted((e for e in trace["traceEvents"] if "predicted_us" in e.get("args", {})), key=lambda e: e["ts"])
+assert len(nodes) > 50 and all(e["dur"] > 0 for e in nodes), len(nodes)
+assert all(a["ts"] + a["dur"] <= b["ts"] + 1 for a, b in zip(nodes, nodes[1:])), "nodes of one stream overlap"
+took, step = sum(e["dur"] for e in nodes) / 1e6, trace["otherData"]["step_seconds"]
+assert 0.5 * step < took < 1.5 * step, (took, step) # of one step, and of their median
+P
 expect 0 "$headroom" evaluate whole/final --device cuda --data text.txt --seq 32 --json
 
 # ---- memory that others took: refused before anything is read, naming them; a budget to the granule ----

@@ -11,6 +11,7 @@ int cuGetErrorName(int code, const char **text) {
   *text = code == 801 ? "CUDA_ERROR_NOT_SUPPORTED" : "CUDA_ERROR_UNKNOWN";
   return 0;
 }
+int cuDriverGetVersion(int *version) { return *version = 13000, 0; }
 int cuDeviceGetCount(int *count) { return *count = 3, 0; }
 int cuDeviceGet(int *device, int index) { return *device = 40 + index, 0; }
 int cuDeviceGetName(char *name, int bytes, int device) {
@@ -46,6 +47,7 @@ NOT_HERE(cuEventCreate)
 NOT_HERE(cuEventDestroy_v2)
 NOT_HERE(cuEventRecord)
 NOT_HERE(cuEventSynchronize)
+NOT_HERE(cuEventElapsedTime_v2)
 NOT_HERE(cuStreamWaitEvent)
 NOT_HERE(cuMemcpyAsync)
 NOT_HERE(cuMemsetD8Async)

@@ -4,10 +4,13 @@
  * Only what our code calls is here, and only as it calls it: a value that it never passes is answered by an error.
  *
  * SOFT_CARD_BYTES is the card's memory (1 GiB when not set), SOFT_CARD_SEED the order of what is free,
- * SOFT_CARD_HELD bytes that another process holds; a context takes 300 MiB. What the software GPU finds is an error of the next wait. */
+ * SOFT_CARD_HELD bytes that another process holds; a context takes 300 MiB. SOFT_CARD_UUID (a byte of it), SOFT_CARD_DRIVER,
+ * SOFT_CARD_CUDA and SOFT_CARD_CUBLAS (versions) make it another card or another driver; with SOFT_CARD_BLIND NVML does not
+ * show this process, as in a container. What the software GPU finds is an error of the next wait. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <unistd.h>
@@ -44,6 +47,7 @@ int cuGetErrorName(int code, const char **text) {
                                   : "CUDA_ERROR_INVALID_VALUE";
   return 0;
 }
+int cuDriverGetVersion(int *version) { return *version = (int)variable("SOFT_CARD_CUDA", 13010), 0; }
 int cuDeviceGetCount(int *count) { return *count = 1, 0; }
 int cuDeviceGet(int *device, int index) { return *device = 7, index == 0 ? 0 : INVALID_VALUE; }
 int cuDeviceGetName(char *name, int bytes, int device) {
@@ -54,7 +58,9 @@ int cuDeviceTotalMem_v2(size_t *bytes, int device) {
   *bytes = total_bytes();
   return device == 7 ? 0 : INVALID_VALUE;
 }
-int cuDeviceGetUuid_v2(unsigned char uuid[16], int device) { return memset(uuid, device, 16), 0; }
+int cuDeviceGetUuid_v2(unsigned char uuid[16], int device) {
+  return memset(uuid, (int)variable("SOFT_CARD_UUID", 7), 16), device != 7;
+}
 int cuDeviceGetAttribute(int *value, int attribute, int device) {
   (void)device;
   switch (attribute) {
@@ -145,7 +151,14 @@ int cuStreamCreate(void **stream, unsigned flags) {
 int cuStreamDestroy_v2(void *stream) { return card.gpu->calls->stream_destroy(card.gpu, stream), 0; }
 int cuStreamSynchronize(void *stream) { return result(card.gpu->calls->stream_finish(card.gpu, stream, NULL)); }
 int cuEventCreate(void **event, unsigned flags) {
-  return flags == 2 ? result(card.gpu->calls->event_create(card.gpu, (hri_gpu_event **)event, NULL)) : INVALID_VALUE;
+  if (flags == 2) return result(card.gpu->calls->event_create(card.gpu, (hri_gpu_event **)event, NULL));
+  return flags ? INVALID_VALUE : result(card.gpu->calls->event_create_timed(card.gpu, (hri_gpu_event **)event, NULL));
+}
+int cuEventElapsedTime_v2(float *milliseconds, void *begin, void *end) {
+  double seconds = 0;
+  hr_status status = card.gpu->calls->event_seconds(card.gpu, begin, end, &seconds, NULL);
+  *milliseconds = (float)(seconds * 1000);
+  return result(status);
 }
 int cuEventDestroy_v2(void *event) { return card.gpu->calls->event_destroy(card.gpu, event), 0; }
 int cuEventRecord(void *event, void *stream) { return result(card.gpu->calls->record(card.gpu, event, stream, NULL)); }
@@ -193,7 +206,7 @@ int cublasLtCreate(void **handle) {
   return products ? 0 : hri_gpu_soft_products(&products, NULL) != HR_OK;
 }
 int cublasLtDestroy(void *handle) { return handle != &products; }
-size_t cublasLtGetVersion(void) { return 130100; }
+size_t cublasLtGetVersion(void) { return variable("SOFT_CARD_CUBLAS", 130100); }
 
 static int make(void **made, size_t bytes) { return *made = calloc(1, bytes), *made == NULL; }
 int cublasLtMatmulDescCreate(void **desc, int compute, int scale) {
@@ -303,9 +316,18 @@ int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, v
 
 int nvmlInit_v2(void) { return 0; }
 int nvmlShutdown(void) { return 0; }
+int nvmlSystemGetDriverVersion(char *text, unsigned bytes) {
+  const char *version = getenv("SOFT_CARD_DRIVER");
+  if (!version) version = "580.01";
+  return strlen(version) < bytes ? strcpy(text, version), 0 : 7;
+}
 int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
+  char wanted[48], byte[4];
+  (void)snprintf(byte, sizeof byte, "%02x", (unsigned)variable("SOFT_CARD_UUID", 7) & 255);
+  strcpy(wanted, "GPU-");
+  for (int k = 0; k < 16; k++) strcat(strcat(wanted, k == 4 || k == 6 || k == 8 || k == 10 ? "-" : ""), byte);
   *device = &card;
-  return strcmp(uuid, "GPU-07070707-0707-0707-0707-070707070707") != 0;
+  return strcmp(uuid, wanted) != 0;
 }
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3]) {
   memory[0] = total_bytes();
@@ -320,7 +342,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void 
     unsigned gpu_instance, compute_instance;
   } processes[2] = {{1, held_bytes(), 0, 0}, {(unsigned)getpid(), CONTEXT + card.reserved, 0, 0}};
   if (*count < 2 || device != &card) return 7;
-  *count = card.retained ? 2 : 1;
+  *count = card.retained && !getenv("SOFT_CARD_BLIND") ? 2 : 1;
   memcpy(list, processes, *count * sizeof processes[0]);
   return 0;
 }

@@ -27,6 +27,9 @@ hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backen
                                                      : hri_cpu_open(device, threads, backend, error);
 }
 bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
+hr_status hri_backend_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error) {
+  return (void)rates, (void)path, (void)path_bytes, hri_fail(error, HR_ERROR_UNSUPPORTED, "nothing is stored here");
+}
 bool hri_backend_finds(const char *name, hr_device *device, hr_status *status, hr_error *error) {
   (void)name, (void)device, (void)status, (void)error;
   return false;

@@ -245,6 +245,41 @@ static void cuda_missing(void **state) {
   assert_true(error.hint[0] != 0);
 }
 
+/* Stamps are made in the order of the stream, whatever runs first; nothing is told before both are over. */
+static void timed_events(void **state) {
+  (void)state;
+  for (uint64_t seed = 0; seed < SEEDS; seed++) {
+    two w = two_open(seed);
+    const hri_gpu_calls *call = w.t.gpu->calls;
+    hri_gpu_event *timed[3];
+    hri_gpu_graph *graph;
+    double first = -1, second = -1, both = -1;
+    for (int k = 0; k < 3; k++) assert_int_equal(call->event_create_timed(w.t.gpu, &timed[k], NULL), HR_OK);
+    assert_int_equal(call->event_seconds(w.t.gpu, timed[0], timed[1], &first, NULL),
+                     HR_ERROR_INTERNAL); /* never recorded */
+    assert_int_equal(call->record(w.t.gpu, timed[0], w.t.stream, NULL), HR_OK);
+    fill(&w.t, w.a, 1, w.t.stream);
+    fill(&w.t, w.b, 1, w.other); /* beside it */
+    assert_int_equal(call->record(w.t.gpu, timed[1], w.t.stream, NULL), HR_OK);
+    for (int k = 0; k < 200; k++) fill(&w.t, w.a, (uint8_t)k, w.t.stream);
+    assert_int_equal(call->record(w.t.gpu, timed[2], w.t.stream, NULL), HR_OK);
+    assert_int_equal(call->event_finish(w.t.gpu, timed[2], NULL), HR_OK);
+    assert_int_equal(call->event_seconds(w.t.gpu, timed[0], timed[1], &first, NULL), HR_OK);
+    assert_int_equal(call->event_seconds(w.t.gpu, timed[1], timed[2], &second, NULL), HR_OK);
+    assert_int_equal(call->event_seconds(w.t.gpu, timed[0], timed[2], &both, NULL), HR_OK);
+    assert_true(first >= 0 && second > 0 && both >= second && both - first - second < 1e-6 && both < 60);
+    assert_int_equal(call->event_seconds(w.t.gpu, timed[0], w.event, &both, NULL), HR_ERROR_INTERNAL); /* has no time */
+    soft_clean(&w.t);
+    assert_int_equal(call->capture_begin(w.t.gpu, w.t.stream, NULL), HR_OK);
+    assert_int_equal(call->record(w.t.gpu, timed[0], w.t.stream, NULL), HR_ERROR_INTERNAL);
+    assert_int_equal(call->capture_end(w.t.gpu, w.t.stream, &graph, NULL), HR_OK);
+    call->graph_destroy(w.t.gpu, graph);
+    assert_int_equal(call->record(w.t.gpu, timed[0], w.other, NULL), HR_OK); /* may still be queued when it goes */
+    for (int k = 0; k < 3; k++) call->event_destroy(w.t.gpu, timed[k]);
+    two_close(&w);
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(waits_order_streams),
                                      cmocka_unit_test(missing_waits),
@@ -254,6 +289,7 @@ int main(void) {
                                      cmocka_unit_test(captures_refused),
                                      cmocka_unit_test(limits),
                                      cmocka_unit_test(copies_checked),
+                                     cmocka_unit_test(timed_events),
                                      cmocka_unit_test(cuda_missing)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -41,6 +41,9 @@ hr_status hri_backend_open(const hr_device *device, uint32_t threads, hri_backen
 }
 static void steps_device(hr_device *device) { (void)snprintf(device->backend, sizeof device->backend, TINY_NAME); }
 bool hri_backend_measured(hr_device *device, uint32_t threads) { return (void)device, (void)threads, false; }
+hr_status hri_backend_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error) {
+  return (void)rates, (void)path, (void)path_bytes, hri_fail(error, HR_ERROR_UNSUPPORTED, "nothing is stored here");
+}
 
 static const char *const models[] = {"micro-llama-bytes", "micro-gpt2-bytes", "micro-gemma2-bytes",
                                      "micro-qwen3-bytes"};

@@ -220,6 +220,66 @@ static void test_missing_entries_fall_back(void **state) {
   hri_job_deinit(&b.job);
 }
 
+/* ---- rates of a card ---- */
+
+static void as_card(bench *b) {
+  (void)strcpy(b->device.rates.card, "GPU-1");
+  b->device.rates.threads = b->job.team = 1;
+  b->device.node_seconds = 0;
+  b->device.flops_bf16 = 8e6;
+  b->device.flops_tf32 = 4e6;
+  b->device.flops_fp16 = 8e6;
+}
+
+static void retype(bench *b, hri_dtype dtype) {
+  for (size_t k = 0; k < b->job.tensors.count; k++) b->job.tensors.items[k].dtype = (uint8_t)dtype;
+}
+
+/* fp16 goes by what was measured in bf16, tf32 by what is published, and a type never by the other's measurements. */
+static void test_types_of_a_card(void **state) {
+  bench b;
+  (void)state;
+  begin(&b, 1e9);
+  as_card(&b);
+  linear(&b, 512, 512, 512);
+  near(seconds(&b), 268435456.0 / 1e9);
+  b.job.tf32 = true;
+  near(seconds(&b), 268435456.0 / 4e6);
+  b.job.tf32 = false;
+  retype(&b, HRI_BF16);
+  near(seconds(&b), 268435456.0 / 8e6); /* nothing was measured in bf16: not a thing of fp32's rates */
+  for (uint32_t k = 0; k < HR_PRODUCT_SIZES; k++) b.device.rates.tables[1].product_flops[0][2][k] = 9e9;
+  near(seconds(&b), 268435456.0 / 9e9);
+  retype(&b, HRI_F16);
+  near(seconds(&b), 268435456.0 / 9e9);
+  b.device.rates.card[0] = 0; /* a CPU widens it */
+  near(seconds(&b), 268435456.0 / 1e9);
+  hri_job_deinit(&b.job);
+}
+
+/* A copy's bytes go over the link once, each way at its own rate. */
+static void test_links_of_a_card(void **state) {
+  bench b;
+  double assumed;
+  (void)state;
+  begin(&b, 1e9);
+  as_card(&b);
+  b.device.link_bytes_per_second = 5e9;
+  make(&b, HRI_OP_COPY, (hri_attr){0},
+       (hri_operand[]){tensor(&b, HRI_READ, 256, 1024), tensor(&b, HRI_WRITE, 256, 1024)}, 2);
+  near(seconds(&b), 2097152.0 / 1e9); /* on the compute lane it is a stream */
+  b.node->lane = HRI_COPY_OUT;
+  assumed = seconds(&b); /* no link was measured */
+  near(assumed, hri_assumed_seconds(&b.job, b.node, &b.device));
+  b.device.rates.link_bytes_per_second[HR_LINK_TO_HOST] = 2e9;
+  b.device.rates.link_bytes_per_second[HR_LINK_FROM_HOST] = 4e9;
+  b.device.rates.node_seconds = 1e-4;
+  near(seconds(&b), 1048576.0 / 2e9 + 1e-4);
+  b.node->lane = HRI_COPY_IN;
+  near(seconds(&b), 1048576.0 / 4e9 + 1e-4);
+  hri_job_deinit(&b.job);
+}
+
 /* ---- the file ---- */
 
 static char directory[128];
@@ -395,6 +455,8 @@ int main(void) {
                                      cmocka_unit_test(test_rates_are_interpolated_and_held_beyond_the_ends),
                                      cmocka_unit_test(test_more_work_takes_longer),
                                      cmocka_unit_test(test_missing_entries_fall_back),
+                                     cmocka_unit_test(test_types_of_a_card),
+                                     cmocka_unit_test(test_links_of_a_card),
                                      cmocka_unit_test(test_what_is_stored_is_found),
                                      cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored),
                                      cmocka_unit_test(test_the_choice_is_stored_for_all_teams),

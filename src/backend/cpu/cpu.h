@@ -12,6 +12,7 @@
 hr_status hri_cpu_open(const hr_device *device, uint32_t threads, hri_backend **backend, hr_error *error);
 /* The stored probe of this machine, for a team (rates.c). */
 bool hri_cpu_rates_load(hr_device *device, uint32_t threads);
+hr_status hri_cpu_rates_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
 /* For tests: the next launch runs the nodes in this order (positions into the issue order) instead of the issue order.
  * Any

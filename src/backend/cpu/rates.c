@@ -2,7 +2,6 @@
  * (hri_gemm_text); and in another, named "... seen", what training runs saw without one, which counts where there is no
  * probe. Both are caches: whatever is wrong with a file (missing, damaged, of another machine or of other products),
  * planning goes on with assumed figures, which every plan says. */
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -36,80 +35,6 @@ static hr_status identify(uint32_t threads, identity *id, hr_error *error) {
   return HR_OK;
 }
 
-/* ---- files ---- */
-
-static hr_status cache_directory(char path[HRI_STORED_PATH_BYTES], hr_error *error) {
-  enum { PATH_BYTES = HRI_STORED_PATH_BYTES };
-  const char *own = getenv("HEADROOM_CACHE"), *cache = getenv("XDG_CACHE_HOME"), *home = getenv("HOME");
-  int length;
-  if (own && *own) length = snprintf(path, PATH_BYTES, "%s", own);
-  else if (cache && *cache == '/') length = snprintf(path, PATH_BYTES, "%s/headroom", cache);
-  else if (home && *home) length = snprintf(path, PATH_BYTES, "%s/.cache/headroom", home);
-  else {
-    (void)hri_fail(error, HR_ERROR_USAGE, "there is no directory for measurements: HOME is not set");
-    return hri_hint(error, HR_ERROR_USAGE, "set HEADROOM_CACHE to a directory");
-  }
-  return length > 0 && length < PATH_BYTES - HRI_STORED_NAME_BYTES - 8
-             ? HR_OK
-             : hri_fail(error, HR_ERROR_USAGE, "the path of the cache directory is too long");
-}
-
-/* "cpu-amd-epyc-9654-96-core-processor-avx512bf16-2-threads-products-1-bf16-by-dot.json" */
-hr_status hri_stored_path(const char *name, char path[HRI_STORED_PATH_BYTES], hr_error *error) {
-  char plain[HRI_STORED_NAME_BYTES];
-  size_t used, kept = 0;
-  HRI_TRY(cache_directory(path, error));
-  for (size_t k = 0; name[k] && kept + 1 < sizeof plain; k++) {
-    if (isalnum((unsigned char)name[k])) plain[kept++] = (char)tolower((unsigned char)name[k]);
-    else if (kept && plain[kept - 1] != '-') plain[kept++] = '-';
-  }
-  plain[kept] = 0;
-  used = strlen(path);
-  (void)snprintf(path + used, HRI_STORED_PATH_BYTES - used, "/%s.json", plain);
-  return HR_OK;
-}
-
-hr_status hri_stored_write(char path[HRI_STORED_PATH_BYTES], const hri_text *text, hr_error *error) {
-  char *slash = strrchr(path, '/');
-  hr_status status;
-  if (text->failed) return hri_fail_memory(error, text->length, "the measurements");
-  *slash = 0;
-  status = hri_dir_make(path, error);
-  *slash = '/';
-  return status == HR_OK ? hri_file_replace(path, text->chars, text->length, error) : status;
-}
-
-void hri_stored_put_row(hri_json_writer *w, const char *key, const double *values, size_t count) {
-  hri_json_key(w, key);
-  hri_json_begin_array(w);
-  for (size_t k = 0; k < count; k++) hri_json_put_double(w, values[k]);
-  hri_json_end_array(w);
-}
-
-hr_status hri_stored_row(const hri_json *root, const char *key, double *values, size_t count, hr_error *error) {
-  hri_json array;
-  HRI_TRY(hri_json_get_array(root, key, &array, error));
-  if (hri_json_count(&array) != count) return hri_json_fail(&array, error, "as many numbers as there are classes");
-  for (size_t k = 0; k < count; k++) {
-    hri_json item = hri_json_item(&array, k);
-    values[k] = json_is_number(item.value) ? json_number_value(item.value) : -1;
-    if (!isfinite(values[k]) || values[k] < 0 || values[k] > 1e18) return hri_json_fail(&item, error, "a rate");
-  }
-  return HR_OK;
-}
-
-hr_status hri_stored_text(const hri_json *root, const char *key, const char *wanted, char *out, size_t out_bytes,
-                          hr_error *error) {
-  const char *text;
-  HRI_TRY(hri_json_get_string(root, key, &text, error));
-  if (wanted && strcmp(text, wanted) != 0) {
-    hri_json member = hri_json_member(root, key);
-    return hri_json_fail(&member, error, "'%.100s'", wanted);
-  }
-  if (out) (void)snprintf(out, out_bytes, "%.*s", (int)out_bytes - 1, text);
-  return HR_OK;
-}
-
 /* ---- the file of rates ---- */
 
 static hr_status rates_path(const identity *id, bool seen, char path[HRI_STORED_PATH_BYTES], hr_error *error) {
@@ -118,8 +43,6 @@ static hr_status rates_path(const identity *id, bool seen, char path[HRI_STORED_
                  id->libraries, seen ? " seen" : "");
   return hri_stored_path(name, path, error);
 }
-
-static const char *const types[HR_RATE_TYPES] = {"fp32", "bf16"};
 
 /* ---- writing ---- */
 
@@ -134,16 +57,7 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
   if (r->seen) hri_stored_put_row(w, "factors", r->factors, FACTORS);
   else hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
   hri_json_field_double(w, "node_seconds", r->node_seconds);
-  for (int type = 0; type < HR_RATE_TYPES; type++) {
-    const hr_rate_tables *t = &r->tables[type];
-    hri_json_key(w, types[type]);
-    hri_json_begin_object(w);
-    hri_stored_put_row(w, "product_flops", &t->product_flops[0][0][0],
-                       HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES);
-    hri_stored_put_row(w, "attention_flops", &t->attention_flops[0][0], HR_ATTENTION_KINDS * HR_ATTENTION_SIZES);
-    hri_stored_put_row(w, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES);
-    hri_json_end_object(w);
-  }
+  hri_stored_put_tables(w, r);
   hri_json_end_object(w);
 }
 
@@ -163,18 +77,7 @@ static hr_status get_rates(const hri_json *root, const identity *id, bool seen, 
   HRI_TRY(hri_stored_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries, error));
   HRI_TRY(seen ? hri_stored_row(root, "factors", r->factors, FACTORS, error)
                : hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
-  HRI_TRY(hri_json_get_double(root, "node_seconds", &r->node_seconds, error));
-  if (!(r->node_seconds >= 0 && r->node_seconds < 1)) return hri_json_fail(root, error, "node_seconds below 1");
-  for (int type = 0; type < HR_RATE_TYPES; type++) {
-    hr_rate_tables *t = &r->tables[type];
-    hri_json tables;
-    HRI_TRY(hri_json_get_object(root, types[type], &tables, error));
-    HRI_TRY(hri_stored_row(&tables, "product_flops", &t->product_flops[0][0][0],
-                           HR_PRODUCT_KINDS * HR_PRODUCT_SIDES * HR_PRODUCT_SIZES, error));
-    HRI_TRY(hri_stored_row(&tables, "attention_flops", &t->attention_flops[0][0],
-                           HR_ATTENTION_KINDS * HR_ATTENTION_SIZES, error));
-    HRI_TRY(hri_stored_row(&tables, "stream_bytes", &t->stream_bytes[0][0], HR_STREAM_COUNT * HR_STREAM_SIZES, error));
-  }
+  HRI_TRY(hri_stored_tables(root, r, error));
   r->threads = id->threads;
   return HR_OK;
 }
@@ -236,14 +139,13 @@ static void add_before(const identity *id, hr_device_rates *rates) {
     if (rates->factors[k] <= 0) rates->factors[k] = before.factors[k];
 }
 
-hr_status hr_device_store(const hr_device_rates *rates, char *out, uint32_t out_bytes, hr_error *error) {
+hr_status hri_cpu_rates_store(const hr_device_rates *rates, char *out, uint32_t out_bytes, hr_error *error) {
   hri_text text = {0};
   hri_json_writer writer = hri_json_writer_init(&text, 2);
   char path[HRI_STORED_PATH_BYTES];
   hr_device_rates all;
   identity id;
   hr_status status;
-  if (!rates || rates->threads == 0) return hri_fail(error, HR_ERROR_USAGE, "there are no measured rates to store");
   HRI_TRY(identify(rates->threads, &id, error));
   HRI_TRY(hri_products_store(id.machine, rates, error));
   HRI_TRY(identify(rates->threads, &id, error)); /* the choice may be another now */

@@ -61,6 +61,11 @@ static const hri_nvml_memory *now_held(cuda_backend *b) {
   return &b->answered;
 }
 static uint64_t held_bytes(void *self) { return now_held(self)->own_bytes; }
+static uint64_t free_bytes(void *self) {
+  hri_gpu *gpu = ((cuda_backend *)self)->parts.gpu;
+  hri_gpu_info info;
+  return gpu->calls->info(gpu, &info, NULL) == HR_OK ? info.free_bytes : 0;
+}
 
 enum { NEAR_LIMIT = 64 << 20 };
 
@@ -275,6 +280,7 @@ static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_inf
                      .fixed_bytes = fixed_bytes,
                      .pinned_bytes = pinned_bytes,
                      .held_bytes = held_bytes,
+                     .free_bytes = free_bytes,
                      .near_limit = near_limit,
                      .check_room = check_room,
                      .prepare = prepare,
@@ -289,8 +295,7 @@ static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_inf
                      .wait = wait_for,
                      .close = shut};
   (void)snprintf(c->instruction_set, sizeof c->instruction_set, "sm_%u%u", info->major, info->minor);
-  /* A library's ways are a function of its version, the capability and how many multiprocessors share the work. */
-  (void)snprintf(c->libraries, sizeof c->libraries, "%.40s, %u SMs", b->parts.products->library, info->multiprocessors);
+  hri_cuda_libraries_text(b->parts.products->library, info, c->libraries);
   (void)snprintf(c->products.text, sizeof c->products.text, "%s", b->parts.products->library);
 }
 

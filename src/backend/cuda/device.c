@@ -10,6 +10,7 @@
 #include "base/text.h"
 #include "device/cpu.h"
 #include "gpu/nvml.h"
+#include "gpu/product.h"
 
 enum { CONTEXT_MIB = 500, CLASSIC_WORKSPACE_KIB = 8320, HOPPER_WORKSPACE_KIB = 32 << 10 };
 
@@ -58,9 +59,29 @@ static void assume_rates(hr_device *d, const hri_gpu_info *info) {
                  info->multiprocessors, (double)info->clock_hz / 1e6);
 }
 
+void hri_cuda_libraries_text(const char *library, const hri_gpu_info *info, char out[64]) {
+  (void)snprintf(out, 64, "%.40s, %u SMs", library, info->multiprocessors);
+}
+
+/* For whom measurements hold: the card by its UUID, the driver by both of its versions, the library of products. Without
+ * that library nothing runs, and nothing is identified. */
+static void identify(hr_device *d, const hri_gpu_info *info, hri_nvml *nvml) {
+  hr_device_rates *r = &d->rates;
+  char uuid[HRI_NVML_UUID_BYTES], driver[HRI_NVML_VERSION_BYTES], library[HRI_GPU_LIBRARY_BYTES];
+  memset(r, 0, sizeof *r);
+  if (hri_gpu_cublas_look(library, NULL) != HR_OK) return;
+  hri_cuda_libraries_text(library, info, r->libraries);
+  hri_nvml_uuid_text(info->uuid, uuid);
+  (void)hri_nvml_driver(nvml, driver);
+  (void)snprintf(r->instruction_set, sizeof r->instruction_set, "sm_%u%u", info->major, info->minor);
+  (void)snprintf(r->card, sizeof r->card, "%s, CUDA %u.%u%s%.32s", uuid, info->driver_version / 1000,
+                 info->driver_version % 1000 / 10, driver[0] ? ", driver " : "", driver);
+}
+
 hr_status hri_cuda_device(const char *name, hr_device *device, hr_error *error) {
   hri_gpu_info info;
   hri_nvml_memory memory;
+  hri_nvml *nvml;
   uint32_t index;
   HRI_TRY(hri_cuda_index(name, &index, error));
   HRI_TRY(hri_gpu_cuda_look(index, &info, error));
@@ -75,7 +96,10 @@ hr_status hri_cuda_device(const char *name, hr_device *device, hr_error *error) 
   (void)snprintf(device->backend, sizeof device->backend, HRI_CUDA_NAME);
   device->compute_capability = info.major * 10 + info.minor;
   device->capacity_bytes = device->usable_bytes = info.total_bytes;
-  device->usable_now = hri_nvml_look(info.uuid, &memory);
+  nvml = hri_nvml_open(info.uuid);
+  identify(device, &info, nvml);
+  device->usable_now = hri_nvml_ask(nvml, &memory);
+  hri_nvml_close(nvml);
   if (device->usable_now && memory.free_bytes < info.total_bytes) device->usable_bytes = memory.free_bytes;
   return HR_OK;
 }

@@ -4,24 +4,21 @@
  * and are joined to it at the end. It is captured once and launched as one.
  *
  * Node by node in issue order, in the compute lane's stream: programs that move files or make tables (the host works
- * between nodes), check mode (which looks at bytes between nodes) and measured runs (each node is waited for). Issue
- * order is one legal order of any program. */
+ * between nodes), check mode (which looks at bytes between nodes) and measured runs. Issue order is one legal order of
+ * any program.
+ *
+ * A measured node lies between two events that note the device's time. The host waits for a node when the next one is
+ * queued behind it, so the device goes on while the host looks, and what is measured is the device's time, not the way
+ * of a word from there to the host. */
 #include "backend/cuda/program.h"
 
 #include <assert.h>
 #include <math.h>
 #include <string.h>
-#include <time.h>
 
 #include "ops/demand.h"
 #include "ops/pointwise/rope_table.h"
 #include "ops/rules.h"
-
-static double now(void) {
-  struct timespec t;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-}
 
 static const hri_node *node_at(const hri_cuda_run *r, hri_program_kind program, size_t at) {
   const hri_job *job = r->work.job;
@@ -62,6 +59,10 @@ hr_status hri_cuda_programs_prepare(hri_cuda_run *r, hr_error *error) {
   if (!r->done) return hri_fail_memory(error, r->work.job->nodes.count * sizeof(hri_gpu_event *), "events of nodes");
   HRI_TRY(gpu->calls->event_create(gpu, &r->begun, error));
   for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++) HRI_TRY(gpu->calls->event_create(gpu, &r->ended[lane], error));
+  for (uint32_t k = 0; r->work.times && k < HRI_CUDA_TIMED; k++) {
+    HRI_TRY(gpu->calls->event_create_timed(gpu, &r->node_begun[k], error));
+    HRI_TRY(gpu->calls->event_create_timed(gpu, &r->node_over[k], error));
+  }
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; launched(&r->work, kind) && at < node_count(r, (hri_program_kind)kind); at++)
       HRI_TRY(prepare_node(r, node_at(r, (hri_program_kind)kind, at), error));
@@ -73,6 +74,10 @@ void hri_cuda_programs_destroy(hri_cuda_run *r) {
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) gpu->calls->graph_destroy(gpu, r->graphs[kind]);
   for (size_t k = 0; r->done && k < r->work.job->nodes.count; k++)
     if (r->done[k]) gpu->calls->event_destroy(gpu, r->done[k]);
+  for (uint32_t k = 0; k < HRI_CUDA_TIMED; k++) {
+    if (r->node_begun[k]) gpu->calls->event_destroy(gpu, r->node_begun[k]);
+    if (r->node_over[k]) gpu->calls->event_destroy(gpu, r->node_over[k]);
+  }
   if (r->begun) gpu->calls->event_destroy(gpu, r->begun);
   for (uint32_t lane = 0; lane < HRI_LANE_COUNT; lane++)
     if (r->ended[lane]) gpu->calls->event_destroy(gpu, r->ended[lane]);
@@ -290,21 +295,32 @@ static hr_status take_care(void *run, hri_program_kind program, const hri_care *
 
 /* ---- node by node ---- */
 
-static hr_status run_node(hri_cuda_run *r, hri_id id, hr_error *error) {
-  const hri_node *node = &r->work.job->nodes.items[id];
-  double begin = 0, seconds = NAN;
-  r->launch.stream = hri_cuda_main(r->machine);
-  if (r->work.times) {
-    HRI_TRY(hri_cuda_machine_finish(r->machine, error));
-    begin = now();
-  }
+static hr_status queue_node(hri_cuda_run *r, const hri_node *node, hr_error *error) {
   HRI_TRY(hri_cuda_is_host(node->op) ? run_on_host(r, node, error) : hri_cuda_queue(&r->launch, node, error));
-  if (node->op == HRI_OP_QUANTIZE) HRI_TRY(check_codes(r, node, error));
+  return node->op == HRI_OP_QUANTIZE ? check_codes(r, node, error) : HR_OK;
+}
+
+/* The node at a position, between its events where nodes are measured. */
+static hr_status run_node(hri_cuda_run *r, const hri_order *order, uint32_t at, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  hri_gpu_stream *stream = r->launch.stream = hri_cuda_main(r->machine);
+  const hri_node *node = &r->work.job->nodes.items[order->items[at]];
+  if (!r->work.times) return queue_node(r, node, error);
+  HRI_TRY(gpu->calls->record(gpu, r->node_begun[at % HRI_CUDA_TIMED], stream, error));
+  HRI_TRY(queue_node(r, node, error));
+  return gpu->calls->record(gpu, r->node_over[at % HRI_CUDA_TIMED], stream, error);
+}
+
+/* Of a node that was measured, once it is over. */
+static hr_status tell_node(const hri_cuda_run *r, const hri_order *order, uint32_t at, hr_error *error) {
+  hri_gpu *gpu = r->parts->gpu;
+  hri_gpu_event *over = r->node_over[at % HRI_CUDA_TIMED];
+  double seconds = NAN;
   if (r->work.times) {
-    HRI_TRY(hri_cuda_machine_finish(r->machine, error));
-    seconds = now() - begin;
+    HRI_TRY(gpu->calls->event_finish(gpu, over, error));
+    HRI_TRY(gpu->calls->event_seconds(gpu, r->node_begun[at % HRI_CUDA_TIMED], over, &seconds, error));
   }
-  if (r->work.after_node) r->work.after_node(r->work.context, r->work.job, id, seconds);
+  if (r->work.after_node) r->work.after_node(r->work.context, r->work.job, order->items[at], seconds);
   return HR_OK;
 }
 
@@ -316,10 +332,11 @@ static hr_status run_nodes(hri_cuda_run *r, hri_program_kind program, hr_error *
                      .take = take_care};
   for (uint32_t at = 0; at < order->count; at++) {
     HRI_TRY(hri_take_care(&carer, at, true, error));
-    HRI_TRY(run_node(r, order->items[at], error));
+    HRI_TRY(run_node(r, order, at, error));
     HRI_TRY(hri_take_care(&carer, at, false, error));
+    if (at > 0) HRI_TRY(tell_node(r, order, at - 1, error));
   }
-  return HR_OK;
+  return order->count ? tell_node(r, order, (uint32_t)order->count - 1, error) : HR_OK;
 }
 
 hr_status hri_cuda_program_launch(hri_cuda_run *r, hri_program_kind program, bool *told, hr_error *error) {

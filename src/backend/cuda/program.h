@@ -5,6 +5,8 @@
 #include "backend/cuda/adapters.h"
 #include "backend/cuda/machine.h"
 
+enum { HRI_CUDA_TIMED = 2 }; /* nodes that may be under way at a time in a measured run */
+
 typedef struct hri_cuda_run {
   const hri_cuda_parts *parts;
   hri_cuda_choices *choices;
@@ -14,6 +16,8 @@ typedef struct hri_cuda_run {
   hri_cuda_launch launch;
   hri_gpu_event **done; /* per node: that it is done, where another lane waits for it; else NULL */
   hri_gpu_event *begun, *ended[HRI_LANE_COUNT];
+  hri_gpu_event *node_begun[HRI_CUDA_TIMED],
+      *node_over[HRI_CUDA_TIMED];           /* timed; where nodes are measured, else NULL */
   hri_gpu_graph *graphs[HRI_PROGRAM_COUNT]; /* NULL: the program is queued node by node, in issue order */
 } hri_cuda_run;
 

@@ -12,6 +12,7 @@
 
 #include <assert.h>
 #include <string.h>
+#include <time.h>
 
 #include "base/mem.h"
 #include "gpu/soft/memory.h"
@@ -23,12 +24,13 @@ enum { LANES = HRI_SOFT_LANES, BRANCHES = 16 };
 #define GRID_X_LIMIT 2147483647u
 #define GRID_Y_LIMIT 65535u
 
-typedef enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FILL } work_kind;
+typedef enum work_kind { WORK_LAUNCH, WORK_COPY, WORK_FILL, WORK_STAMP } work_kind;
 
 typedef struct work {
   work_kind kind;
   hri_soft_launch launch;
   bool owned; /* launch.context goes with it */
+  hri_gpu_event *stamp;
   void *to;
   const void *from;
   uint64_t bytes;
@@ -61,6 +63,9 @@ struct hri_gpu_stream {
 
 struct hri_gpu_event {
   bool recorded;
+  bool timed;
+  uint32_t stamps;               /* of it that are queued */
+  double at;                     /* when the last one was reached, by the clock of this machine */
   struct hri_gpu_graph *capture; /* the clock counts in its branches */
   uint32_t clock[LANES];
 };
@@ -93,6 +98,12 @@ static void raise_all(uint32_t *clock, const uint32_t *by) {
 }
 
 /* ---- carrying out ---- */
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
+}
 
 static void run_blocks(soft *s, const hri_soft_launch *l) {
   hri_soft_index at = {0, 0, 0};
@@ -138,6 +149,10 @@ static void carry_out(soft *s, const queued *q) {
     break;
   case WORK_FILL:
     if (touch(w->to, w->bytes, true)) memset(w->to, w->value, w->bytes);
+    break;
+  case WORK_STAMP:
+    w->stamp->at = now();
+    w->stamp->stamps--;
     break;
   }
   hri_soft_operation_begin(s->memory, 0);
@@ -341,14 +356,31 @@ static hr_status soft_event_create(hri_gpu *gpu, hri_gpu_event **event, hr_error
   return *event ? HR_OK : hri_fail_memory(error, sizeof **event, "an event");
 }
 
+static hr_status soft_event_create_timed(hri_gpu *gpu, hri_gpu_event **event, hr_error *error) {
+  HRI_TRY(soft_event_create(gpu, event, error));
+  (*event)->timed = true;
+  return HR_OK;
+}
+
+/* A stamp is an operation of its stream like others; the event outlives it. */
 static void soft_event_destroy(hri_gpu *gpu, hri_gpu_event *event) {
-  (void)gpu;
+  if (event && event->stamps) finish(of(gpu), event->clock);
   hri_free(event);
+}
+
+static hr_status queue_stamp(hri_gpu_event *event, hri_gpu_stream *stream, hr_error *error) {
+  work w = {.kind = WORK_STAMP, .stamp = event};
+  hr_status status;
+  if (stream->capture) return hri_fail(error, HR_ERROR_INTERNAL, "a timed event is not recorded in a capture");
+  event->stamps++; /* it may be reached at once */
+  status = push(stream, &w, error);
+  if (status != HR_OK) event->stamps--;
+  return status;
 }
 
 static hr_status soft_record(hri_gpu *gpu, hri_gpu_event *event, hri_gpu_stream *stream, hr_error *error) {
   const uint32_t *clock = of(gpu)->lanes[stream->lane].clock;
-  (void)error;
+  if (event->timed) HRI_TRY(queue_stamp(event, stream, error));
   if (stream->capture) clock = stream->capture->clock[stream->branch];
   event->recorded = true;
   event->capture = stream->capture;
@@ -384,6 +416,15 @@ static hr_status soft_event_finish(hri_gpu *gpu, hri_gpu_event *event, hr_error 
   if (event->capture) return hri_fail(error, HR_ERROR_INTERNAL, "an event of a capture cannot be waited for");
   if (event->recorded) finish(of(gpu), event->clock);
   return state_of(of(gpu), error);
+}
+
+static hr_status soft_event_seconds(hri_gpu *gpu, hri_gpu_event *begin, hri_gpu_event *end, double *seconds,
+                                    hr_error *error) {
+  (void)gpu;
+  *seconds = end->at - begin->at;
+  if (!begin->timed || !end->timed) return hri_fail(error, HR_ERROR_INTERNAL, "an event has no time");
+  if (begin->recorded && end->recorded && !begin->stamps && !end->stamps) return HR_OK;
+  return hri_fail(error, HR_ERROR_INTERNAL, "an event whose time is asked for is not over");
 }
 
 /* What the driver would take for pageable memory is refused: a copy of it is not queued but done at once. */
@@ -506,10 +547,12 @@ static const hri_gpu_calls calls = {.close = soft_close,
                                     .stream_destroy = soft_stream_destroy,
                                     .stream_finish = soft_stream_finish,
                                     .event_create = soft_event_create,
+                                    .event_create_timed = soft_event_create_timed,
                                     .event_destroy = soft_event_destroy,
                                     .record = soft_record,
                                     .wait = soft_wait,
                                     .event_finish = soft_event_finish,
+                                    .event_seconds = soft_event_seconds,
                                     .copy = soft_copy,
                                     .fill = soft_fill,
                                     .capture_begin = soft_capture_begin,
