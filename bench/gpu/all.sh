@@ -37,6 +37,9 @@ if ! python3 -c 'import sys; sys.path.insert(0, "bench/gpu"); import card; print
 fi
 script fragments 60 bench/gpu/fragments.sh "$out/fragments.txt"
 script check 240 python3 bench/gpu/check.py "$out" --seconds 200
+# Plans of what follows take their times and fixed bytes from it (docs/cli.md, devices --probe).
+export HEADROOM_CACHE=$out/cache
+script probe 120 build/card/headroom devices cuda --probe --probe-seconds 60
 script exact 540 python3 bench/gpu/exact.py "$out" --seconds 500
 script kernels 300 python3 bench/gpu/kernels.py "$out"
 script train 590 python3 bench/gpu/train.py "$out" --seconds 560

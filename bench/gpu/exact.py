@@ -50,6 +50,12 @@ def parity(found, cpu):
     return max((abs(a - b) / abs(b) for a, b in pairs), default=None)
 
 
+def predictions(jobs):
+    """How far the plans' times lie from the last step's, over all jobs: by the probe's rates where one was stored before."""
+    off = sorted(abs(job["predicted_step_seconds"] / job["step_seconds"][-1] - 1) for job in jobs.values() if "failed" not in job)
+    return {"jobs": len(off), "median_error": off[len(off) // 2] if off else None, "largest_error": off[-1] if off else None}
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
@@ -77,7 +83,7 @@ def main():
                  f"beside the CPU's {found.get('largest_difference_of_losses')}")
         if not found["exact"] or (both and not (found.get("largest_difference_of_losses") or 0) < 0.02):
             bad.append(name)
-        card.write(arguments.out, "exact", {**document, "bad": bad})
+        card.write(arguments.out, "exact", {**document, "bad": bad, "predictions": predictions(document["jobs"])})
     return 1 if bad else 0
 
 
