@@ -299,7 +299,7 @@ typedef struct hri_job {
   uint32_t prefill_rows;
   uint32_t team;
   uint64_t workspace_bytes; /* that each product of a GPU's library may have; nothing else knows it */
-  bool tf32; /* products of fp32 operands go at the device's rate of tf32; nothing else knows it */
+  bool tf32;                /* products of fp32 operands go at the device's rate of tf32; nothing else knows it */
   char instruction_set[16];
   char libraries[64];
   uint8_t current_pass;

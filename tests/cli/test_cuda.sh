@@ -110,6 +110,18 @@ expect 0 "$headroom" evaluate merged --device cuda --data text.txt --seq 32
 expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 2 --check --out checked
 expect 0 "$headroom" train micro-gpt2-bytes --device cuda --seq 32 --data text.txt --steps 3 --profile trace.json --record-memory --out profiled
 [[ -s trace.json && -s profiled/memory/snapshot.pickle.gz ]] || fail "no profile or record"
+
+# ---- a profiler sees programs and, of a measured run, nodes ----
+ranged=0
+for profile in "" "--profile nvtx.json"; do
+  # shellcheck disable=SC2086 # two words or none
+  NVTX_INJECTION64_PATH=$(dirname "$card")/fake_nvtx/libfake_nvtx.so FAKE_NVTX=ranges expect 0 "$headroom" train micro-gpt2-bytes --device cuda \
+    --seq 32 --data text.txt --steps 2 $profile --out ranged$((++ranged))
+  [[ $(grep -c '^step$' ranges) == 2 && $(grep -c '^\.$' ranges) == $(grep -vc '^\.$' ranges) ]] || fail "ranges: $(sort ranges | uniq -c)"
+  if [[ -n $profile ]]; then
+    [[ $(grep -c '^attention_backward$' ranges) == 4 ]] || fail "no ranges of nodes"
+  elif grep -q attention ranges; then fail "a graph has no ranges of nodes"; fi
+done
 # Every node by events of the device: none took nothing, one is behind the other, and together they are most of the step.
 python3 - <<'P'
 import json

@@ -253,7 +253,8 @@ static void test_equals_every_table_entry(void **state) {
   }
   for (uint32_t l = 0; l < LAYERS; l++) kept += tables[0].layers[l].saved_bytes;
   for (uint64_t b = 1; b <= BUDGETS; b++) {
-    uint64_t budget = low + (high - low) * b / (BUDGETS + 1), room = (uint64_t)((double)((budget - fixed) / PAGE * PAGE) * (1 - gap));
+    uint64_t budget = low + (high - low) * b / (BUDGETS + 1),
+             room = (uint64_t)((double)((budget - fixed) / PAGE * PAGE) * (1 - gap));
     double best = INFINITY;
     hr_plan *plan = NULL;
     for (uint32_t index = 0; index < mixtures(LAYERS); index++) {

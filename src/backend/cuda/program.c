@@ -17,6 +17,7 @@
 #include <string.h>
 
 #include "ops/demand.h"
+#include "gpu/nvtx.h"
 #include "ops/pointwise/rope_table.h"
 #include "ops/rules.h"
 
@@ -305,9 +306,13 @@ static hr_status run_node(hri_cuda_run *r, const hri_order *order, uint32_t at, 
   hri_gpu *gpu = r->parts->gpu;
   hri_gpu_stream *stream = r->launch.stream = hri_cuda_main(r->machine);
   const hri_node *node = &r->work.job->nodes.items[order->items[at]];
+  hr_status status;
   if (!r->work.times) return queue_node(r, node, error);
   HRI_TRY(gpu->calls->record(gpu, r->node_begun[at % HRI_CUDA_TIMED], stream, error));
-  HRI_TRY(queue_node(r, node, error));
+  hri_nvtx_push(hri_op_name(node->op));
+  status = queue_node(r, node, error);
+  hri_nvtx_pop();
+  HRI_TRY(status);
   return gpu->calls->record(gpu, r->node_over[at % HRI_CUDA_TIMED], stream, error);
 }
 
@@ -341,8 +346,12 @@ static hr_status run_nodes(hri_cuda_run *r, hri_program_kind program, hr_error *
 
 hr_status hri_cuda_program_launch(hri_cuda_run *r, hri_program_kind program, bool *told, hr_error *error) {
   hri_gpu *gpu = r->parts->gpu;
+  hr_status status;
   assert(launched(&r->work, program));
   *told = r->graphs[program] == NULL;
-  if (*told) return run_nodes(r, program, error);
-  return gpu->calls->graph_launch(gpu, r->graphs[program], hri_cuda_main(r->machine), error);
+  hri_nvtx_push(hri_program_name(program));
+  status = *told ? run_nodes(r, program, error)
+                 : gpu->calls->graph_launch(gpu, r->graphs[program], hri_cuda_main(r->machine), error);
+  hri_nvtx_pop();
+  return status;
 }

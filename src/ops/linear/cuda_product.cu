@@ -8,17 +8,10 @@
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
 
-enum {
-  THREADS = 256,
-  TILE = HRI_CUDA_PRODUCT_TILE,
-  EACH = TILE * TILE / THREADS,
-  FEW = HRI_CUDA_FEW_ROWS
-};
+enum { THREADS = 256, TILE = HRI_CUDA_PRODUCT_TILE, EACH = TILE * TILE / THREADS, FEW = HRI_CUDA_FEW_ROWS };
 
 static int64_t tiles_of(int64_t n) { return hri_cuda_blocks_of(n, TILE); }
-static bool is_thin(const hri_cuda_product_args *a) {
-  return hri_cuda_product_thin(a->m, a->a_column, a->b_column);
-}
+static bool is_thin(const hri_cuda_product_args *a) { return hri_cuda_product_thin(a->m, a->a_column, a->b_column); }
 
 /* From the first to behind the last element of rows and columns so far apart. */
 __device__ __forceinline__ int64_t extent(int64_t rows, int64_t row, int64_t columns, int64_t column) {
