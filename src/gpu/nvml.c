@@ -61,13 +61,14 @@ static bool load(hri_nvml *n) {
 }
 
 static void program_of(hri_nvml_holder *h) {
-  char path[48];
+  char path[48], *end;
   FILE *file;
   (void)snprintf(path, sizeof path, "/proc/%u/comm", h->pid);
   file = fopen(path, "re");
   if (!file) return;
   if (!fgets(h->name, sizeof h->name, file)) h->name[0] = 0;
-  h->name[strcspn(h->name, "\n")] = 0;
+  end = strchr(h->name, '\n');
+  if (end) *end = 0;
   (void)fclose(file);
 }
 
