@@ -188,14 +188,14 @@ enum { MOST_HEAD_SIZE = 256 };
 
 /* Beyond the types of operands: what kernels are missing for. */
 static hr_status check(const hri_job *job, const hri_node *node, hr_error *error) {
-  hri_attention attention = hri_rule_get(node->op)->attention;
-  if (node->op == HRI_OP_ATTENTION_CACHED) {
-    if (hri_demand_cache(job, node).head_dim <= MOST_HEAD_SIZE) return HR_OK;
-  } else {
-    if (attention != HRI_ATTENTION_FORWARD && attention != HRI_ATTENTION_BACKWARD) return HR_OK;
-    if (hri_demand_attention(job, node).head_dim <= MOST_HEAD_SIZE) return HR_OK;
+  int64_t columns = 0;
+  switch (hri_rule_get(node->op)->attention) {
+  case HRI_ATTENTION_FORWARD:
+  case HRI_ATTENTION_BACKWARD: columns = hri_demand_attention(job, node).head_dim; break;
+  case HRI_ATTENTION_CACHED: columns = hri_demand_cache(job, node).head_dim; break;
+  default: break;
   }
-  return lacks(node, "heads of more than 256 columns", error);
+  return columns <= MOST_HEAD_SIZE ? HR_OK : lacks(node, "heads of more than 256 columns", error);
 }
 
 hr_status hri_cuda_scratch(const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {

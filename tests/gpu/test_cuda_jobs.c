@@ -135,7 +135,7 @@ static void every_node_of_published_models_has_a_kernel(void **state) {
   for (uint32_t k = 0; k < hr_model_preset_count(); k++)
     for (int way = 0; way < 3; way++) {
       hr_error error = {0};
-      hr_plan *plan;
+      hr_plan *plan = NULL;
       hr_job job;
       hr_job_init(&job);
       must(hr_model_preset(hr_model_preset_name(k), &job.model, &error), &error);
