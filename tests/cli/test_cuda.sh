@@ -1,22 +1,7 @@
 #!/usr/bin/env bash
 # test_cuda.sh HEADROOM: --device cuda through everything that a real card is reached by - the driver, cuBLASLt, NVML and the library
 # of kernels, each loaded by its name - with the software GPU behind those names (tests/gpu/soft_card.c).
-set -euo pipefail
-headroom=$(readlink -f "$1")
-card=$(dirname "$headroom")/soft_card
-[[ -e $card/libcuda.so.1 ]] || { echo "no C++ compiler: there is no card in software"; exit 0; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-fail() { echo "test_cuda: $*" >&2; exit 1; }
-# expect STATUS COMMAND...: its output is in `said`, its messages in `told`.
-expect() {
-  local status=$1 got=0
-  shift
-  "$@" >said 2>told || got=$?
-  [[ $got == "$status" ]] || { cat said told >&2; fail "exit $got, not $status: $*"; }
-}
-says() { cat said told | tr -s ' \n' ' ' | grep -qF -- "$1" || { cat said told >&2; fail "it does not say: $1"; }; }
+source "$(dirname "$0")/card.sh"
 field() { python3 -c "import json,sys; d=json.load(open(sys.argv[1]))
 for k in sys.argv[2].split('.'): d=d[int(k)] if isinstance(d,list) else d[k]
 print(d)" "$@"; }

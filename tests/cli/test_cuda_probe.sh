@@ -1,23 +1,8 @@
 #!/usr/bin/env bash
 # test_cuda_probe.sh HEADROOM: devices cuda --probe on the card in software (tests/gpu/soft_card.c): what it measures, what plans take of it,
 # and whose they do not take.
-set -euo pipefail
-headroom=$(readlink -f "$1")
-card=$(dirname "$headroom")/soft_card
-[[ -e $card/libcuda.so.1 ]] || { echo "no C++ compiler: there is no card in software"; exit 0; }
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-cd "$work"
-export LD_LIBRARY_PATH=$card HEADROOM_CACHE=$work/cache
-fail() { echo "test_cuda_probe: $*" >&2; exit 1; }
-# expect STATUS COMMAND...: its output is in `said`, its messages in `told`.
-expect() {
-  local status=$1 got=0
-  shift
-  "$@" >said 2>told || got=$?
-  [[ $got == "$status" ]] || { cat said told >&2; fail "exit $got, not $status: $*"; }
-}
-says() { cat said told | tr -s ' \n' ' ' | grep -qF -- "$1" || { cat said told >&2; fail "it does not say: $1"; }; }
+source "$(dirname "$0")/card.sh"
+export LD_LIBRARY_PATH=$card
 silent() { cat said told | tr -s ' \n' ' ' | grep -qF -- "$1" && { cat said told >&2; fail "it says: $1"; } || true; }
 job=(plan micro-llama-bytes --device cuda --seq 32)
 # taken: a plan with what was measured; assumed: one with none of it, and the bytes of one made before.
