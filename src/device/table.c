@@ -19,17 +19,10 @@
 #include "base/error.h"
 #include "base/text.h"
 #include "device/cpu.h"
+#include "device/gpu.h"
 
-#define KIB 1024ull
 #define MIB (1024ull * 1024)
 #define GIB (1024ull * 1024 * 1024)
-
-enum { CONTEXT_MIB = 500 };
-static const double LAUNCH_SECONDS = 4e-6; /* of a kernel; assumed */
-/* cuBLAS workspace as torch configures it: ":4096:2:16:8" before Hopper, 32 MiB from Hopper on
- * (CublasHandlePool.cpp). */
-#define WORKSPACE_CLASSIC (8320 * KIB)
-#define WORKSPACE_HOPPER (32 * MIB)
 
 /* Where figures come from: letters in a row, spelled out by source_text. */
 static const struct {
@@ -66,8 +59,8 @@ typedef struct row {
   uint32_t capability;        /* CUDA compute capability times ten; 0: not NVIDIA's */
 } row;
 
-#define OLD WORKSPACE_CLASSIC
-#define NEW WORKSPACE_HOPPER
+#define OLD HRI_GPU_WORKSPACE_CLASSIC
+#define NEW HRI_GPU_WORKSPACE_HOPPER
 
 /* clang-format off */
 static const row rows[] = {
@@ -170,10 +163,10 @@ hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error) {
   device->flops_bf16 = r->bf16 * 1e12;
   device->flops_fp16 = (r->bf16 > 0 ? r->bf16 : r->fp16) * 1e12;
   device->link_bytes_per_second = r->link * 1e9;
-  device->node_seconds = LAUNCH_SECONDS;
+  device->node_seconds = HRI_GPU_LAUNCH_SECONDS;
   device->gemm_efficiency = r->efficiency;
-  device->memory_efficiency = 0.9; /* llm-analysis */
-  device->fixed_bytes = CONTEXT_MIB * MIB;
+  device->memory_efficiency = HRI_GPU_MEMORY_EFFICIENCY;
+  device->fixed_bytes = HRI_GPU_CONTEXT_BYTES;
   device->library_workspace_bytes = r->workspace;
   device->compute_capability = r->capability;
   source_text(r, device->source, sizeof device->source);

@@ -15,6 +15,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "gpu/library.h"
 
 typedef struct cublas {
   hri_gpu_products products; /* first: the one is the other */
@@ -173,13 +174,6 @@ hr_status hri_gpu_cublas_from(const hri_cublas *functions, void *library, hri_gp
 
 /* ---- the library ---- */
 
-/* ISO C has no conversion from dlsym's result to a function; POSIX promises that the bytes are the same. */
-static bool load_function(void *library, const char *name, void *member) {
-  void *address = dlsym(library, name);
-  memcpy(member, &address, sizeof address);
-  return address != NULL;
-}
-
 static hr_status load(void **library, hri_cublas *f, hr_error *error) {
   static const char *const names[] = {"libcublasLt.so.13", "libcublasLt.so.12"};
   const char *missing = NULL;
@@ -192,7 +186,7 @@ static hr_status load(void **library, hri_cublas *f, hr_error *error) {
                     "install cuBLAS of CUDA 13 or 12, and name its folder in LD_LIBRARY_PATH");
   }
 #define LOAD(member, type, name, parameters)                                                                           \
-  if (!load_function(*library, name, (void *)&f->member)) missing = name;
+  if (!hri_library_function(*library, name, (void *)&f->member)) missing = name;
   HRI_CUBLAS(LOAD)
 #undef LOAD
   if (!missing) return HR_OK;

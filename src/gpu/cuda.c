@@ -10,6 +10,7 @@
 
 #include "base/error.h"
 #include "base/mem.h"
+#include "gpu/library.h"
 #include "gpu/runtime.h"
 
 typedef struct CUctx_st *context_handle;
@@ -310,13 +311,6 @@ static const hri_gpu_calls calls = {.lazy = true,
                                     .graph_launch = cuda_graph_launch,
                                     .graph_destroy = cuda_graph_destroy};
 
-/* ISO C has no conversion from dlsym's result to a function; POSIX promises that the bytes are the same. */
-static bool load_function(void *library, const char *name, void *member) {
-  void *address = dlsym(library, name);
-  memcpy(member, &address, sizeof address);
-  return address != NULL;
-}
-
 static hr_status load_driver(driver *d, hr_error *error) {
   const char *missing = NULL;
   d->library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);
@@ -325,7 +319,7 @@ static hr_status load_driver(driver *d, hr_error *error) {
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "install the driver, or train on the CPU: --device cpu");
   }
 #define LOAD(member, name, parameters)                                                                                 \
-  if (!load_function(d->library, name, (void *)&d->member)) missing = name;
+  if (!hri_library_function(d->library, name, (void *)&d->member)) missing = name;
   DRIVER(LOAD)
 #undef LOAD
   if (!missing) return HR_OK;

@@ -11,6 +11,7 @@
 
 #include "base/mem.h"
 #include "base/text.h"
+#include "gpu/library.h"
 
 enum { MOST_PROCESSES = 256 };
 
@@ -43,18 +44,11 @@ struct hri_nvml {
   process_info list[MOST_PROCESSES];
 };
 
-/* ISO C has no conversion from dlsym's result to a function; POSIX promises that the bytes are the same. */
-static bool load_function(void *library, const char *name, void *member) {
-  void *address = dlsym(library, name);
-  memcpy(member, &address, sizeof address);
-  return address != NULL;
-}
-
 static bool load(hri_nvml *n) {
   bool whole = true;
   n->library = dlopen("libnvidia-ml.so.1", RTLD_NOW | RTLD_LOCAL);
   if (!n->library) return false;
-#define LOAD(member, name, parameters) whole = load_function(n->library, name, (void *)&n->member) && whole;
+#define LOAD(member, name, parameters) whole = hri_library_function(n->library, name, (void *)&n->member) && whole;
   NVML(LOAD)
 #undef LOAD
   return whole;

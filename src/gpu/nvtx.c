@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "gpu/library.h"
+
 enum { CALLBACKS = 1, VERSION_INFO = 3, VERSION = 3 }; /* tables that a profiler asks for */
 enum { CORE = 1, MODULES = 6, MOST = 16, RANGE_PUSH = 9, RANGE_POP = 11 };
 
@@ -51,15 +53,14 @@ static void begin(void) {
   static bool begun;
   const char *path = getenv("NVTX_INJECTION64_PATH");
   int (*injection)(const void *(*table)(uint32_t id)) = NULL;
-  void *library, *address;
+  void *library;
   if (begun) return;
   begun = true;
   // NOLINTNEXTLINE(clang-analyzer-optin.taint.GenericTaint): whoever profiles names the profiler's library so
   library = path && *path ? dlopen(path, RTLD_LAZY | RTLD_LOCAL) : NULL;
   if (!library) return;
-  address = dlsym(library, "InitializeInjectionNvtx2");
-  memcpy(&injection, &address, sizeof injection);
-  if (injection && injection(export_table)) return; /* it stays for as long as the process runs */
+  if (hri_library_function(library, "InitializeInjectionNvtx2", (void *)&injection) && injection(export_table))
+    return; /* it stays for as long as the process runs */
   memset(entries, 0, sizeof entries);
   (void)dlclose(library);
 }

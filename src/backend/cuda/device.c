@@ -9,10 +9,9 @@
 #include "backend/cuda/cuda.h"
 #include "base/text.h"
 #include "device/cpu.h"
+#include "device/gpu.h"
 #include "gpu/nvml.h"
 #include "gpu/product.h"
-
-enum { CONTEXT_MIB = 500, CLASSIC_WORKSPACE_KIB = 8320, HOPPER_WORKSPACE_KIB = 32 << 10 };
 
 bool hri_cuda_is_named(const char *name) {
   return strncasecmp(name, "cuda", 4) == 0 && !isalpha((unsigned char)name[4]);
@@ -50,11 +49,11 @@ static void assume_rates(hr_device *d, const hri_gpu_info *info) {
   d->flops_fp32 = clocks * g->fp32;
   d->memory_bytes_per_second = (double)info->memory_bytes_per_second;
   d->link_bytes_per_second = 16e9;
-  d->node_seconds = 4e-6;
-  d->gemm_efficiency = 0.75;
-  d->memory_efficiency = 0.9;
-  d->fixed_bytes = (uint64_t)CONTEXT_MIB << 20;
-  d->library_workspace_bytes = (uint64_t)(capability >= 90 ? HOPPER_WORKSPACE_KIB : CLASSIC_WORKSPACE_KIB) << 10;
+  d->node_seconds = HRI_GPU_LAUNCH_SECONDS;
+  d->gemm_efficiency = HRI_GPU_GEMM_EFFICIENCY;
+  d->memory_efficiency = HRI_GPU_MEMORY_EFFICIENCY;
+  d->fixed_bytes = HRI_GPU_CONTEXT_BYTES;
+  d->library_workspace_bytes = capability >= 90 ? HRI_GPU_WORKSPACE_HOPPER : HRI_GPU_WORKSPACE_CLASSIC;
   (void)snprintf(d->source, sizeof d->source, "its driver, and rates of its generation: %u multiprocessors, %.0f MHz",
                  info->multiprocessors, (double)info->clock_hz / 1e6);
 }

@@ -6,13 +6,7 @@
 #include <unistd.h>
 
 #include "backend/cuda/cuda.h"
-
-/* ISO C has no conversion from dlsym's result to a function; POSIX promises that the bytes are the same. */
-static bool load_function(void *library, const char *name, void *member) {
-  void *address = dlsym(library, name);
-  memcpy(member, &address, sizeof address);
-  return address != NULL;
-}
+#include "gpu/library.h"
 
 /* ---- where the kernels' library lies ---- */
 
@@ -54,7 +48,7 @@ hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_
     return hri_hint(error, HR_ERROR_UNSUPPORTED, "./dev build cuda makes it; LD_LIBRARY_PATH names its folder");
   }
 #define LOAD(name)                                                                                                     \
-  if (!load_function(library, "hri_cuda_" #name, (void *)&kernels->name)) missing = "hri_cuda_" #name;
+  if (!hri_library_function(library, "hri_cuda_" #name, (void *)&kernels->name)) missing = "hri_cuda_" #name;
   HRI_CUDA_KERNELS(LOAD)
 #undef LOAD
   if (!missing) return HR_OK; /* it stays for as long as the process runs: graphs hold its kernels */
