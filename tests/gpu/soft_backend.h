@@ -19,6 +19,7 @@ static struct {
   hri_gpu_calls calls;
   const hri_gpu_calls *own;
   uint64_t findings; /* of all devices so far */
+  uint64_t pinned;   /* bytes of the host that this device was asked for */
 } soft_device;
 
 static void soft_device_close(hri_gpu *gpu) {
@@ -27,6 +28,12 @@ static void soft_device_close(hri_gpu *gpu) {
   gpu->calls = soft_device.own;
   gpu->calls->close(gpu);
   soft_device.gpu = NULL;
+}
+
+static hr_status soft_device_pin(hri_gpu *gpu, uint64_t bytes, void **memory, hr_error *error) {
+  hr_status status = soft_device.own->allocate_host(gpu, bytes, memory, error);
+  if (status == HR_OK) soft_device.pinned += bytes;
+  return status;
 }
 
 static hr_status soft_device_open(hri_gpu **gpu, hr_error *error) {
@@ -40,6 +47,8 @@ static hr_status soft_device_open(hri_gpu **gpu, hr_error *error) {
     soft_device.own = soft_device.gpu->calls;
     soft_device.calls = *soft_device.own;
     soft_device.calls.close = soft_device_close;
+    soft_device.calls.allocate_host = soft_device_pin;
+    soft_device.pinned = 0;
     soft_device.gpu->calls = &soft_device.calls;
   }
   *gpu = soft_device.gpu;

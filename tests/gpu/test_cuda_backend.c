@@ -181,10 +181,14 @@ static uint64_t device_bytes(void) {
 /* The device holds the arena and nothing else, from the load to the last step. */
 static void the_device_holds_what_was_planned(void **state) {
   const variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  const hr_tier_plan *host;
   hri_session s;
   hr_error error = {0};
   (void)state;
   begin(&s, &v, nothing);
+  host = &s.plan->info.tiers[HR_TIER_HOST];
+  assert_true(host->reserved_bytes > 0 && host->fixed_bytes > 0);
+  assert_int_equal(soft_device.pinned, host->reserved_bytes + host->fixed_bytes); /* the arena, and slots */
   assert_int_equal(device_bytes(), s.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes);
   for (uint64_t step = 0; step < 3; step++) {
     hri_control left;
@@ -193,6 +197,7 @@ static void the_device_holds_what_was_planned(void **state) {
     must(hri_executor_wait(s.executor, mark, &error), &error);
     assert_int_equal(device_bytes(), s.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes);
   }
+  assert_int_equal(soft_device.pinned, host->reserved_bytes + host->fixed_bytes); /* steps pin nothing */
   hri_session_close(&s);
 }
 
