@@ -179,6 +179,13 @@ if [[ -n $spilling ]]; then
   printf 'cuda: registers are spilled: %s\n' "$spilling" >&2
   exit 1
 fi
+# The driver is told how deep stacks have to be before bytes are counted (gpu/runtime.h).
+stack=$(sed -nE 's/.*HRI_GPU_STACK_BYTES = ([0-9]+).*/\1/p' src/gpu/runtime.h)
+deep=$(awk -F '\t' -v most="$stack" '$6 > most { print $2 " on " $3 ": " $6 " bytes" }' "$out/kernels.tsv")
+if [[ -z $stack || -n $deep ]]; then
+  printf 'cuda: deeper stacks than HRI_GPU_STACK_BYTES (%s): %s\n' "$stack" "$deep" >&2
+  exit 1
+fi
 if ((${#files[@]} == $(ls src/ops/*/cuda*.cu | wc -l))); then link_library "$nvcc"; fi
 header=$("$nvcc" -x cu -M -include cuda.h /dev/null 2>/dev/null | tr -d '\\' | tr ' ' '\n' | grep '/cuda\.h$' | head -n 1 || true)
 if [[ -n $header ]]; then

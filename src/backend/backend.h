@@ -160,6 +160,10 @@ struct hri_backend {
   /* Bytes of the device that nobody holds now, 0 where it does not say. NULL: as held_bytes. */
   uint64_t (*free_bytes)(void *self);
   /* Whether others have brought the device close to its end: a warning's words, with who they are. NULL: its memory is the
+  /* By how many bytes what is held of the device grew while programs ran, at most, since arenas and programs were all
+   * there: 0, unless somebody beside our code takes memory of it. `text`: what grew, for people; "" when nothing did.
+   * False: nobody says. NULL: its memory is the host's. */
+  bool (*grown_bytes)(void *self, uint64_t *bytes, char *text, uint32_t text_bytes);
    * host's. */
   bool (*near_limit)(void *self, char *text, uint32_t text_bytes);
 

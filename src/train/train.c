@@ -138,6 +138,7 @@ static void measure(trainer *t, const launched *l, double seconds) {
   m->device_is_host = backend->held_bytes == NULL;
   m->device_held_bytes = backend->held_bytes ? backend->held_bytes(backend->self) : 0;
 }
+  m->device_grown_known = hri_session_watch(&t->session, m, &m->device_grown_bytes);
 
 /* Rows of padding, or labels of -100 alone: there is nothing to learn from, and no loss to report. */
 static void tell_unlabelled(trainer *t) {

@@ -263,11 +263,46 @@ static void runs_train_save_and_go_on(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(families_train_as_on_the_cpu),      cmocka_unit_test(techniques_train_as_on_the_cpu),
-      cmocka_unit_test(every_order_gives_the_same_bits),   cmocka_unit_test(a_missing_wait_is_found),
-      cmocka_unit_test(bytes_behind_a_storage_are_found),  cmocka_unit_test(the_device_holds_what_was_planned),
-      cmocka_unit_test(a_device_without_room_is_refused),  cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
-      cmocka_unit_test(what_a_real_device_lacks_is_named), cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(families_train_as_on_the_cpu),           cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(products_take_what_their_library_has),   cmocka_unit_test(what_is_made_again_changes_no_bit),
+      cmocka_unit_test(a_library_without_epilogues_trains_too), cmocka_unit_test(memory_that_grows_is_told),
+      cmocka_unit_test(every_order_gives_the_same_bits),        cmocka_unit_test(a_missing_wait_is_found),
+      cmocka_unit_test(bytes_behind_a_storage_are_found),       cmocka_unit_test(the_device_holds_what_was_planned),
+      cmocka_unit_test(a_device_without_room_is_refused),       cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
+      cmocka_unit_test(what_a_real_device_lacks_is_named),      cmocka_unit_test(runs_train_save_and_go_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
+/* A warning of whoever runs it. */
+static void take_warning(void *context, const hr_event *event) {
+  if (event->kind == HR_EVENT_WARNING && strstr(event->text, "grew by")) strcpy(context, event->text);
+}
+
+/* What a driver takes while programs run is seen at the end of the step, told once, and stays known. */
+static void memory_that_grows_is_told(void **state) {
+  const variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  char told[512] = "";
+  hri_session s;
+  (void)state;
+  soft_device.grows = 2;
+  begin(&s, &v, nothing);
+  s.on_event = take_warning;
+  s.context = told;
+  for (uint64_t step = 0; step < 4; step++) {
+    hri_control left;
+    hri_mark mark;
+    hr_error error = {0};
+    uint64_t bytes = 1;
+    launch_step(&s, &v, step, &left, &mark);
+    must(hri_executor_wait(s.executor, mark, &error), &error);
+    assert_true(hri_session_watch(&s, NULL, &bytes));
+    assert_int_equal(bytes, step == 0 ? 0 : 4096);
+    assert_true((told[0] != 0) == (step == 1)); /* once */
+    if (told[0]) assert_non_null(strstr(told, "what is held of the device grew by 4.00 KiB"));
+    if (told[0]) assert_non_null(strstr(told, "while step ran"));
+    told[0] = 0;
+  }
+  hri_session_close(&s);
+  soft_device.grows = 0;
+}
+
