@@ -85,8 +85,8 @@ check_cublas() {
   grep -oE '"cublasLt[A-Za-z]+"' src/gpu/cublas.h | tr -d '"' | sort -u | while read -r name; do
     if ! grep -qE "CUBLASWINAPI $name\(" "$include/cublasLt.h"; then echo "src/gpu/cublas.h: cublasLt.h has no $name"; fi
   done
-  grep -oE 'HRI_CU[A-Z0-9_]+ = [0-9]+' src/gpu/cublas.h | sed 's/^HRI_//; s/ = / /' | while read -r name value; do
-    if ! grep -qE "(^|[^A-Z_])$name *= *$value *(,|\$)" "$include"/{cublasLt,cublas_api,library_types}.h; then
+  grep -oE 'HRI_CU[A-Z0-9_]+ = [0-9]+( \| [0-9]+)*' src/gpu/cublas.h | sed 's/^HRI_//; s/ = / /' | while read -r name value; do
+    if ! grep -qE "(^|[^A-Z_])$name *= *${value// | / *\\| *} *(,|\$)" "$include"/{cublasLt,cublas_api,library_types}.h; then
       echo "src/gpu/cublas.h: $name is not $value"
     fi
   done

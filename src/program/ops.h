@@ -27,6 +27,10 @@
   X(LINEAR_DX, "linear_dx", "RRA")         /* dy[M,N], w[N,K], dx[M,K] */                                   \
   X(LINEAR_DW, "linear_dw", "RRA")         /* dy[M,N], x[M,K], dw[N,K] */                                   \
   X(BIAS_GRADIENT, "bias_gradient", "RA")  /* dy[M,N], db[N] */                                             \
+  /* products with more of the backward in them, where a backend has them (hri_backend.epilogues) */        \
+  X(LINEAR_DX_ACTIVATION, "linear_dx_activation", "RRRW") /* dy[M,N], w[N,K], x[M,K], dx[M,K] = act'(x) (dy w); \
+                                              i0 hr_activation */                                           \
+  X(LINEAR_DW_BIAS, "linear_dw_bias", "RRWW") /* dy[M,N], x[M,K], dw[N,K], db[N] */                         \
   /* norm: i0 hr_norm, f0 epsilon, f1 what is added to the weight (rms only) */                             \
   X(NORM, "norm", "RRrrwWW")               /* x, w[C], b?, residual?, sum?, y, stats[M,1|2] */              \
   X(NORM_BACKWARD, "norm_backward", "RRRRrWaa") /* dy, x, stats, w, extra?, dx, dw?, db? */                 \
@@ -131,6 +135,12 @@ typedef enum hri_attention {
   HRI_ATTENTION_BACKWARD,
   HRI_ATTENTION_CACHED
 } hri_attention;
+
+/* What a backend computes with a product in one node, where a pass finds it: bits (hri_backend.epilogues). */
+enum {
+  HRI_EPILOGUE_GELU_BACKWARD = 1 << 0, /* LINEAR_DX_ACTIVATION of gelu by tanh */
+  HRI_EPILOGUE_BIAS_GRADIENT = 1 << 1  /* LINEAR_DW_BIAS */
+};
 
 /* What is known of an op without any backend. Passes, plan and search decide by these facts, never by an op's name. */
 typedef struct hri_rule {

@@ -90,6 +90,7 @@ static hr_status soft_backend_open(const hr_device *device, hri_backend **backen
   hr_status status = soft_device_open(&parts.gpu, error);
   if (status != HR_OK) return status;
   status = hri_gpu_soft_products(&parts.products, error);
+  if (status == HR_OK && soft_device.plain) soft_products_plain(parts.products);
   if (status == HR_OK) status = hri_cuda_open_on(device, &parts, backend, error);
   if (status == HR_OK) return HR_OK;
   if (parts.products) parts.products->calls->close(parts.products);

@@ -123,12 +123,12 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
   return 0;
 }
 int cuCtxSetCurrent(void *context) { return context == &card ? 0 : INVALID_VALUE; }
-
 int cuCtxSetLimit(int limit, size_t value) {
   if (limit == 0) card.stack = value;
   return limit < 0 || limit > 2 ? INVALID_VALUE : 0; /* what printf and malloc have is in the context */
 }
 int cuCtxGetLimit(size_t *value, int limit) { return *value = card.stack, limit == 0 ? 0 : INVALID_VALUE; }
+
 /* ---- the driver: memory, with a card's granules; what it is short of is refused before the software GPU is asked ---- */
 
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
@@ -219,8 +219,8 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long fla
 }
 int cuGraphUpload(void *exec, void *stream) { return exec && stream ? 0 : INVALID_VALUE; }
 int cuGraphLaunch(void *exec, void *stream) {
-  return result(card.gpu->calls->graph_launch(card.gpu, exec, stream, NULL));
   if (++card.graphs_run == variable("SOFT_CARD_GROWS", 0)) card.taken += GRANULE;
+  return result(card.gpu->calls->graph_launch(card.gpu, exec, stream, NULL));
 }
 int cuGraphExecDestroy(void *exec) { return exec ? 0 : INVALID_VALUE; } /* goes with its graph */
 int cuGraphDestroy(void *graph) { return card.gpu->calls->graph_destroy(card.gpu, graph), 0; }
@@ -229,7 +229,8 @@ int cuGraphDestroy(void *graph) { return card.gpu->calls->graph_destroy(card.gpu
 
 typedef struct description {
   int compute, turn_first, turn_second, epilogue;
-  const void *bias;
+  void *bias, *aux;
+  int64_t aux_ld;
 } description;
 typedef struct matrix {
   int type;
@@ -259,12 +260,16 @@ int cublasLtMatmulDescCreate(void **desc, int compute, int scale) {
 int cublasLtMatmulDescDestroy(void *desc) { return free(desc), 0; }
 int cublasLtMatmulDescSetAttribute(void *desc, int name, const void *value, size_t bytes) {
   description *d = desc;
-  void *member = name == HRI_CUBLASLT_MATMUL_DESC_TRANSA         ? (void *)&d->turn_first
-                 : name == HRI_CUBLASLT_MATMUL_DESC_TRANSB       ? (void *)&d->turn_second
-                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE     ? (void *)&d->epilogue
-                 : name == HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER ? (void *)&d->bias
-                                                                 : NULL;
-  size_t room = name == HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof d->bias : sizeof d->epilogue;
+  void *member = name == HRI_CUBLASLT_MATMUL_DESC_TRANSA                 ? (void *)&d->turn_first
+                 : name == HRI_CUBLASLT_MATMUL_DESC_TRANSB               ? (void *)&d->turn_second
+                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE             ? (void *)&d->epilogue
+                 : name == HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER         ? (void *)&d->bias
+                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER ? (void *)&d->aux
+                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD      ? (void *)&d->aux_ld
+                                                                         : NULL;
+  size_t room = member == (void *)&d->bias || member == (void *)&d->aux || member == (void *)&d->aux_ld
+                    ? sizeof d->bias
+                    : sizeof d->epilogue;
   if (!member || bytes != room) return 7;
   memcpy(member, value, bytes);
   return 0;
@@ -296,6 +301,17 @@ static bool real_of(int type, hri_real *real) {
   return type == HRI_CUDA_R_32F || type == HRI_CUDA_R_16BF || type == HRI_CUDA_R_16F;
 }
 
+static bool epilogue_of(const description *d, hri_gpu_product *p) {
+  p->epilogue = d->epilogue == HRI_CUBLASLT_EPILOGUE_BIAS     ? HRI_GPU_BIAS
+                : d->epilogue == HRI_CUBLASLT_EPILOGUE_DGELU  ? HRI_GPU_GELU_BACKWARD
+                : d->epilogue == HRI_CUBLASLT_EPILOGUE_BGRADB ? HRI_GPU_BIAS_GRADIENT
+                                                              : HRI_GPU_NO_EPILOGUE;
+  if (p->epilogue > HRI_GPU_BIAS && getenv("SOFT_CARD_PLAIN"))
+    return false; /* a library that has none of the backward */
+  if (p->epilogue != HRI_GPU_GELU_BACKWARD) return d->epilogue == 0 || p->epilogue;
+  return d->aux_ld == p->d_stride && d->aux_ld % 8 == 0 && (uintptr_t)d->aux % 16 == 0;
+}
+
 /* Its first operand is our second. */
 static bool product_of(const description *d, const matrix *first, const matrix *second, const matrix *to,
                        uint32_t alignment, hri_gpu_product *p) {
@@ -315,8 +331,8 @@ static bool product_of(const description *d, const matrix *first, const matrix *
   p->a_stride = second->ld;
   p->d_stride = to->ld;
   p->alignment = alignment;
-  p->bias = d->epilogue == HRI_CUBLASLT_EPILOGUE_BIAS;
   p->tf32 = d->compute == HRI_CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (!epilogue_of(d, p)) return false;
   return d->compute == HRI_CUBLAS_COMPUTE_32F || p->tf32;
 }
 
@@ -334,14 +350,26 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, v
   found->workspace_bytes = algorithm.workspace_bytes;
   found->algorithm.words[0] = w->alignment;
   found->algorithm.words[1] = algorithm.workspace_bytes;
+  found->algorithm.words[2] = variable("SOFT_CARD_WAY", 0) % HRI_SOFT_WAYS;
   *count = 1;
   return 0;
+}
+
+int cublasLtMatmulAlgoCheck(void *handle, void *desc, void *a, void *b, void *c, void *d,
+                            const hri_cublas_algorithm *way, hri_cublas_found *found) {
+  hri_gpu_product p;
+  if (handle != &products || c != d || !product_of(desc, a, b, d, (uint32_t)way->words[0], &p)) return 7;
+  memset(found, 0, sizeof *found);
+  found->algorithm = *way;
+  found->workspace_bytes = way->words[1];
+  return way->words[2] < variable("SOFT_CARD_WAYS", HRI_SOFT_WAYS) ? 0 : 15;
 }
 
 int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
                    void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
                    const hri_cublas_algorithm *way, void *workspace, size_t workspace_bytes, void *stream) {
-  hri_gpu_algorithm algorithm = {.workspace_bytes = way->words[1]};
+  hri_gpu_algorithm algorithm = {.workspace_bytes = way->words[1], .words = {way->words[2]}};
+  const description *e = desc;
   float one, kept;
   hri_gpu_product p;
   memcpy(&one, alpha, sizeof one);
@@ -350,8 +378,8 @@ int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, v
   if (workspace_bytes < algorithm.workspace_bytes) return 7;
   if (!product_of(desc, a_layout, b_layout, d_layout, (uint32_t)way->words[0], &p)) return 7;
   p.accumulate = kept == 1;
-  return products->calls->run(products, &p, &algorithm, b, a, ((const description *)desc)->bias, d, workspace, stream,
-                              NULL) != HR_OK;
+  return products->calls->run(products, &p, &algorithm, b, a, p.epilogue == HRI_GPU_GELU_BACKWARD ? e->aux : e->bias, d,
+                              workspace, stream, NULL) != HR_OK;
 }
 
 /* ---- NVML ---- */

@@ -137,8 +137,8 @@ static hr_status check_nodes(hri_cuda_run *r, hr_error *error) {
   const hri_job *job = r->work.job;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; (r->work.programs & HRI_IN(kind)) && at < job->programs[kind].order.count; at++)
-      HRI_TRY(hri_cuda_prepare_node(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]],
-                                    error));
+      HRI_TRY(
+          hri_cuda_prepare_node(r->parts, r->ways, job, &job->nodes.items[job->programs[kind].order.items[at]], error));
   return HR_OK;
 }
 
@@ -163,9 +163,9 @@ static hr_status prepare(void *self, const hri_work *work, void **run, hr_error 
   *run = NULL;
   if (!r) return hri_fail_memory(error, sizeof *r, "a run");
   r->parts = &b->parts;
-  r->choices = &b->choices;
+  r->ways = &b->ways;
   r->work = *work;
-  r->launch = (hri_cuda_launch){.parts = r->parts, .choices = r->choices, .job = work->job, .offsets = work->offsets};
+  r->launch = (hri_cuda_launch){.parts = r->parts, .ways = r->ways, .job = work->job, .offsets = work->offsets};
   status = prepare_run(r, error);
   if (status == HR_OK) *run = r;
   else release(r);
@@ -264,7 +264,7 @@ static void shut(hri_backend *backend) {
   hri_nvml_close(b->watch.nvml);
   b->parts.products->calls->close(b->parts.products);
   b->parts.gpu->calls->close(b->parts.gpu);
-  hri_array_free(&b->choices.list);
+  hri_cuda_ways_deinit(&b->ways);
   hri_free(b);
 }
 
