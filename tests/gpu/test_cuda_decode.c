@@ -105,9 +105,10 @@ static void cached(void **state) {
 typedef enum product { FORWARD, DX, DW } product;
 
 /* M tokens, N outputs, K inputs, and elements between rows: rows of a token or two, an adapter's rank, a depth that is cut; rows
- * of whole vectors, and of more than are taken at once. */
-static const int64_t sizes[][4] = {{1, 37, 100, 3},  {7, 41, 130, 3}, {45, 8, 70, 3},   {40, 5, 1700, 3},
-                                   {1300, 6, 33, 3}, {8, 9, 72, 8},   {3, 5, 1416, 24}, {1, 3, 2048, 0}};
+ * of whole vectors, and of more than are taken at once; several tiles each way. */
+static const int64_t sizes[][4] = {{1, 37, 100, 3},  {7, 41, 130, 3},  {45, 8, 70, 3},
+                                   {40, 5, 1700, 3}, {1300, 6, 33, 3}, {8, 9, 72, 8},
+                                   {3, 5, 1416, 24}, {1, 3, 2048, 0},  {70, 41, 50, 3}};
 
 /* As src/ops/linear/cuda_product.cu states it, of each element by itself: a plain sum's K roundings, one each of bias and what
  * was there, half an ulp of the result. */
