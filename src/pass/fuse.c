@@ -128,9 +128,9 @@ static bool writes(const finder *f, const hri_node *node, uint32_t index) {
   return hri_operands(f->job, node)[index].access == HRI_WRITE;
 }
 
-/* bias_gradient and the linear_dw right behind it, of the same dy: both write, and neither rounds. */
+/* The sums of dy and the weight gradient right behind them, of the same dy: both write, and neither rounds. */
 static bool has_bias(const finder *f, const hri_node *bias, const hri_node *dw) {
-  if (bias->op != HRI_OP_BIAS_GRADIENT || dw->op != HRI_OP_LINEAR_DW) return false;
+  if (!hri_rule_get(bias->op)->column_sums || !hri_rule_get(dw->op)->with_sums) return false;
   return same_tensor(f->job, hri_operands(f->job, bias)[0].tensor, hri_operands(f->job, dw)[0].tensor) &&
          writes(f, bias, 1) && writes(f, dw, 2) && type_at(f, dw, 2) == HRI_F32 &&
          type_at(f, dw, 0) == type_at(f, dw, 1);
@@ -142,15 +142,15 @@ static bool is_bf16(const finder *f, const hri_node *node, uint32_t count) {
   return true;
 }
 
-/* The position of the node that takes the slope of what a linear_dx makes for it alone; 0: there is none. */
+/* The position of the node that takes a slope of what a product makes for it alone; 0: there is none. */
 static size_t slope_behind(const finder *f, size_t at) {
   const hri_node *dx = node_at(f, at);
-  if (dx->op != HRI_OP_LINEAR_DX || !writes(f, dx, 2) || !is_bf16(f, dx, 3) ||
+  if (!hri_rule_get(dx->op)->with_slope || !writes(f, dx, 2) || !is_bf16(f, dx, 3) ||
       f->touches[operand_at(f, dx, 2)->value] != 2)
     return 0;
   for (size_t k = at + 1; k < f->program->order.count; k++) {
     const hri_node *slope = node_at(f, k);
-    if (slope->op == HRI_OP_ACTIVATION_BACKWARD && slope->attr.i[0] == HR_ACTIVATION_GELU_TANH &&
+    if (hri_rule_get(slope->op)->slope && slope->attr.i[0] == HR_ACTIVATION_GELU_TANH &&
         same_tensor(f->job, hri_operands(f->job, slope)[0].tensor, hri_operands(f->job, dx)[2].tensor))
       return is_bf16(f, slope, 3) ? k : 0;
   }
@@ -163,14 +163,14 @@ static void join_slope(const finder *f, size_t at, size_t slope_at) {
   hri_id dx = slope[2].tensor;
   hri_node_add_operand(f->job, id, dx, HRI_WRITE);
   hri_operands(f->job, &f->job->nodes.items[id])[2] = x;
-  f->job->nodes.items[id].op = HRI_OP_LINEAR_DX_ACTIVATION;
+  f->job->nodes.items[id].op = hri_rule_get(f->job->nodes.items[id].op)->with_slope;
   f->job->nodes.items[id].attr = node_at(f, slope_at)->attr;
 }
 
 static void join_bias(const finder *f, size_t bias_at, size_t at) {
   hri_id id = f->program->order.items[at], db = hri_operands(f->job, node_at(f, bias_at))[1].tensor;
   hri_node_add_operand(f->job, id, db, HRI_WRITE);
-  f->job->nodes.items[id].op = HRI_OP_LINEAR_DW_BIAS;
+  f->job->nodes.items[id].op = hri_rule_get(f->job->nodes.items[id].op)->with_sums;
 }
 
 static void count_touches(const finder *f) {

@@ -178,6 +178,11 @@ typedef struct hri_rule {
   struct {
     uint8_t x, residual, to;
   } takes_sum_before, takes_sum_behind;
+  /* Operand 1 = the sums of operand 0 over its rows; operand 2 = operand 0 times the slope of activation i0 at operand 1. */
+  bool column_sums, slope;
+  /* Of a product of the backward: the ops that also make what such a node makes of operand 0, with its result behind the
+   * others, or of the result, with x between. 0: there is none. */
+  uint16_t with_sums, with_slope;
 } hri_rule;
 
 const hri_rule *hri_rule_get(uint16_t op);
