@@ -53,6 +53,11 @@ says "what is held of the device grew by 2.00 MiB"
 says "the driver does not count by process here, so another program may have taken it"
 grep -q '"device_grown_bytes":2097152' blind/metrics.jsonl || fail "it is not on record"
 
+# ---- close to the end of the device: who holds the rest is named ----
+SOFT_CARD_HELD=$((672 << 20)) expect 0 "$headroom" train "${options[@]}" --steps 2 --budget 900MiB --out close
+says "warning: the device has only 40.00 MiB free; others on it: "
+says "(pid 1) 672.00 MiB"
+
 # ---- evaluations and generation are looked at too ----
 SOFT_CARD_GROWS=1 expect 0 "$headroom" evaluate still/final --device cuda --data text.txt --seq 32
 says "while evaluate ran"
