@@ -199,7 +199,7 @@ def steps_of(model, options, steps, device, sequence, rows, limit=240):
         tier = run["plan"]["tiers"]["device"]
         return {**found, "seconds_to_first_step": first, "step_seconds": [line["step_seconds"] for line in lines],
                 "losses": [line["loss"] for line in lines], "planned_bytes": tier["planned_bytes"], "reserved_bytes": lines[-1]["device_reserved_bytes"],
-                "fixed_bytes": tier["fixed_bytes"], "parameter_count": run["plan"]["parameter_count"],
+                "grown_bytes": lines[-1].get("device_grown_bytes"), "fixed_bytes": tier["fixed_bytes"], "parameter_count": run["plan"]["parameter_count"],
                 "predicted_step_seconds": run["plan"]["step_seconds"]}
 
 

@@ -35,11 +35,13 @@ REHEARSED = {"tiny fp32": ("micro-llama-bytes", 2, 64, ["--precision", "fp32"], 
 
 
 def judge(found):
-    """What of a job's memory is as planned: the arena to the byte, all of it within a page for each allocation."""
+    """What of a job's memory is as planned: the arena to the byte, all of it within a page for each allocation, and nothing of the device was
+    taken while steps ran."""
     if "failed" in found:
         return {"exact": False}
     bound = (found["planned_bytes"] + found["fixed_bytes"]) / 2**20
-    return {"exact": found["planned_bytes"] <= found["reserved_bytes"] < found["planned_bytes"] + 2**21,
+    whole = found["planned_bytes"] <= found["reserved_bytes"] < found["planned_bytes"] + 2**21
+    return {"exact": whole and not found["grown_bytes"],  # null: on the CPU, or nobody says
             "planned_and_fixed_mib": bound, "used_less_planned_and_fixed_mib": found["used_by_job_mib"] - bound}
 
 
