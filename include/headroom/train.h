@@ -118,6 +118,8 @@ typedef struct hr_run_result {
   double seconds, tokens_per_second;
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
   uint64_t process_peak_bytes;
+  bool device_grown_known; /* train: as hr_metrics, of the whole run */
+  uint64_t device_grown_bytes;
   double predicted_step_seconds; /* train: as planned */
   bool prediction_measured;      /* ... from rates measured on this machine */
   double

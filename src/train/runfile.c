@@ -223,6 +223,7 @@ static void put_result(hri_json_writer *w, const hr_run_result *result) {
   hri_json_field_double(w, "predicted_step_seconds", result->predicted_step_seconds);
   hri_json_field_bool(w, "prediction_measured", result->prediction_measured);
   hri_json_field_u64(w, "process_peak_bytes", result->process_peak_bytes);
+  if (result->device_grown_known) hri_json_field_u64(w, "device_grown_bytes", result->device_grown_bytes);
   hri_json_end_object(w);
 }
 

@@ -875,6 +875,7 @@ static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr
       (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) /
       fmax(result->seconds, 1e-9);
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
+  result->device_grown_known = hri_session_watch(&t->session, &t->metrics, &result->device_grown_bytes);
   result->process_peak_bytes = hri_host_peak_resident_bytes();
   compare_time(t, result);
   if (t->unlabelled > 1) {

@@ -38,6 +38,7 @@ SOFT_CARD_GROWS=3 expect 0 "$headroom" train "${options[@]}" --steps 4 --out tak
 says "warning: what this process holds of the device grew by 2.00 MiB, from 312.00 MiB, while step ran: a run takes nothing of it, so its driver or library did"
 [[ $(cat said told | tr -s ' \n' ' ' | grep -oF "grew by" | wc -l) == 1 ]] || fail "it is told more than once"
 grown taken 0 2097152 2097152 2097152
+[[ $(python3 -c 'import json; print(json.load(open("taken/run.json"))["result"]["device_grown_bytes"])') == 2097152 ]] || fail "run.json does not say it"
 
 # ---- a kernel that wants a deeper stack in the middle of a run: two launches when every node runs once, two in each step ----
 SOFT_CARD_FRAME=attention_keys_kernel:4096:6 expect 0 "$headroom" train "${options[@]}" --steps 4 --out late
