@@ -85,8 +85,8 @@ check_cublas() {
   grep -oE '"cublasLt[A-Za-z]+"' src/gpu/cublas.h | tr -d '"' | sort -u | while read -r name; do
     if ! grep -qE "CUBLASWINAPI $name\(" "$include/cublasLt.h"; then echo "src/gpu/cublas.h: cublasLt.h has no $name"; fi
   done
-  grep -oE 'HRI_CU[A-Z0-9_]+ = [0-9]+' src/gpu/cublas.h | sed 's/^HRI_//; s/ = / /' | while read -r name value; do
-    if ! grep -qE "(^|[^A-Z_])$name *= *$value *(,|\$)" "$include"/{cublasLt,cublas_api,library_types}.h; then
+  grep -oE 'HRI_CU[A-Z0-9_]+ = [0-9]+( \| [0-9]+)*' src/gpu/cublas.h | sed 's/^HRI_//; s/ = / /' | while read -r name value; do
+    if ! grep -qE "(^|[^A-Z_])$name *= *${value// | / *\\| *} *(,|\$)" "$include"/{cublasLt,cublas_api,library_types}.h; then
       echo "src/gpu/cublas.h: $name is not $value"
     fi
   done
@@ -177,6 +177,13 @@ echo "cuda: $(cut -f2 "$out/kernels.tsv" | sort -u | wc -l) kernels, $(awk -F '\
 spilling=$(awk -F '\t' '$7 > 0 && $1 ~ /^attention/ && $2 ~ /, (64|128)>$/ { print $2 " on " $3 ": " $7 " bytes" }' "$out/kernels.tsv")
 if [[ -n $spilling ]]; then
   printf 'cuda: registers are spilled: %s\n' "$spilling" >&2
+  exit 1
+fi
+# The driver is told how deep stacks have to be before bytes are counted (gpu/runtime.h).
+stack=$(sed -nE 's/.*HRI_GPU_STACK_BYTES = ([0-9]+).*/\1/p' src/gpu/runtime.h)
+deep=$(awk -F '\t' -v most="$stack" '$6 > most { print $2 " on " $3 ": " $6 " bytes" }' "$out/kernels.tsv")
+if [[ -z $stack || -n $deep ]]; then
+  printf 'cuda: deeper stacks than HRI_GPU_STACK_BYTES (%s): %s\n' "$stack" "$deep" >&2
   exit 1
 fi
 if ((${#files[@]} == $(ls src/ops/*/cuda*.cu | wc -l))); then link_library "$nvcc"; fi

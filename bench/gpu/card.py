@@ -1,6 +1,7 @@
 """Shared by the scripts of bench/gpu: the card, where our programs are, running a job of the program on it, and the documents that
 are left behind."""
 
+import argparse
 import json
 import os
 import pathlib
@@ -46,6 +47,35 @@ def need_card():
     card = dict(zip(fields, found))
     card["peak_flops"], card["peak_bytes_per_second"] = peaks(card["name"])
     return card
+
+
+class Day:
+    """What exact.py and train.py begin with: options, the card or a rehearsal without one, and the jobs that time is left for."""
+
+    def __init__(self, doc, jobs, rehearsed, numbers=None):
+        parser = argparse.ArgumentParser(description=doc.splitlines()[0])
+        parser.add_argument("out")
+        parser.add_argument("names", nargs="*")
+        parser.add_argument("--seconds", type=float, default=540)
+        parser.add_argument("--device", default="cuda")
+        parser.add_argument("--rehearse", nargs="?", const="cpu", metavar="DEVICE")
+        for name, default in (numbers or {}).items():
+            parser.add_argument(name, type=int, default=default)
+        self.arguments = parser.parse_intermixed_args()
+        rehearse = self.arguments.rehearse
+        self.document = {"card": None if rehearse else need_card(), "jobs": {}}
+        self.device, self.wanted = (rehearse, rehearsed) if rehearse else (self.arguments.device, jobs)
+        self.end = time.perf_counter() + self.arguments.seconds
+
+    def jobs(self, least):
+        """Those that were named, or all; what has not `least` seconds left is said not to have run."""
+        for name, job in self.wanted.items():
+            if self.arguments.names and name not in self.arguments.names:
+                continue
+            if time.perf_counter() > self.end - least:
+                self.document["jobs"][name] = {"failed": "not run: no time was left"}
+                continue
+            yield name, job
 
 
 def peaks(name):
@@ -169,7 +199,7 @@ def steps_of(model, options, steps, device, sequence, rows, limit=240):
         tier = run["plan"]["tiers"]["device"]
         return {**found, "seconds_to_first_step": first, "step_seconds": [line["step_seconds"] for line in lines],
                 "losses": [line["loss"] for line in lines], "planned_bytes": tier["planned_bytes"], "reserved_bytes": lines[-1]["device_reserved_bytes"],
-                "fixed_bytes": tier["fixed_bytes"], "parameter_count": run["plan"]["parameter_count"],
+                "grown_bytes": lines[-1].get("device_grown_bytes"), "fixed_bytes": tier["fixed_bytes"], "parameter_count": run["plan"]["parameter_count"],
                 "predicted_step_seconds": run["plan"]["step_seconds"]}
 
 

@@ -7,7 +7,6 @@
 Each job makes three steps. Its arena is checked from within (the run ends where bytes differ); from outside, nvidia-smi's count is
 compared with planned and fixed bytes. The smallest jobs run on the CPU too, two steps, and the losses are compared."""
 
-import argparse
 import time
 
 import card
@@ -36,11 +35,13 @@ REHEARSED = {"tiny fp32": ("micro-llama-bytes", 2, 64, ["--precision", "fp32"], 
 
 
 def judge(found):
-    """What of a job's memory is as planned: the arena to the byte, all of it within a page for each allocation."""
+    """What of a job's memory is as planned: the arena to the byte, all of it within a page for each allocation, and nothing of the device was
+    taken while steps ran."""
     if "failed" in found:
         return {"exact": False}
     bound = (found["planned_bytes"] + found["fixed_bytes"]) / 2**20
-    return {"exact": found["planned_bytes"] <= found["reserved_bytes"] < found["planned_bytes"] + 2**21,
+    whole = found["planned_bytes"] <= found["reserved_bytes"] < found["planned_bytes"] + 2**21
+    return {"exact": whole and not found["grown_bytes"],  # null: on the CPU, or nobody says
             "planned_and_fixed_mib": bound, "used_less_planned_and_fixed_mib": found["used_by_job_mib"] - bound}
 
 
@@ -57,22 +58,9 @@ def predictions(jobs):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--seconds", type=float, default=540)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--rehearse", nargs="?", const="cpu", metavar="DEVICE")
-    arguments = parser.parse_intermixed_args()
-    document = {"card": None if arguments.rehearse else card.need_card(), "jobs": {}}
-    device, jobs = (arguments.rehearse, REHEARSED) if arguments.rehearse else (arguments.device, JOBS)
-    end, bad = time.perf_counter() + arguments.seconds, []
-    for name, (model, rows, sequence, options, both) in jobs.items():
-        if arguments.names and name not in arguments.names:
-            continue
-        if time.perf_counter() > end - 20:
-            document["jobs"][name] = {"failed": "not run: no time was left"}
-            continue
+    day, bad = card.Day(__doc__, JOBS, REHEARSED), []
+    document, device, end = day.document, day.device, day.end
+    for name, (model, rows, sequence, options, both) in day.jobs(least=20):
         found = card.steps_of(model, options, 3, device, sequence, rows, limit=max(20, min(150, end - time.perf_counter())))
         found |= judge(found)
         if both and "failed" not in found:
@@ -83,7 +71,7 @@ def main():
                  f"beside the CPU's {found.get('largest_difference_of_losses')}")
         if not found["exact"] or (both and not (found.get("largest_difference_of_losses") or 0) < 0.02):
             bad.append(name)
-        card.write(arguments.out, "exact", {**document, "bad": bad, "predictions": predictions(document["jobs"])})
+        card.write(day.arguments.out, "exact", {**document, "bad": bad, "predictions": predictions(document["jobs"])})
     return 1 if bad else 0
 
 

@@ -557,7 +557,7 @@ static const struct {
     {"square_sum", square_case, square, "square_sum_kernel<hri_bf16_t>"},
     {"dequantize nf4+dq", dequantize_case, dequantize, "dequantize_blocks_kernel<hri_bf16_t>"},
     {"quantize nf4+dq", quantize_case, quantize,
-     "quantize_blocks_kernel<hri_bf16_t>;nested_mean_kernel;nested_codes_kernel"},
+     "quantize_blocks_kernel<hri_bf16_t>;nested_mean_kernel;nested_codes_kernel;nested_overflow_kernel<hri_bf16_t>"},
     {"lora down", lora_down_case, product, "tile_product_kernel;fold_product_kernel"},
     {"lora up", lora_up_case, product, "tile_product_kernel"},
 };

@@ -8,7 +8,6 @@ MFU is (6 x parameters + 6 x layers x width x sequence) x tokens per second over
 causal attention (width: columns of all heads); what is made again is not counted. Where the plan does not fit, the rows are halved, and the
 document says how many there were. PyTorch's side: torch_side.py."""
 
-import argparse
 import time
 
 import card
@@ -60,27 +59,13 @@ def shape_of(model, sequence, device):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("out")
-    parser.add_argument("names", nargs="*")
-    parser.add_argument("--seconds", type=float, default=540)
-    parser.add_argument("--device", default="cuda")
-    parser.add_argument("--steps", type=int, default=12)
-    parser.add_argument("--rehearse", nargs="?", const="cpu", metavar="DEVICE")
-    arguments = parser.parse_intermixed_args()
-    document = {"card": None if arguments.rehearse else card.need_card(), "jobs": {}}
-    device, jobs = (arguments.rehearse, REHEARSED) if arguments.rehearse else (arguments.device, JOBS)
-    end, bad = time.perf_counter() + arguments.seconds, 0
-    for name, (model, rows, sequence, options) in jobs.items():
-        if arguments.names and name not in arguments.names:
-            continue
-        if time.perf_counter() > end - 30:
-            document["jobs"][name] = {"failed": "not run: no time was left"}
-            continue
-        found = measure(model, rows, sequence, options, arguments.steps, device, max(30, min(240, end - time.perf_counter())))
+    day, bad = card.Day(__doc__, JOBS, REHEARSED, {"--steps": 12}), 0
+    document, device, end = day.document, day.device, day.end
+    for name, (model, rows, sequence, options) in day.jobs(least=30):
+        found = measure(model, rows, sequence, options, day.arguments.steps, device, max(30, min(240, end - time.perf_counter())))
         found = figures(found, shape_of(model, sequence, device))
         document["jobs"][name] = found
-        card.write(arguments.out, "train", document)
+        card.write(day.arguments.out, "train", document)
         if "failed" in found:
             bad += 1
             card.say(f"{name}: FAILED: {found['failed']}")

@@ -44,8 +44,10 @@ typedef struct hr_metrics {
   double eval_loss, best_eval_loss; /* NaN when there is none */
   uint64_t device_reserved_bytes, device_peak_bytes, device_budget_bytes;
   uint64_t process_resident_bytes, process_peak_bytes; /* of the host's memory */
-  bool device_is_host;        /* the device's memory is the host's: process_resident_bytes is of it */
-  uint64_t device_held_bytes; /* else: what the driver says that this process holds of it; 0: it does not say */
+  bool device_is_host;         /* the device's memory is the host's: process_resident_bytes is of it */
+  uint64_t device_held_bytes;  /* else: what the driver says that this process holds of it; 0: it does not say */
+  bool device_grown_known;     /* what is held of the device was compared with what was held when the run began */
+  uint64_t device_grown_bytes; /* then: what it grew by since, at most; 0 unless somebody beside Headroom took memory */
 } hr_metrics;
 
 /* Where the time of training steps went. Times are medians over the recorded steps (at most the last 64), per step. */
@@ -116,6 +118,8 @@ typedef struct hr_run_result {
   double seconds, tokens_per_second;
   uint64_t reserved_bytes[HR_TIER_COUNT], planned_bytes[HR_TIER_COUNT];
   uint64_t process_peak_bytes;
+  bool device_grown_known; /* train: as hr_metrics, of the whole run */
+  uint64_t device_grown_bytes;
   double predicted_step_seconds; /* train: as planned */
   bool prediction_measured;      /* ... from rates measured on this machine */
   double

@@ -27,6 +27,8 @@
 #include "team/team.h"
 
 struct hri_quant_args;
+struct hri_json;
+struct hri_json_writer;
 
 /* Functions on elements in memory of the host, for those who prepare or judge values there (loading, saving, looking
  * for what is not finite). All backends give the same bits. `team` is the one that they may be given; NULL: there is
@@ -132,6 +134,7 @@ struct hri_backend {
   hr_products products; /* what computes its products, and who chose it; its text is that of libraries */
   bool estimated;       /* its scratch is a formula's, as a table device's, not what the code that runs asks for */
   hr_device device;     /* with what was measured for this very team, instruction set and libraries */
+  uint32_t epilogues;   /* of products, that passes may ask for: bits of program/ops.h; 0: none */
   uint64_t granule;     /* a reservation is rounded up to a multiple of it */
   uint8_t staging_tier; /* hri_tier that the host addresses: staging of FILL and SINK lies there */
   uint32_t ahead;       /* steps that the host should launch before it waits for the first of them; 0: a
@@ -157,11 +160,21 @@ struct hri_backend {
   /* Bytes of the device that this process holds now, as the device counts them, 0 where it does not say. NULL: its memory
    * is the host's. May be asked for in every step. */
   uint64_t (*held_bytes)(void *self);
+  /* By how many bytes what is held of the device grew while programs ran, at most, since arenas and programs were all
+   * there: 0, unless somebody beside our code takes memory of it. `text`: what grew, for people; "" when nothing did.
+   * False: nobody says. NULL: its memory is the host's. */
+  bool (*grown_bytes)(void *self, uint64_t *bytes, char *text, uint32_t text_bytes);
   /* Bytes of the device that nobody holds now, 0 where it does not say. NULL: as held_bytes. */
   uint64_t (*free_bytes)(void *self);
   /* Whether others have brought the device close to its end: a warning's words, with who they are. NULL: its memory is the
    * host's. */
   bool (*near_limit)(void *self, char *text, uint32_t text_bytes);
+
+  /* How a library computes the products of runs so far, as a JSON array, for a run that goes on elsewhere or later; and
+   * such an array, before a run is prepared, which then computes its products so or refuses (USAGE). It holds for the
+   * `libraries` and the instruction set above. NULL: these say all that there is to say. */
+  void (*put_ways)(const void *self, struct hri_json_writer *writer);
+  hr_status (*take_ways)(void *self, const struct hri_json *array, hr_error *error);
 
   /* ---- running: all NULL in a backend that only plans ---- */
   /* BUDGET, naming the limit, where this moment leaves no room for arenas of so many bytes and for what prepare takes

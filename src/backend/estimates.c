@@ -45,6 +45,7 @@ static void take_rules(hri_backend *b) {
   b->pinned_bytes = pinned_bytes;
   b->staging_tier = HRI_HOST;
   b->workspace = by_rules;
+  b->epilogues = HRI_CUDA_EPILOGUES;
 }
 
 hr_status hri_estimates_open(const hr_device *device, hri_backend **out, hr_error *error) {

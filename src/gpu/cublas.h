@@ -35,6 +35,8 @@ typedef struct hri_cublas_found {
   X(wish_set, int, "cublasLtMatmulPreferenceSetAttribute", (void *wish, int name, const void *value, size_t bytes)) \
   X(heuristic, int, "cublasLtMatmulAlgoGetHeuristic",                                                        \
     (void *handle, void *desc, void *a, void *b, void *c, void *d, void *wish, int asked, hri_cublas_found *found, int *count)) \
+  X(way_check, int, "cublasLtMatmulAlgoCheck",                                                               \
+    (void *handle, void *desc, void *a, void *b, void *c, void *d, const hri_cublas_algorithm *algorithm, hri_cublas_found *found)) \
   X(matmul, int, "cublasLtMatmul",                                                                           \
     (void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b, void *b_layout, \
      const void *beta, const void *c, void *c_layout, void *d, void *d_layout, const hri_cublas_algorithm *algorithm, \
@@ -57,7 +59,11 @@ enum { /* values of the enumerators of cublasLt.h, cublas_api.h and library_type
        HRI_CUBLASLT_MATMUL_DESC_TRANSB = 4,
        HRI_CUBLASLT_MATMUL_DESC_EPILOGUE = 7,
        HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER = 8,
+       HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER = 11,
+       HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD = 12,
        HRI_CUBLASLT_EPILOGUE_BIAS = 4,
+       HRI_CUBLASLT_EPILOGUE_BGRADB = 512,
+       HRI_CUBLASLT_EPILOGUE_DGELU = 64 | 128,
        HRI_CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES = 1,
        HRI_CUBLASLT_MATMUL_PREF_REDUCTION_SCHEME_MASK = 3,
        HRI_CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES = 5,

@@ -35,6 +35,8 @@ typedef unsigned long long device_pointer;
   X(primary_retain, "cuDevicePrimaryCtxRetain", (context_handle *context, int device))  \
   X(primary_release, "cuDevicePrimaryCtxRelease_v2", (int device))                      \
   X(set_current, "cuCtxSetCurrent", (context_handle context))                           \
+  X(set_limit, "cuCtxSetLimit", (int limit, size_t value))                              \
+  X(get_limit, "cuCtxGetLimit", (size_t *value, int limit))                             \
   X(memory_info, "cuMemGetInfo_v2", (size_t *free, size_t *total))                      \
   X(allocate, "cuMemAlloc_v2", (device_pointer *memory, size_t bytes))                  \
   X(release, "cuMemFree_v2", (device_pointer memory))                                   \
@@ -71,6 +73,9 @@ enum { /* values of cuda.h's enumerators */
        STREAM_NON_BLOCKING = 1,
        EVENT_DISABLE_TIMING = 2,
        CAPTURE_THREAD_LOCAL = 1,
+       LIMIT_STACK_SIZE = 0,
+       LIMIT_PRINTF_FIFO_SIZE = 1,
+       LIMIT_MALLOC_HEAP_SIZE = 2,
        OUT_OF_MEMORY = 2,
        PAGE_BYTES = 2 << 20 /* of device memory, on every generation that is supported */
 };
@@ -327,6 +332,21 @@ static hr_status load_driver(driver *d, hr_error *error) {
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "the driver is older than CUDA 12.8: update it");
 }
 
+/* Whatever a launch could make larger is made as large as it will be now, before anybody counts bytes: stacks as deep as
+ * our deepest kernel needs (a context begins with four times that, for every thread that the device can hold), and what
+ * printf and malloc of kernels would have, which none of ours calls, as small as the driver has it. One that will not
+ * make those smaller keeps its own, which changes nothing later. */
+static hr_status set_limits(cuda *c, hr_error *error) {
+  size_t stack = 0;
+  (void)c->driver.set_limit(LIMIT_MALLOC_HEAP_SIZE, 0);
+  (void)c->driver.set_limit(LIMIT_PRINTF_FIFO_SIZE, 0);
+  HRI_TRY(CHECK(c, set_limit(LIMIT_STACK_SIZE, HRI_GPU_STACK_BYTES), "the size of stacks"));
+  HRI_TRY(CHECK(c, get_limit(&stack, LIMIT_STACK_SIZE), "the size of stacks"));
+  if (stack >= HRI_GPU_STACK_BYTES) return HR_OK;
+  return hri_fail(error, HR_ERROR_INTERNAL, "CUDA gives a thread a stack of %zu bytes, and kernels need %d", stack,
+                  HRI_GPU_STACK_BYTES);
+}
+
 static hr_status find_device(cuda *c, uint32_t index, hr_error *error) {
   int count = 0, major = 0, minor = 0;
   HRI_TRY(CHECK(c, init(0), "the driver's beginning"));
@@ -354,6 +374,7 @@ hr_status hri_gpu_cuda_open(uint32_t index, hri_gpu **gpu, hr_error *error) {
   HRI_TRY_OUT(find_device(c, index, error));
   HRI_TRY_OUT(CHECK(c, primary_retain(&c->context, c->device), "context"));
   HRI_TRY_OUT(CHECK(c, set_current(c->context), "context"));
+  HRI_TRY_OUT(set_limits(c, error));
   *gpu = &c->gpu;
   return HR_OK;
 out:

@@ -14,16 +14,25 @@
 extern "C" {
 #endif
 
-/* d[m,n] = a[m,k] b[k,n], + d where it accumulates, + bias[n] in each row where there is one. Matrices lie in rows;
- * sums are fp32, and a result is rounded once. All of it takes part in comparisons: begin with memset. */
+/* What is done with a sum before it is rounded, or beside it, with an array of its own (`beside` of run). */
+typedef enum hri_gpu_epilogue {
+  HRI_GPU_NO_EPILOGUE = 0,
+  HRI_GPU_BIAS,          /* + bias[n], of the result's type, in each row */
+  HRI_GPU_GELU_BACKWARD, /* times gelu'(x[m,n]) by tanh; x has the result's type and rows as far apart */
+  HRI_GPU_BIAS_GRADIENT /* beside d: the sums [m] of a over k become a result of d's type, which need not be there before */
+} hri_gpu_epilogue;
+
+/* d[m,n] = a[m,k] b[k,n], + d where it accumulates (with no epilogue but a bias). Matrices lie in rows; sums are fp32, and a
+ * result is rounded once. All of it takes part in comparisons: begin with memset. */
 typedef struct hri_gpu_product {
   int64_t m, n, k;
   int64_t a_stride, b_stride, d_stride; /* elements from row to row, as stored */
-  hri_real operands, result;            /* of a and b; of d and the bias */
+  hri_real operands, result;            /* of a and b; of d and what lies beside */
   uint32_t alignment; /* bytes that divide every address and every row's length: a power of two, 16 at most */
   bool a_turned;      /* a is stored as [k,m] */
   bool b_turned;      /* b is stored as [n,k] */
-  bool accumulate, bias;
+  bool accumulate;
+  hri_gpu_epilogue epilogue;
   bool tf32; /* operands of fp32 may be rounded to tf32 */
 } hri_gpu_product;
 
@@ -41,9 +50,13 @@ typedef struct hri_gpu_product_calls {
   /* UNSUPPORTED where the library has no way for it within that workspace. */
   hr_status (*choose)(hri_gpu_products *products, const hri_gpu_product *product, uint64_t workspace_bytes,
                       hri_gpu_algorithm *algorithm, hr_error *error);
-  /* Queues it. d overlaps neither operand. */
+  /* Whether it can be run as it was chosen once, by this library or one of the same version: UNSUPPORTED, with why. */
+  hr_status (*check)(hri_gpu_products *products, const hri_gpu_product *product, const hri_gpu_algorithm *algorithm,
+                     hr_error *error);
+  /* Queues it. d overlaps no operand. `beside`: the epilogue's array, written for a bias gradient, else read; NULL without
+   * one. */
   hr_status (*run)(hri_gpu_products *products, const hri_gpu_product *product, const hri_gpu_algorithm *algorithm,
-                   const void *a, const void *b, const void *bias, void *d, void *workspace, hri_gpu_stream *stream,
+                   const void *a, const void *b, void *beside, void *d, void *workspace, hri_gpu_stream *stream,
                    hr_error *error);
 } hri_gpu_product_calls;
 

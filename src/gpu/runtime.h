@@ -18,6 +18,10 @@
 extern "C" {
 #endif
 
+/* What a thread of any kernel of ours may keep in local memory. The driver makes room for it before bytes are counted, so
+ * that no launch of ours makes it larger; scripts/cuda.sh holds the kernels to it. */
+enum { HRI_GPU_STACK_BYTES = 256 };
+
 typedef struct hri_gpu hri_gpu;
 typedef struct hri_gpu_stream hri_gpu_stream; /* what launchers take as `void *stream` */
 typedef struct hri_gpu_event hri_gpu_event;
@@ -37,8 +41,8 @@ typedef struct hri_gpu_info {
 
 /* All of one implementation. The first argument of each is an open device. */
 typedef struct hri_gpu_calls {
-  /* A kernel's first launch loads it and may grow the device's stacks: it wants to come before a capture, and before
-   * anybody counts the device's bytes. */
+  /* A kernel's first launch loads it, and one of a library may grow the device's stacks: it wants to come before a
+   * capture, and before anybody counts the device's bytes. */
   bool lazy;
   void (*close)(hri_gpu *gpu); /* NULL is fine; streams, events and graphs were destroyed before */
   hr_status (*info)(hri_gpu *gpu, hri_gpu_info *info, hr_error *error);

@@ -403,6 +403,7 @@ const hri_special hri_specials[HRI_SPECIALS] = {
     {"tokenizer", HR_IDENTITY_MATHEMATICS, "the tokenizer and the chat template"},
     {"eval-data", HR_IDENTITY_MATHEMATICS, "the bytes of the evaluation data"},
     {"metrics", HR_IDENTITY_MATHEMATICS, "the text of metrics.jsonl up to the checkpoint"},
+    {"ways", HR_IDENTITY_MACHINE, "how a GPU's library computes each product"},
 };
 
 bool hri_identity_is_name(const char *name) {

@@ -35,7 +35,7 @@ hr_status hri_recompute_read(const char *text, const char *where, hr_recompute *
 hr_status hri_recompute_check(const hr_recompute *recompute, const char *where, hr_error *error);
 
 /* What is no field but decides what a run computes, or in which bits. */
-enum { HRI_SPECIALS = 5 };
+enum { HRI_SPECIALS = 6 };
 typedef struct hri_special {
   const char *name;
   hr_identity identity;
@@ -47,7 +47,8 @@ typedef enum hri_special_id {
   HRI_SPECIAL_DATA,
   HRI_SPECIAL_TOKENIZER,
   HRI_SPECIAL_EVAL_DATA,
-  HRI_SPECIAL_METRICS
+  HRI_SPECIAL_METRICS, /* from here on what the identity does not hold */
+  HRI_SPECIAL_WAYS
 } hri_special_id;
 
 /* Whether --allow-different may name it. */

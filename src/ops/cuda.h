@@ -46,8 +46,8 @@ int hri_cuda_bias_gradient(float *db, const void *dy, int64_t rows, int64_t colu
                            hri_real real, void *stream);
 
 /* c[i * c_row + j] (+)= the sum over k < K of a[i * a_row + k * a_column] b[j * b_row + k * b_column] (+ bias[j]), i < M, j < N:
- * the three products of a linear layer by their steps, each operand of any type. For what is too thin or too mixed for a
- * library of products; large ones are slow. */
+ * the three products of a linear layer by their steps, each operand of any type; of row and column steps of an operand one is
+ * 1. For what is too thin or too mixed for a library of products. */
 typedef struct hri_cuda_product_args {
   int64_t m, n, k;
   const void *a, *b;

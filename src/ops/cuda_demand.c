@@ -86,20 +86,33 @@ static uint32_t alignment_of(const hri_tensor *const *operands, size_t count) {
   return (uint32_t)(bits & (~bits + 1));
 }
 
-uint32_t hri_cuda_product_result(const hri_node *node) { return node->op == HRI_OP_LINEAR ? 3 : 2; }
+uint32_t hri_cuda_product_result(const hri_node *node) {
+  return node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DX_ACTIVATION ? 3 : 2;
+}
+uint32_t hri_cuda_product_beside(const hri_node *node) {
+  if (node->op == HRI_OP_LINEAR || node->op == HRI_OP_LINEAR_DX_ACTIVATION) return 2;
+  return node->op == HRI_OP_LINEAR_DW_BIAS ? 3 : HRI_NONE;
+}
+static bool is_dw(const hri_node *node) { return hri_rule_get(node->op)->product == HRI_PRODUCT_DW; }
 static const hri_tensor *bias_of(const hri_job *job, const hri_node *node) {
   return node->op == HRI_OP_LINEAR ? hri_at(job, node, 2) : NULL;
+}
+static hri_gpu_epilogue epilogue_of(const hri_job *job, const hri_node *node) {
+  if (node->op == HRI_OP_LINEAR_DX_ACTIVATION) return HRI_GPU_GELU_BACKWARD;
+  if (node->op == HRI_OP_LINEAR_DW_BIAS) return HRI_GPU_BIAS_GRADIENT;
+  return bias_of(job, node) ? HRI_GPU_BIAS : HRI_GPU_NO_EPILOGUE;
 }
 
 /* y[M,N] = x[M,K] w[N,K]^T, dx[M,K] = dy[M,N] w[N,K], dw[N,K] = dy[M,N]^T x[M,K]: operand 0 is a, operand 1 is b. */
 hri_gpu_product hri_cuda_library_product(const hri_job *job, const hri_node *node) {
   const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1),
                    *d = hri_at(job, node, hri_cuda_product_result(node));
-  const hri_tensor *all[3] = {a, b, d}, *bias = bias_of(job, node);
+  const hri_tensor *all[4] = {a, b, d, d}, *beside = hri_at(job, node, hri_cuda_product_beside(node));
+  if (node->op == HRI_OP_LINEAR_DX_ACTIVATION) all[3] = beside, beside = NULL; /* a matrix */
   hri_gpu_product p = {0};
   p.m = (int64_t)hri_rows(d);
   p.n = (int64_t)hri_columns(d);
-  p.a_turned = node->op == HRI_OP_LINEAR_DW;
+  p.a_turned = is_dw(node);
   p.b_turned = node->op == HRI_OP_LINEAR;
   p.k = (int64_t)(p.a_turned ? hri_rows(a) : hri_columns(a));
   p.a_stride = row_stride(a);
@@ -107,10 +120,10 @@ hri_gpu_product hri_cuda_library_product(const hri_job *job, const hri_node *nod
   p.d_stride = row_stride(d);
   p.operands = hri_dtype_real(a->dtype);
   p.result = hri_dtype_real(d->dtype);
-  p.alignment = alignment_of(all, 3);
+  p.alignment = alignment_of(all, 4);
   p.accumulate = hri_operands(job, node)[hri_cuda_product_result(node)].access == HRI_ADD;
-  p.bias = bias != NULL;
-  while (bias && p.result == HRI_REAL_F32 && bias->offset % p.alignment != 0) p.alignment /= 2;
+  p.epilogue = epilogue_of(job, node);
+  while (beside && p.result == HRI_REAL_F32 && beside->offset % p.alignment != 0) p.alignment /= 2;
   p.tf32 = job->tf32 && p.operands == HRI_REAL_F32;
   return p;
 }
@@ -150,15 +163,21 @@ hri_cuda_product_args hri_cuda_own_product(const hri_job *job, const hri_node *n
 /* The product's epilogue takes a bias of the result's type: where that is narrow, the bias is rounded into the scratch
  * first. */
 uint64_t hri_cuda_bias_bytes(const hri_gpu_product *p) {
-  return p->bias && p->result != HRI_REAL_F32
+  return p->epilogue == HRI_GPU_BIAS && p->result != HRI_REAL_F32
              ? hri_round_up((uint64_t)p->n * hri_real_bytes(p->result), SCRATCH_ALIGNMENT)
              : 0;
 }
 
-static uint64_t product_bytes(const hri_job *job, const hri_node *node) {
+/* Behind a product whose library has no bias gradient ours has the workspace for its own. */
+static uint64_t library_bytes(const hri_job *job, const hri_node *node) {
   hri_gpu_product p = hri_cuda_library_product(job, node);
+  uint64_t own = p.epilogue == HRI_GPU_BIAS_GRADIENT ? hri_cuda_bias_gradient_scratch_bytes(p.k, p.m) : 0;
+  return hri_cuda_bias_bytes(&p) + (own > job->workspace_bytes ? own : job->workspace_bytes);
+}
+
+static uint64_t product_bytes(const hri_job *job, const hri_node *node) {
   hri_cuda_product_args own;
-  if (!hri_cuda_product_is_ours(job, node)) return hri_cuda_bias_bytes(&p) + job->workspace_bytes;
+  if (!hri_cuda_product_is_ours(job, node)) return library_bytes(job, node);
   own = hri_cuda_own_product(job, node);
   return hri_cuda_product_scratch_bytes(&own);
 }
@@ -212,6 +231,8 @@ hr_status hri_cuda_scratch(const hri_job *job, const hri_node *node, uint64_t *b
   switch (node->op) {
   case HRI_OP_LINEAR:
   case HRI_OP_LINEAR_DX:
+  case HRI_OP_LINEAR_DX_ACTIVATION:
+  case HRI_OP_LINEAR_DW_BIAS:
   case HRI_OP_LINEAR_DW: *bytes = product_bytes(job, node); break;
   case HRI_OP_BIAS_GRADIENT:
     *bytes = hri_cuda_bias_gradient_scratch_bytes((int64_t)hri_rows(hri_at(job, node, 0)),

@@ -34,11 +34,19 @@ hr_status hri_cuda_scratch(const hri_job *job, const hri_node *node, uint64_t *b
 
 /* Bytes and elements from row to row. */
 uint64_t hri_cuda_pitch(const hri_tensor *tensor);
-/* The operand that a product writes. */
+/* The operand that a product writes, and the one beside it that its epilogue reads or writes (HRI_NONE: none). */
 uint32_t hri_cuda_product_result(const hri_node *node);
+uint32_t hri_cuda_product_beside(const hri_node *node);
 /* Whether a product is our kernel's, not the library's. */
 bool hri_cuda_product_is_ours(const hri_job *job, const hri_node *node);
 hri_gpu_product hri_cuda_library_product(const hri_job *job, const hri_node *node);
+/* Whether a library may lack it: then the node is the product alone, and a kernel of ours behind it, in the same
+ * scratch. */
+static inline bool hri_cuda_may_lack(const hri_gpu_product *product) {
+  return product->epilogue == HRI_GPU_GELU_BACKWARD || product->epilogue == HRI_GPU_BIAS_GRADIENT;
+}
+/* What of a product's epilogue passes may ask for, as hri_backend.epilogues. */
+enum { HRI_CUDA_EPILOGUES = HRI_EPILOGUE_GELU_BACKWARD | HRI_EPILOGUE_BIAS_GRADIENT };
 /* Of a product of the library's: the bias, rounded to the result's type, at the beginning of scratch; 0: it is used as
  * it is. */
 uint64_t hri_cuda_bias_bytes(const hri_gpu_product *product);

@@ -18,11 +18,12 @@ enum {
   HRI_CUDA_NORM_ROWS = 64,
   /* Up to so many rows, of operands whose depth lies side by side, a warp reads its row of b once for all of them. */
   HRI_CUDA_FEW_ROWS = 8,
-  /* Own products: results of a block, side by side; the least depth of a piece where the depth is cut; blocks that are
-   * enough to leave it whole; pieces at most. */
-  HRI_CUDA_PRODUCT_TILE = 32,
+  /* Own products: rows and columns of a block's results; the least depth of a piece where the depth is cut; blocks that are
+   * enough to leave it whole, of which a multiprocessor has several at a time; pieces at most. */
+  HRI_CUDA_PRODUCT_ROWS = 64,
+  HRI_CUDA_PRODUCT_COLUMNS = 32,
   HRI_CUDA_PRODUCT_PIECE = 512,
-  HRI_CUDA_PRODUCT_ENOUGH = 132,
+  HRI_CUDA_PRODUCT_ENOUGH = 528,
   HRI_CUDA_PRODUCT_PIECES = 64,
   /* Rows that one thread sorts by a digit, and digits. */
   HRI_CUDA_SORT_TILE = 1024,
@@ -37,7 +38,7 @@ HRI_SIZES int64_t hri_cuda_blocks_of(int64_t n, int64_t each) { return (n + each
 
 /* How often the depth of an own product is cut. */
 HRI_SIZES int64_t hri_cuda_product_pieces(int64_t m, int64_t n, int64_t k) {
-  int64_t tiles = hri_cuda_blocks_of(m, HRI_CUDA_PRODUCT_TILE) * hri_cuda_blocks_of(n, HRI_CUDA_PRODUCT_TILE);
+  int64_t tiles = hri_cuda_blocks_of(m, HRI_CUDA_PRODUCT_ROWS) * hri_cuda_blocks_of(n, HRI_CUDA_PRODUCT_COLUMNS);
   int64_t pieces = hri_cuda_blocks_of(k, HRI_CUDA_PRODUCT_PIECE);
   if (tiles == 0 || tiles >= HRI_CUDA_PRODUCT_ENOUGH || pieces < 2) return 1;
   if (pieces > hri_cuda_blocks_of(HRI_CUDA_PRODUCT_ENOUGH, tiles))

@@ -19,6 +19,7 @@
 static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = "irirr", [HRI_OP_EMBED_BACKWARD] = "irf",
     [HRI_OP_LINEAR] = "xxfx", [HRI_OP_LINEAR_DX] = "xxx", [HRI_OP_LINEAR_DW] = "xxx", [HRI_OP_PACK] = "rr", [HRI_OP_BIAS_GRADIENT] = "rf",
+    [HRI_OP_LINEAR_DX_ACTIVATION] = "rrrr", [HRI_OP_LINEAR_DW_BIAS] = "rrff",
     [HRI_OP_NORM] = "rffrrrf", [HRI_OP_NORM_BACKWARD] = "rrffrrff", [HRI_OP_HEAD_NORM] = "rffrf", [HRI_OP_HEAD_NORM_BACKWARD] = "rrfffrff",
     [HRI_OP_DORA_BEGIN] = "xf", [HRI_OP_DORA_LENGTHS] = "xfffffff", [HRI_OP_DORA] = "rfffr", [HRI_OP_DORA_BACKWARD] = "rrffrf",
     [HRI_OP_ADD] = "rrr", [HRI_OP_SCALE] = "rr", [HRI_OP_DROPOUT] = "rcr", [HRI_OP_NOISE] = "rcr",

@@ -26,7 +26,8 @@ hr_status hri_demand_packing(const hri_demand *demand, const hri_job *job, const
 /* ---- nodes that hri_demand_check let pass, as kernels are given them ---- */
 
 static inline bool hri_demand_is_product(uint16_t op) {
-  return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW;
+  return op == HRI_OP_LINEAR || op == HRI_OP_LINEAR_DX || op == HRI_OP_LINEAR_DW || op == HRI_OP_LINEAR_DX_ACTIVATION ||
+         op == HRI_OP_LINEAR_DW_BIAS;
 }
 hri_gemm_shape hri_demand_product(const hri_job *job, const hri_node *node, uint32_t team);
 /* The product that a PACK node packs for, as far as packing depends on it. Its plain operand is w [N,K], or x [M,K]. */

@@ -19,6 +19,9 @@ HRI_FLOPS_FN(linear);
 HRI_RULE_FN(linear_dx);
 HRI_RULE_FN(linear_dw);
 HRI_RULE_FN(bias_gradient);
+HRI_RULE_FN(linear_dx_activation);
+HRI_RULE_FN(linear_dw_bias);
+HRI_FLOPS_FN(linear_dw);
 HRI_RULE_FN(norm);
 HRI_BACK_FN(norm);
 HRI_FLOPS_FN(norm);
@@ -92,11 +95,17 @@ HRI_RULE_FN(dequantize);
   .check = hri_check_linear, .backward = hri_back_linear, .flops = hri_flops_linear, .product = HRI_PRODUCT_FORWARD,   \
   .views = 1 << 0 | 1 << 3
 #define HRI_RULE_LINEAR_DX                                                                                             \
-  .check = hri_check_linear_dx, .flops = hri_flops_linear, .product = HRI_PRODUCT_DX, .views = 1 << 0 | 1 << 2
+  .check = hri_check_linear_dx, .flops = hri_flops_linear, .product = HRI_PRODUCT_DX, .views = 1 << 0 | 1 << 2,        \
+  .with_slope = HRI_OP_LINEAR_DX_ACTIVATION
 #define HRI_RULE_LINEAR_DW                                                                                             \
-  .check = hri_check_linear_dw, .flops = hri_flops_linear, .product = HRI_PRODUCT_DW, .views = 1 << 0 | 1 << 1
+  .check = hri_check_linear_dw, .flops = hri_flops_linear_dw, .product = HRI_PRODUCT_DW, .views = 1 << 0 | 1 << 1,     \
+  .with_sums = HRI_OP_LINEAR_DW_BIAS
 #define HRI_RULE_BIAS_GRADIENT                                                                                         \
-  .check = hri_check_bias_gradient, .flops = hri_flops_add, .stream = HR_STREAM_BIAS_GRADIENT
+  .check = hri_check_bias_gradient, .flops = hri_flops_add, .stream = HR_STREAM_BIAS_GRADIENT, .column_sums = true
+#define HRI_RULE_LINEAR_DX_ACTIVATION                                                                                  \
+  .check = hri_check_linear_dx_activation, .flops = hri_flops_linear, .product = HRI_PRODUCT_DX, .views = 1 << 0
+#define HRI_RULE_LINEAR_DW_BIAS                                                                                        \
+  .check = hri_check_linear_dw_bias, .flops = hri_flops_linear_dw, .product = HRI_PRODUCT_DW, .views = 1 << 0 | 1 << 1
 #define HRI_RULE_NORM                                                                                                  \
   .check = hri_check_norm, .backward = hri_back_norm, .flops = hri_flops_norm,                                         \
   .in_place = {{0, 4, 0}, {3, 4, 0}, {0, 5, 4}}, .in_place_count = 3, .wide = 1 << 6, .cheap = 1 << 5,                 \
@@ -136,7 +145,7 @@ HRI_RULE_FN(dequantize);
   .in_place_count = 1, .cheap = 1 << 1, .activation = true, .stream = HR_STREAM_ACTIVATION
 #define HRI_RULE_ACTIVATION_BACKWARD                                                                                   \
   .check = hri_check_same3, .flops = hri_flops_activation, .in_place = {{0, 2, 0}, {1, 2, 0}}, .in_place_count = 2,    \
-  .stream = HR_STREAM_ACTIVATION_BACKWARD
+  .stream = HR_STREAM_ACTIVATION_BACKWARD, .slope = true
 #define HRI_RULE_GLU                                                                                                   \
   .check = hri_check_glu, .backward = hri_back_glu, .flops = hri_flops_activation, .cheap = 1 << 1,                    \
   .activation = true, .stream = HR_STREAM_GLU

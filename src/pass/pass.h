@@ -1,5 +1,5 @@
 /* Passes: program in, program out. Their order is fixed (architecture.md section 3):
- *   build > [precision] > head > autodiff > layout > recompute > transient > update > [offload] > fuse > inplace >
+ *   build > [precision] > head > autodiff > [products of fuse] > layout > recompute > transient > update > [offload] > fuse > inplace >
  *   schedule > [pack] > workspace > check > place
  * A pass knows nothing of kernels or devices; what it needs of a backend (scratch sizes) comes through its contract,
  * backend/backend.h. */
@@ -80,6 +80,9 @@ hr_status hri_pass_update(hri_job *job, const hri_update_options *options, hr_er
  * copy-in lane `distance` compute nodes ahead of their reader. */
 hr_status hri_pass_offload(hri_job *job, uint8_t program, uint64_t minimum_bytes, uint32_t distance, hr_error *error);
 
+/* Products of the backward of `program` with what a backend's `epilogues` compute with them; right behind the
+ * differentiation. */
+hr_status hri_pass_fuse_products(hri_job *job, uint8_t program, uint32_t epilogues, hr_error *error);
 hr_status hri_pass_fuse(hri_job *job, hr_error *error);
 hr_status hri_pass_inplace(hri_job *job, hr_error *error);
 hr_status hri_pass_schedule(hri_job *job, hr_error *error);

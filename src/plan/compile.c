@@ -76,8 +76,9 @@ static void take_numbers(const hr_job *spec, hri_update_options *update) {
   }
 }
 
-static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_compile_options *options,
-                                  const hri_forward *forwards, const hri_id *gradients, hr_error *error) {
+static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_backend *backend,
+                                  const hri_compile_options *options, const hri_forward *forwards,
+                                  const hri_id *gradients, hr_error *error) {
   uint8_t program = spec->accumulate > 1 ? HRI_MICRO : HRI_STEP, levels[HR_MAX_LAYERS];
   uint32_t group = resolve_levels(spec, levels);
   hri_update_options update = {.weight_decay = spec->weight_decay,
@@ -92,6 +93,8 @@ static hr_status compile_training(hri_job *job, const hr_job *spec, const hri_co
   }
   HRI_TRY(hri_pass_autodiff(job, program, forwards[program].hidden, gradients[program], program == HRI_MICRO, error));
   HRI_TRY(verify(job, options, HRI_PASS_AUTODIFF, error));
+  if (!options->no_fuse) HRI_TRY(hri_pass_fuse_products(job, program, backend->epilogues, error));
+  HRI_TRY(verify(job, options, HRI_PASS_FUSE, error));
   HRI_TRY(hri_pass_layout(job, update.in_backward, error));
   HRI_TRY(verify(job, options, HRI_PASS_LAYOUT, error));
   HRI_TRY(hri_pass_recompute(job, program, levels, spec->model.layer_count, group, error));
@@ -135,7 +138,8 @@ hr_status hri_compile_built(const hr_job *spec, const hri_backend *backend, cons
   HRI_TRY(verify(job, options, HRI_PASS_PRECISION, error));
   emit_heads(job, spec, forwards, gradients);
   HRI_TRY(verify(job, options, HRI_PASS_HEAD, error));
-  if (spec->purpose == HR_PURPOSE_TRAIN) HRI_TRY(compile_training(job, spec, options, forwards, gradients, error));
+  if (spec->purpose == HR_PURPOSE_TRAIN)
+    HRI_TRY(compile_training(job, spec, backend, options, forwards, gradients, error));
   else {
     HRI_TRY(hri_pass_layout(job, false, error));
     HRI_TRY(hri_pass_transient(job, error));

@@ -27,6 +27,10 @@
   X(LINEAR_DX, "linear_dx", "RRA")         /* dy[M,N], w[N,K], dx[M,K] */                                   \
   X(LINEAR_DW, "linear_dw", "RRA")         /* dy[M,N], x[M,K], dw[N,K] */                                   \
   X(BIAS_GRADIENT, "bias_gradient", "RA")  /* dy[M,N], db[N] */                                             \
+  /* products with more of the backward in them, where a backend has them (hri_backend.epilogues) */        \
+  X(LINEAR_DX_ACTIVATION, "linear_dx_activation", "RRRW") /* dy[M,N], w[N,K], x[M,K], dx[M,K] = act'(x) (dy w); \
+                                              i0 hr_activation */                                           \
+  X(LINEAR_DW_BIAS, "linear_dw_bias", "RRWW") /* dy[M,N], x[M,K], dw[N,K], db[N] */                         \
   /* norm: i0 hr_norm, f0 epsilon, f1 what is added to the weight (rms only) */                             \
   X(NORM, "norm", "RRrrwWW")               /* x, w[C], b?, residual?, sum?, y, stats[M,1|2] */              \
   X(NORM_BACKWARD, "norm_backward", "RRRRrWaa") /* dy, x, stats, w, extra?, dx, dw?, db? */                 \
@@ -132,6 +136,12 @@ typedef enum hri_attention {
   HRI_ATTENTION_CACHED
 } hri_attention;
 
+/* What a backend computes with a product in one node, where a pass finds it: bits (hri_backend.epilogues). */
+enum {
+  HRI_EPILOGUE_GELU_BACKWARD = 1 << 0, /* LINEAR_DX_ACTIVATION of gelu by tanh */
+  HRI_EPILOGUE_BIAS_GRADIENT = 1 << 1  /* LINEAR_DW_BIAS */
+};
+
 /* What is known of an op without any backend. Passes, plan and search decide by these facts, never by an op's name. */
 typedef struct hri_rule {
   const char *name, *operands;
@@ -168,6 +178,11 @@ typedef struct hri_rule {
   struct {
     uint8_t x, residual, to;
   } takes_sum_before, takes_sum_behind;
+  /* Operand 1 = the sums of operand 0 over its rows; operand 2 = operand 0 times the slope of activation i0 at operand 1. */
+  bool column_sums, slope;
+  /* Of a product of the backward: the ops that also make what such a node makes of operand 0, with its result behind the
+   * others, or of the result, with x between. 0: there is none. */
+  uint16_t with_sums, with_slope;
 } hri_rule;
 
 const hri_rule *hri_rule_get(uint16_t op);

@@ -236,6 +236,12 @@ static void put_base(hri_json_writer *w, const hri_session *s) {
   hri_json_end_object(w);
 }
 
+static void put_ways(hri_json_writer *w, const hri_backend *backend) {
+  if (!backend->put_ways) return;
+  hri_json_key(w, "ways");
+  backend->put_ways(backend->self, w);
+}
+
 static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progress *p, uint64_t metrics_bytes,
                       uint64_t metrics_digest) {
   const hri_job *compiled = &r->session->plan->job;
@@ -266,6 +272,7 @@ static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progres
   put_base(w, r->session);
   hri_identity_put(w, r->job, r->options, &r->facts);
   hri_machine_put(w, &r->session->plan->spec, compiled->instruction_set, compiled->libraries);
+  put_ways(w, r->session->plan->backend);
   hri_json_end_object(w);
 }
 
@@ -393,13 +400,24 @@ static hr_status read_metrics(const hri_json *root, hri_checkpoint *c, hr_error 
   return c->has_metrics ? HR_OK : hri_json_fail(&metrics, error, "a digest");
 }
 
-/* The table of products stands in the name of the libraries. 0.1.0 did not say. */
-static void read_products(const hri_json *root, hri_checkpoint *c) {
-  hri_json machine;
+static void take_text(const hri_json *object, const char *key, char *to, size_t room) {
   const char *text;
-  if (hri_json_get_object(root, "machine", &machine, NULL) == HR_OK &&
-      hri_json_get_string(&machine, "libraries", &text, NULL) == HR_OK && strlen(text) < sizeof c->products)
-    (void)strcpy(c->products, text);
+  if (hri_json_get_string(object, key, &text, NULL) == HR_OK && strlen(text) < room) (void)strcpy(to, text);
+}
+
+/* The CPU's table of products stands in the name of the libraries, a GPU's by itself. 0.1.0 did not say. */
+static void read_products(const hri_json *root, const char *file, hri_checkpoint *c) {
+  hri_json machine, ways = hri_json_member(root, "ways");
+  if (hri_json_get_object(root, "machine", &machine, NULL) == HR_OK) {
+    take_text(&machine, "libraries", c->products, sizeof c->products);
+    take_text(&machine, "instruction_set", c->instruction_set, sizeof c->instruction_set);
+  }
+  hri_json_deinit(&c->ways); /* of one that was looked at before */
+  if (!ways.value) return;
+  (void)snprintf(c->ways_file, sizeof c->ways_file, "%s", file);
+  ways.file = c->ways_file;
+  (void)json_incref(ways.value);
+  c->ways = ways;
 }
 
 /* A word, or of 0.1.0 a boolean. */
@@ -422,7 +440,7 @@ static hr_status read_state(hri_checkpoint *c, hr_error *error) {
   HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
   HRI_TRY_OUT(read_schema(&root, file, &schema, error));
   HRI_TRY_OUT(read_progress(&root, &c->progress, error));
-  read_products(&root, c);
+  read_products(&root, file, c);
   read_order(&root, c);
   if (schema >= 2) HRI_TRY_OUT(read_metrics(&root, c, error));
 out:
@@ -550,6 +568,7 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
 
 void hri_checkpoint_close(hri_checkpoint *c) {
   hri_array_free(&c->files);
+  hri_json_deinit(&c->ways);
   hri_text_deinit(&c->machine_differs);
   hri_text_deinit(&c->allowed);
 }

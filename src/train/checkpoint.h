@@ -6,11 +6,13 @@
  * ones go only after that.
  *
  * state.json, schema 2: step, steps, tokens_total, applied_steps, rows_seen, skipped_steps, skipped_in_row, data_hash,
- * best_eval_loss, eval_loss, last_loss, metrics {bytes, digest}, identity {...}, machine {...}. Schema 1 (0.1.0) has no
+ * best_eval_loss, eval_loss, last_loss, metrics {bytes, digest}, identity {...}, machine {...}, ways [...] of products
+ * where a library chose them (hri_backend.put_ways). Schema 1 (0.1.0) has no
  * manifest beside it. */
 #ifndef HRI_TRAIN_CHECKPOINT_H
 #define HRI_TRAIN_CHECKPOINT_H
 
+#include "base/json.h"
 #include "train/rundir.h"
 
 typedef struct hri_checkpoint { /* one that a run goes on from */
@@ -21,6 +23,9 @@ typedef struct hri_checkpoint { /* one that a run goes on from */
   bool has_metrics;
   uint64_t metrics_bytes, metrics_digest;
   bool has_order, shuffled; /* whether its rows are shuffled, as its identity says */
+  char instruction_set[16]; /* as machine.instruction_set has it; "": it does not say */
+  hri_json ways;            /* of products, as the backend wrote them; no value: there are none */
+  char ways_file[4160];     /* where they stand */
   char products[64];        /* what computed its products, as machine.libraries has it; "": it does not say */
   hri_text machine_differs; /* for people; empty: the same machine */
   hri_text allowed;         /* what differs and may */

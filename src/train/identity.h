@@ -8,7 +8,7 @@
 
 /* What is no field, as numbers; 0 where there is none (no evaluation data). */
 typedef struct hri_identity_facts {
-  uint64_t special[HRI_SPECIALS]; /* by hri_special_id; METRICS is not used */
+  uint64_t special[HRI_SPECIALS]; /* by hri_special_id; METRICS and what follows are not used */
 } hri_identity_facts;
 
 /* Digest of the normalised description: what decides the mathematics, not names and directories. 0 when memory is

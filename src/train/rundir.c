@@ -514,6 +514,7 @@ static void put_metrics(hri_text *text, const hr_metrics *m, bool evaluation) {
     hri_json_field_u64(w, "process_resident_bytes", m->process_resident_bytes);
     hri_json_field_u64(w, "process_peak_bytes", m->process_peak_bytes);
     if (m->device_held_bytes) hri_json_field_u64(w, "device_held_bytes", m->device_held_bytes);
+    if (m->device_grown_known) hri_json_field_u64(w, "device_grown_bytes", m->device_grown_bytes);
     if (m->skipped) hri_json_field_bool(w, "skipped", true);
   }
   hri_json_end_object(w);

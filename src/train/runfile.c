@@ -181,6 +181,19 @@ static void put_plan(hri_json_writer *w, const hri_session *s, const hr_run_resu
   hri_json_end_object(w);
 }
 
+/* Of the table that checkpoints hold. */
+static void put_ways(hri_json_writer *w, const hri_backend *backend) {
+  hri_text text = {0};
+  hri_json_writer table = hri_json_writer_init(&text, 0);
+  char digest[HRI_DIGEST_TEXT_BYTES];
+  if (!backend->put_ways) return;
+  backend->put_ways(backend->self, &table);
+  hri_file_digest_text(hri_file_digest_of(text.chars, text.length), digest);
+  hri_json_field_string(w, "ways", digest);
+  if (text.failed) w->text->failed = true;
+  hri_text_deinit(&text);
+}
+
 static void put_machine(hri_json_writer *w, const hri_session *s) {
   struct utsname system;
   hri_json_key(w, "machine");
@@ -189,6 +202,7 @@ static void put_machine(hri_json_writer *w, const hri_session *s) {
   if (uname(&system) == 0) hri_json_field_string(w, "system", system.machine);
   hri_json_field_string(w, "instruction_set", s->plan->job.instruction_set);
   hri_json_field_u64(w, "threads", s->plan->job.team);
+  put_ways(w, s->plan->backend);
   hri_json_end_object(w);
   hri_json_key(w, "versions");
   hri_json_begin_object(w);
@@ -209,6 +223,7 @@ static void put_result(hri_json_writer *w, const hr_run_result *result) {
   hri_json_field_double(w, "predicted_step_seconds", result->predicted_step_seconds);
   hri_json_field_bool(w, "prediction_measured", result->prediction_measured);
   hri_json_field_u64(w, "process_peak_bytes", result->process_peak_bytes);
+  if (result->device_grown_known) hri_json_field_u64(w, "device_grown_bytes", result->device_grown_bytes);
   hri_json_end_object(w);
 }
 

@@ -22,6 +22,18 @@ void hri_session_tell(const hri_session *s, hr_event_kind kind, const hr_metrics
   if (s->on_event) s->on_event(s->context, &event);
 }
 
+bool hri_session_watch(hri_session *s, const hr_metrics *metrics, uint64_t *bytes) {
+  const hri_backend *backend = s->plan->backend;
+  char text[480];
+  bool said;
+  *bytes = 0;
+  if (!backend->grown_bytes) return false;
+  said = backend->grown_bytes(backend->self, bytes, text, sizeof text);
+  if (*bytes > 0 && !s->growth_told) hri_session_tell(s, HR_EVENT_WARNING, metrics, text);
+  s->growth_told = s->growth_told || *bytes > 0;
+  return said;
+}
+
 /* A budget may be larger than what there is at this moment. */
 static hr_status check_room(const hr_plan *plan, bool prepared, hr_error *error) {
   return plan->backend->check_room(plan->backend->self, plan->placement.peak_bytes, prepared, prepared ? RUN_BYTES : 0,
@@ -407,7 +419,7 @@ hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batch
                                hr_error *error) {
   const hri_control *control = hri_executor_control(s->executor);
   uint64_t rows = hri_dataset_row_count(data), per = s->plan->spec.micro_batch, count = (rows + per - 1) / per,
-           total = 0;
+           total = 0, grown;
   double sum = 0;
   const hri_shape *shape;
   if (batches && batches < count) count = batches;
@@ -416,6 +428,7 @@ hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batch
     HRI_TRY(fill_eval(s, data, b * per, &shape, &counted, error));
     HRI_CONTROL_SET(s->executor, loss_sum, 0);
     HRI_TRY(hri_executor_run(shape->executor, HRI_EVALUATE, error));
+    (void)hri_session_watch(s, NULL, &grown);
     sum += control->loss_sum;
     total += counted;
   }
@@ -468,6 +481,7 @@ static hr_status get_logits(hri_session *s, hri_id tensor, const float **logits,
 hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, uint64_t *length, const float **logits,
                            hr_error *error) {
   const hri_job *job = &s->plan->job;
+  uint64_t grown;
   if (*length + count > s->plan->spec.context_length) /* the cache is rounded up; the table of positions is not */
     return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u",
                     (unsigned long long)(*length + count), s->plan->spec.context_length);
@@ -487,5 +501,6 @@ hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, u
     ids += n;
     count -= n;
   }
+  (void)hri_session_watch(s, NULL, &grown);
   return HR_OK;
 }

@@ -38,6 +38,7 @@ typedef struct hri_session {
   hri_file_list base;    /* of a run with adapters: the files of the weights beside them, as they were read */
   const char *tokenizer; /* where the model's tokenizer is, when it has none of its own; NULL: as it is. Borrowed */
   char companions[4096]; /* a checkpoint that has the model's own files too, for when its directory is gone; "": none */
+  bool growth_told;      /* that memory of the device grew */
   bool one_shape;        /* no shorter shapes, also without packing; set before it is prepared */
 } hri_session;
 
@@ -67,6 +68,9 @@ const hri_shape *hri_session_shape(const hri_session *session, uint64_t longest)
 hr_status hri_session_row(const hri_session *session, const hri_shape *shape, hri_dataset *data, uint64_t row,
                           hri_inputs inputs, uint64_t index, uint64_t *counted, hr_error *error);
 
+/* Whether memory of the device grew while programs ran, as the backend says (backend.h); a warning the first time that it
+ * did. False: nobody says. `metrics` (may be NULL) goes with the warning. */
+bool hri_session_watch(hri_session *session, const hr_metrics *metrics, uint64_t *bytes);
 void hri_session_tell(const hri_session *session, hr_event_kind kind, const hr_metrics *metrics, const char *text);
 
 /* Writes config.json, the weight files in `dtype` (HRI_AS_SOURCE: types and shards as the model's own files have them),

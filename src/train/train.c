@@ -50,6 +50,7 @@ typedef struct trainer {
   uint64_t steps_at_start;
   char path[4096];
   bool near_limit_told;
+  bool ways_anew;                   /* the library chooses how it computes products, though the run has a table of it */
   uint64_t unlabelled;              /* steps without a label that counts */
   uint64_t eval_tokens;             /* of the last evaluation */
   double step_seconds[STEP_WINDOW]; /* of the last steps, a ring */
@@ -137,6 +138,7 @@ static void measure(trainer *t, const launched *l, double seconds) {
   m->process_peak_bytes = hri_host_peak_resident_bytes();
   m->device_is_host = backend->held_bytes == NULL;
   m->device_held_bytes = backend->held_bytes ? backend->held_bytes(backend->self) : 0;
+  m->device_grown_known = hri_session_watch(&t->session, m, &m->device_grown_bytes);
 }
 
 /* Rows of padding, or labels of -100 alone: there is nothing to learn from, and no loss to report. */
@@ -651,6 +653,9 @@ static hr_status check_resume(trainer *t, hr_error *error) {
   hri_checkpoint *from = &t->from;
   uint64_t broken = t->progress.broken_rows;
   HRI_TRY(hri_checkpoint_check_identity(&t->run, from, compiled->instruction_set, compiled->libraries, error));
+  if (t->ways_anew)
+    hri_text_add(&from->machine_differs, "%show products are computed (as the library chooses now)",
+                 from->machine_differs.length ? ", " : "");
   t->progress = from->progress;
   t->progress.broken_rows = broken;
   settle_scale(t);
@@ -870,6 +875,7 @@ static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr
       (double)((p->step - t->steps_at_start) * rows_per_step(t->job) * t->job->sequence_length) /
       fmax(result->seconds, 1e-9);
   HRI_TRY(hri_session_compare(&t->session, result->reserved_bytes, result->planned_bytes, error));
+  result->device_grown_known = hri_session_watch(&t->session, &t->metrics, &result->device_grown_bytes);
   result->process_peak_bytes = hri_host_peak_resident_bytes();
   compare_time(t, result);
   if (t->unlabelled > 1) {
@@ -962,6 +968,23 @@ static hr_status take_products(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
+/* Whether what a GPU's library said of products then still means something here: the same library, and the same kind of
+ * card. Else check_machine says that they differ. */
+static bool ways_hold(const trainer *t) {
+  const hri_backend *backend = t->session.plan->backend;
+  return backend->take_ways && t->from.ways.value && strcmp(t->from.products, backend->libraries) == 0 &&
+         strcmp(t->from.instruction_set, backend->instruction_set) == 0;
+}
+
+/* Products are computed as where the checkpoint was made, whatever the library would choose today. */
+static hr_status take_ways(trainer *t, hr_error *error) {
+  const hri_backend *backend = t->session.plan->backend;
+  if (!ways_hold(t)) return HR_OK;
+  if (!hri_is_allowed(t->options, "ways")) return backend->take_ways(backend->self, &t->from.ways, error);
+  t->ways_anew = true;
+  return HR_OK;
+}
+
 hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error) {
   trainer t;
   hr_error own = {0};
@@ -981,6 +1004,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   HRI_TRY_OUT(take_products(&t, error));
   HRI_TRY_OUT(hri_session_plan(&t.session, t.job, NULL, error));
   tell_dropout(&t);
+  HRI_TRY_OUT(take_ways(&t, error));
   HRI_TRY_OUT(prepare_session(&t, error));
   status = start(&t, error);
   if (status != HR_OK && t.memory) (void)hri_memory_end(t.memory, NULL, status, error, NULL);

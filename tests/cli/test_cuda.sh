@@ -21,8 +21,15 @@ if ! ldconfig -p 2>/dev/null | grep -q libcublasLt; then
   expect 2 env LD_LIBRARY_PATH="$work/partly" bin/headroom plan micro-llama-bytes --device cuda
   says "libheadroom-cuda.so, the library of Headroom's kernels for GPUs, cannot be loaded"
   ln -s "$card/libheadroom-cuda.so" partly/
-  expect 2 env LD_LIBRARY_PATH="$work/partly" "$headroom" plan micro-llama-bytes --device cuda
-  says "libcublasLt.so.13, NVIDIA's library of matrix products, is not there"
+  unset VIRTUAL_ENV CONDA_PREFIX CUDA_HOME
+  if ! compgen -G "/usr/local/cuda*/lib64/libcublasLt.so*" >/dev/null; then
+    expect 2 env LD_LIBRARY_PATH="$work/partly" "$headroom" plan micro-llama-bytes --device cuda
+    says "libcublasLt.so.13, NVIDIA's library of matrix products, is not there"
+  fi
+  # where the packages of PyPI put it, in the environment of Python that is active
+  mkdir -p venv/lib/python3.12/site-packages/nvidia/cu13/lib
+  ln -s "$card/libcublasLt.so.13" venv/lib/python3.12/site-packages/nvidia/cu13/lib/
+  expect 0 env LD_LIBRARY_PATH="$work/partly" VIRTUAL_ENV="$work/venv" "$headroom" plan micro-llama-bytes --device cuda
 fi
 
 export LD_LIBRARY_PATH=$card

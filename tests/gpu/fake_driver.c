@@ -35,6 +35,8 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
 NOT_HERE(cuDevicePrimaryCtxRetain)
 NOT_HERE(cuDevicePrimaryCtxRelease_v2)
 NOT_HERE(cuCtxSetCurrent)
+NOT_HERE(cuCtxSetLimit)
+NOT_HERE(cuCtxGetLimit)
 NOT_HERE(cuMemGetInfo_v2)
 NOT_HERE(cuMemAlloc_v2)
 NOT_HERE(cuMemFree_v2)

@@ -32,7 +32,7 @@ typedef struct soft_test {
 #include "gpu/soft/runtime.h"
 
 static inline soft_test soft_open(uint64_t seed) {
-  hri_gpu_soft_options options = {seed, 0, 0};
+  hri_gpu_soft_options options = {seed, 0, 0, NULL};
   soft_test t = {NULL, NULL};
   hr_error error;
   memset(&error, 0, sizeof error);

@@ -14,12 +14,17 @@
 static struct {
   uint64_t seed;         /* of every order that is free */
   uint64_t memory_bytes; /* of the device; 0: 1 GiB */
+  uint64_t grows;        /* with so many launches of graphs the device is short of 4096 more bytes; 0: never */
+  bool plain;            /* its library of products has no epilogues of the backward */
   uint32_t open;         /* backends */
   hri_gpu *gpu;
   hri_gpu_calls calls;
   const hri_gpu_calls *own;
   uint64_t findings; /* of all devices so far */
   uint64_t pinned;   /* bytes of the host that this device was asked for */
+  uint64_t graphs;   /* launches */
+  hri_gpu_product_calls products;
+  const hri_gpu_product_calls *own_products;
 } soft_device;
 
 static void soft_device_close(hri_gpu *gpu) {
@@ -36,6 +41,27 @@ static hr_status soft_device_pin(hri_gpu *gpu, uint64_t bytes, void **memory, hr
   return status;
 }
 
+/* A driver that takes memory while work runs. */
+static hr_status soft_device_launch(hri_gpu *gpu, hri_gpu_graph *graph, hri_gpu_stream *stream, hr_error *error) {
+  void *taken;
+  if (++soft_device.graphs == soft_device.grows)
+    if (soft_device.own->allocate(gpu, 4096, &taken, error) != HR_OK) return HR_ERROR_MEMORY;
+  return soft_device.own->graph_launch(gpu, graph, stream, error);
+}
+
+static hr_status soft_choose_plain(hri_gpu_products *products, const hri_gpu_product *product, uint64_t workspace_bytes,
+                                   hri_gpu_algorithm *algorithm, hr_error *error) {
+  if (product->epilogue > HRI_GPU_BIAS) return hri_fail(error, HR_ERROR_UNSUPPORTED, "a plain library has none");
+  return soft_device.own_products->choose(products, product, workspace_bytes, algorithm, error);
+}
+
+static void soft_products_plain(hri_gpu_products *products) {
+  soft_device.own_products = products->calls;
+  soft_device.products = *products->calls;
+  soft_device.products.choose = soft_choose_plain;
+  products->calls = &soft_device.products;
+}
+
 static hr_status soft_device_open(hri_gpu **gpu, hr_error *error) {
   hri_gpu_soft_options options = {.seed = soft_device.seed, .memory_bytes = soft_device.memory_bytes};
   if (soft_device.open++ == 0) {
@@ -48,7 +74,8 @@ static hr_status soft_device_open(hri_gpu **gpu, hr_error *error) {
     soft_device.calls = *soft_device.own;
     soft_device.calls.close = soft_device_close;
     soft_device.calls.allocate_host = soft_device_pin;
-    soft_device.pinned = 0;
+    soft_device.calls.graph_launch = soft_device_launch;
+    soft_device.pinned = soft_device.graphs = 0;
     soft_device.gpu->calls = &soft_device.calls;
   }
   *gpu = soft_device.gpu;
@@ -63,6 +90,7 @@ static hr_status soft_backend_open(const hr_device *device, hri_backend **backen
   hr_status status = soft_device_open(&parts.gpu, error);
   if (status != HR_OK) return status;
   status = hri_gpu_soft_products(&parts.products, error);
+  if (status == HR_OK && soft_device.plain) soft_products_plain(parts.products);
   if (status == HR_OK) status = hri_cuda_open_on(device, &parts, backend, error);
   if (status == HR_OK) return HR_OK;
   if (parts.products) parts.products->calls->close(parts.products);

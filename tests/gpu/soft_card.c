@@ -6,7 +6,15 @@
  * SOFT_CARD_BYTES is the card's memory (1 GiB when not set), SOFT_CARD_SEED the order of what is free,
  * SOFT_CARD_HELD bytes that another process holds; a context takes 300 MiB. SOFT_CARD_UUID (a byte of it), SOFT_CARD_DRIVER,
  * SOFT_CARD_CUDA and SOFT_CARD_CUBLAS (versions) make it another card or another driver; with SOFT_CARD_BLIND NVML does not
- * show this process, as in a container. What the software GPU finds is an error of the next wait. */
+ * show this process, as in a container.
+ *
+ * SOFT_CARD_WAY is the way that the library names for products (0 to 2, which sum in another order each), SOFT_CARD_WAYS how
+ * many it has; with SOFT_CARD_PLAIN it has no epilogues of the backward.
+ *
+ * A driver that takes memory while work runs: with SOFT_CARD_GROWS=N it takes 2 MiB with the N-th launch of a graph. Stacks of
+ * all threads are as deep as cuCtxSetLimit says, and 1024 bytes before; SOFT_CARD_FRAME=KERNEL:BYTES:N gives a kernel, by a
+ * part of its name, a frame of so many bytes from its N-th launch on, and one that is deeper than stacks are makes them so.
+ * What the software GPU finds is an error of the next wait. */
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
@@ -19,12 +27,24 @@
 #include "gpu/soft/product.h"
 #include "gpu/soft/runtime.h"
 
-enum { OUT_OF_MEMORY = 2, INVALID_VALUE = 1, LAUNCH_FAILED = 719, GRANULE = 2 << 20, CONTEXT = 300 << 20 };
+enum {
+  OUT_OF_MEMORY = 2,
+  INVALID_VALUE = 1,
+  LAUNCH_FAILED = 719,
+  GRANULE = 2 << 20,
+  CONTEXT = 298 << 20, /* beside stacks */
+  THREADS = 4 * 2048,  /* that can be on the card at once, each with a stack */
+  STACK = 1024         /* of a thread, unless somebody says otherwise */
+};
 
 static struct {
   hri_gpu *gpu;
   uint32_t retained;
-  uint64_t reserved; /* of allocations, in whole granules as a card gives them */
+  uint64_t reserved;     /* of allocations, in whole granules as a card gives them */
+  uint64_t stack;        /* bytes of a thread's */
+  uint64_t taken;        /* by the driver for itself, beside context and stacks */
+  uint64_t graphs_run;   /* launches of graphs */
+  uint64_t deep_kernels; /* launches of the kernel with a frame of its own */
 } card;
 
 static uint64_t variable(const char *name, uint64_t without) {
@@ -74,11 +94,27 @@ int cuDeviceGetAttribute(int *value, int attribute, int device) {
   default: return INVALID_VALUE;
   }
 }
+/* Rounded as a card gives it. */
+static uint64_t stack_bytes(void) { return (card.stack * THREADS + GRANULE - 1) / GRANULE * GRANULE; }
+static uint64_t own_bytes(void) { return CONTEXT + stack_bytes() + card.taken + card.reserved; }
+
+static void deepen_stacks(const char *kernel) {
+  const char *text = getenv("SOFT_CARD_FRAME"), *bytes = text ? strchr(text, ':') : NULL;
+  const char *from = bytes ? strchr(bytes + 1, ':') : NULL;
+  char name[64];
+  if (!from || snprintf(name, sizeof name, "%.*s", (int)(bytes - text), text) <= 0 || !strstr(kernel, name)) return;
+  if (++card.deep_kernels < strtoull(from + 1, NULL, 0)) return;
+  if (strtoull(bytes + 1, NULL, 0) > card.stack) card.stack = strtoull(bytes + 1, NULL, 0);
+}
+
 int cuDevicePrimaryCtxRetain(void **context, int device) {
-  hri_gpu_soft_options options = {.seed = variable("SOFT_CARD_SEED", 1), .memory_bytes = total_bytes() + (64ull << 20)};
+  hri_gpu_soft_options options = {.seed = variable("SOFT_CARD_SEED", 1),
+                                  .memory_bytes = total_bytes() + (64ull << 20),
+                                  .on_kernel = deepen_stacks};
   *context = &card;
   if (device != 7) return INVALID_VALUE;
   if (card.retained++ > 0) return 0;
+  card.stack = STACK;
   return result(hri_gpu_soft_open(&options, &card.gpu, NULL));
 }
 int cuDevicePrimaryCtxRelease_v2(int device) {
@@ -87,12 +123,17 @@ int cuDevicePrimaryCtxRelease_v2(int device) {
   return 0;
 }
 int cuCtxSetCurrent(void *context) { return context == &card ? 0 : INVALID_VALUE; }
+int cuCtxSetLimit(int limit, size_t value) {
+  if (limit == 0) card.stack = value;
+  return limit < 0 || limit > 2 ? INVALID_VALUE : 0; /* what printf and malloc have is in the context */
+}
+int cuCtxGetLimit(size_t *value, int limit) { return *value = card.stack, limit == 0 ? 0 : INVALID_VALUE; }
 
 /* ---- the driver: memory, with a card's granules; what it is short of is refused before the software GPU is asked ---- */
 
 int cuMemGetInfo_v2(size_t *free_bytes, size_t *total) {
   *total = total_bytes();
-  *free_bytes = *total - held_bytes() - CONTEXT - card.reserved;
+  *free_bytes = *total - held_bytes() - own_bytes();
   return 0;
 }
 
@@ -109,7 +150,7 @@ int cuMemAlloc_v2(unsigned long long *memory, size_t bytes) {
   void *at;
   hr_status status;
   *memory = 0;
-  if (card.reserved + taken + held_bytes() + CONTEXT > total_bytes()) return OUT_OF_MEMORY;
+  if (own_bytes() + taken + held_bytes() > total_bytes()) return OUT_OF_MEMORY;
   status = card.gpu->calls->allocate(card.gpu, bytes, &at, NULL);
   if (status != HR_OK) return result(status);
   a = malloc(sizeof *a);
@@ -178,6 +219,7 @@ int cuGraphInstantiateWithFlags(void **exec, void *graph, unsigned long long fla
 }
 int cuGraphUpload(void *exec, void *stream) { return exec && stream ? 0 : INVALID_VALUE; }
 int cuGraphLaunch(void *exec, void *stream) {
+  if (++card.graphs_run == variable("SOFT_CARD_GROWS", 0)) card.taken += GRANULE;
   return result(card.gpu->calls->graph_launch(card.gpu, exec, stream, NULL));
 }
 int cuGraphExecDestroy(void *exec) { return exec ? 0 : INVALID_VALUE; } /* goes with its graph */
@@ -187,7 +229,8 @@ int cuGraphDestroy(void *graph) { return card.gpu->calls->graph_destroy(card.gpu
 
 typedef struct description {
   int compute, turn_first, turn_second, epilogue;
-  const void *bias;
+  void *bias, *aux;
+  int64_t aux_ld;
 } description;
 typedef struct matrix {
   int type;
@@ -217,12 +260,16 @@ int cublasLtMatmulDescCreate(void **desc, int compute, int scale) {
 int cublasLtMatmulDescDestroy(void *desc) { return free(desc), 0; }
 int cublasLtMatmulDescSetAttribute(void *desc, int name, const void *value, size_t bytes) {
   description *d = desc;
-  void *member = name == HRI_CUBLASLT_MATMUL_DESC_TRANSA         ? (void *)&d->turn_first
-                 : name == HRI_CUBLASLT_MATMUL_DESC_TRANSB       ? (void *)&d->turn_second
-                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE     ? (void *)&d->epilogue
-                 : name == HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER ? (void *)&d->bias
-                                                                 : NULL;
-  size_t room = name == HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER ? sizeof d->bias : sizeof d->epilogue;
+  void *member = name == HRI_CUBLASLT_MATMUL_DESC_TRANSA                 ? (void *)&d->turn_first
+                 : name == HRI_CUBLASLT_MATMUL_DESC_TRANSB               ? (void *)&d->turn_second
+                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE             ? (void *)&d->epilogue
+                 : name == HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER         ? (void *)&d->bias
+                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER ? (void *)&d->aux
+                 : name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD      ? (void *)&d->aux_ld
+                                                                         : NULL;
+  size_t room = member == (void *)&d->bias || member == (void *)&d->aux || member == (void *)&d->aux_ld
+                    ? sizeof d->bias
+                    : sizeof d->epilogue;
   if (!member || bytes != room) return 7;
   memcpy(member, value, bytes);
   return 0;
@@ -254,6 +301,17 @@ static bool real_of(int type, hri_real *real) {
   return type == HRI_CUDA_R_32F || type == HRI_CUDA_R_16BF || type == HRI_CUDA_R_16F;
 }
 
+static bool epilogue_of(const description *d, hri_gpu_product *p) {
+  p->epilogue = d->epilogue == HRI_CUBLASLT_EPILOGUE_BIAS     ? HRI_GPU_BIAS
+                : d->epilogue == HRI_CUBLASLT_EPILOGUE_DGELU  ? HRI_GPU_GELU_BACKWARD
+                : d->epilogue == HRI_CUBLASLT_EPILOGUE_BGRADB ? HRI_GPU_BIAS_GRADIENT
+                                                              : HRI_GPU_NO_EPILOGUE;
+  if (p->epilogue > HRI_GPU_BIAS && getenv("SOFT_CARD_PLAIN"))
+    return false; /* a library that has none of the backward */
+  if (p->epilogue != HRI_GPU_GELU_BACKWARD) return d->epilogue == 0 || p->epilogue;
+  return d->aux_ld == p->d_stride && d->aux_ld % 8 == 0 && (uintptr_t)d->aux % 16 == 0;
+}
+
 /* Its first operand is our second. */
 static bool product_of(const description *d, const matrix *first, const matrix *second, const matrix *to,
                        uint32_t alignment, hri_gpu_product *p) {
@@ -273,8 +331,8 @@ static bool product_of(const description *d, const matrix *first, const matrix *
   p->a_stride = second->ld;
   p->d_stride = to->ld;
   p->alignment = alignment;
-  p->bias = d->epilogue == HRI_CUBLASLT_EPILOGUE_BIAS;
   p->tf32 = d->compute == HRI_CUBLAS_COMPUTE_32F_FAST_TF32;
+  if (!epilogue_of(d, p)) return false;
   return d->compute == HRI_CUBLAS_COMPUTE_32F || p->tf32;
 }
 
@@ -292,14 +350,26 @@ int cublasLtMatmulAlgoGetHeuristic(void *handle, void *desc, void *a, void *b, v
   found->workspace_bytes = algorithm.workspace_bytes;
   found->algorithm.words[0] = w->alignment;
   found->algorithm.words[1] = algorithm.workspace_bytes;
+  found->algorithm.words[2] = variable("SOFT_CARD_WAY", 0) % HRI_SOFT_WAYS;
   *count = 1;
   return 0;
+}
+
+int cublasLtMatmulAlgoCheck(void *handle, void *desc, void *a, void *b, void *c, void *d,
+                            const hri_cublas_algorithm *way, hri_cublas_found *found) {
+  hri_gpu_product p;
+  if (handle != &products || c != d || !product_of(desc, a, b, d, (uint32_t)way->words[0], &p)) return 7;
+  memset(found, 0, sizeof *found);
+  found->algorithm = *way;
+  found->workspace_bytes = way->words[1];
+  return way->words[2] < variable("SOFT_CARD_WAYS", HRI_SOFT_WAYS) ? 0 : 15;
 }
 
 int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
                    void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
                    const hri_cublas_algorithm *way, void *workspace, size_t workspace_bytes, void *stream) {
-  hri_gpu_algorithm algorithm = {.workspace_bytes = way->words[1]};
+  hri_gpu_algorithm algorithm = {.workspace_bytes = way->words[1], .words = {way->words[2]}};
+  const description *e = desc;
   float one, kept;
   hri_gpu_product p;
   memcpy(&one, alpha, sizeof one);
@@ -308,8 +378,8 @@ int cublasLtMatmul(void *handle, void *desc, const void *alpha, const void *a, v
   if (workspace_bytes < algorithm.workspace_bytes) return 7;
   if (!product_of(desc, a_layout, b_layout, d_layout, (uint32_t)way->words[0], &p)) return 7;
   p.accumulate = kept == 1;
-  return products->calls->run(products, &p, &algorithm, b, a, ((const description *)desc)->bias, d, workspace, stream,
-                              NULL) != HR_OK;
+  return products->calls->run(products, &p, &algorithm, b, a, p.epilogue == HRI_GPU_GELU_BACKWARD ? e->aux : e->bias, d,
+                              workspace, stream, NULL) != HR_OK;
 }
 
 /* ---- NVML ---- */
@@ -331,7 +401,7 @@ int nvmlDeviceGetHandleByUUID(const char *uuid, void **device) {
 }
 int nvmlDeviceGetMemoryInfo(void *device, unsigned long long memory[3]) {
   memory[0] = total_bytes();
-  memory[2] = held_bytes() + (card.retained ? CONTEXT + card.reserved : 0);
+  memory[2] = held_bytes() + (card.retained ? own_bytes() : 0);
   memory[1] = memory[0] - memory[2];
   return device != &card;
 }
@@ -340,7 +410,7 @@ int nvmlDeviceGetComputeRunningProcesses_v3(void *device, unsigned *count, void 
     unsigned pid;
     unsigned long long bytes;
     unsigned gpu_instance, compute_instance;
-  } processes[2] = {{1, held_bytes(), 0, 0}, {(unsigned)getpid(), CONTEXT + card.reserved, 0, 0}};
+  } processes[2] = {{1, held_bytes(), 0, 0}, {(unsigned)getpid(), own_bytes(), 0, 0}};
   if (*count < 2 || device != &card) return 7;
   *count = card.retained && !getenv("SOFT_CARD_BLIND") ? 2 : 1;
   memcpy(list, processes, *count * sizeof processes[0]);

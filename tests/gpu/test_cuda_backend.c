@@ -80,6 +80,81 @@ static void techniques_train_as_on_the_cpu(void **state) {
   }
 }
 
+/* ---- products with more of the backward in them ---- */
+
+static uint32_t nodes_of(const variant *v, uint16_t op) {
+  hri_session s = {0};
+  hr_error error = {0};
+  hr_job job;
+  uint32_t count = 0;
+  describe(v, &job);
+  must(hri_session_plan(&s, &job, &v->compile, &error), &error);
+  for (size_t at = 0; at < s.plan->job.programs[HRI_STEP].order.count; at++)
+    count += s.plan->job.nodes.items[s.plan->job.programs[HRI_STEP].order.items[at]].op == op;
+  hri_session_close(&s);
+  return count;
+}
+
+/* Slopes of gelu by tanh in bf16 alone; biases where gradients are fp32 and written once. */
+static void products_take_what_their_library_has(void **state) {
+  variant v = {.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .precision = HR_PRECISION_BF16, .on_other = true};
+  const uint32_t layers = 2;
+  (void)state;
+  assert_int_equal(nodes_of(&v, HRI_OP_LINEAR_DX_ACTIVATION), layers);
+  assert_int_equal(nodes_of(&v, HRI_OP_ACTIVATION_BACKWARD), 0);
+  assert_int_equal(nodes_of(&v, HRI_OP_LINEAR_DW_BIAS), 4 * layers);
+  assert_int_equal(nodes_of(&v, HRI_OP_BIAS_GRADIENT), 0);
+  v.compile.no_fuse = true;
+  assert_int_equal(nodes_of(&v, HRI_OP_LINEAR_DX_ACTIVATION) + nodes_of(&v, HRI_OP_LINEAR_DW_BIAS), 0);
+  v.compile.no_fuse = false;
+  v.precision = HR_PRECISION_FP32;
+  assert_int_equal(nodes_of(&v, HRI_OP_LINEAR_DX_ACTIVATION), 0);
+  assert_int_equal(nodes_of(&v, HRI_OP_LINEAR_DW_BIAS), 4 * layers);
+  v.precision = HR_PRECISION_BF16_PURE; /* gradients of weights are bf16, of biases fp32 */
+  assert_int_equal(nodes_of(&v, HRI_OP_LINEAR_DW_BIAS), 0);
+  v.precision = HR_PRECISION_BF16;
+  v.on_other = false; /* the CPU has none of it */
+  assert_int_equal(nodes_of(&v, HRI_OP_LINEAR_DX_ACTIVATION) + nodes_of(&v, HRI_OP_LINEAR_DW_BIAS), 0);
+}
+
+/* They are the same whatever is made again or goes to the host, so these change no bit. */
+static void what_is_made_again_changes_no_bit(void **state) {
+  static const char *const ways[] = {"selective", "block", "levels:keep,block"};
+  variant v = {.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .precision = HR_PRECISION_BF16, .on_other = true};
+  outcome plain = train(&v), other;
+  (void)state;
+  for (size_t k = 0; k < sizeof ways / sizeof *ways; k++) {
+    v.recompute = ways[k];
+    other = train(&v);
+    if (!same_bits(&plain, &other)) fail_msg("--recompute %s has other bits", ways[k]);
+    drop(&other);
+  }
+  v.recompute = NULL;
+  v.compile = (hri_compile_options){.offload_bytes = 1, .offload_distance = 2};
+  other = train(&v);
+  if (!same_bits(&plain, &other)) fail_msg("saved activations on the host have other bits");
+  drop(&other);
+  drop(&plain);
+}
+
+/* The same plan, by kernels of ours behind the library's products; the bits of the slope are others, as its argument was
+ * rounded before. */
+static void a_library_without_epilogues_trains_too(void **state) {
+  variant v = {.model = models[0], .optimizer = HR_OPTIMIZER_ADAMW, .precision = HR_PRECISION_BF16, .on_other = true};
+  outcome fused = train(&v), apart;
+  (void)state;
+  soft_device.plain = true;
+  apart = train(&v);
+  assert_false(same_bits(&fused, &apart));
+  compare(v, "bf16, without epilogues");
+  v.precision = HR_PRECISION_FP32;
+  v.check = true;
+  compare(v, "fp32, without epilogues, poisoned");
+  soft_device.plain = false;
+  drop(&fused);
+  drop(&apart);
+}
+
 /* ---- orders ---- */
 
 static const variant with_lanes = {.model = "micro-gpt2-bytes",
@@ -201,6 +276,39 @@ static void the_device_holds_what_was_planned(void **state) {
   hri_session_close(&s);
 }
 
+/* A warning of whoever runs it. */
+static void take_warning(void *context, const hr_event *event) {
+  if (event->kind == HR_EVENT_WARNING && strstr(event->text, "grew by")) strcpy(context, event->text);
+}
+
+/* What a driver takes while programs run is seen at the end of the step, told once, and stays known. */
+static void memory_that_grows_is_told(void **state) {
+  const variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  char told[512] = "";
+  hri_session s;
+  (void)state;
+  soft_device.grows = 2;
+  begin(&s, &v, nothing);
+  s.on_event = take_warning;
+  s.context = told;
+  for (uint64_t step = 0; step < 4; step++) {
+    hri_control left;
+    hri_mark mark;
+    hr_error error = {0};
+    uint64_t bytes = 1;
+    launch_step(&s, &v, step, &left, &mark);
+    must(hri_executor_wait(s.executor, mark, &error), &error);
+    assert_true(hri_session_watch(&s, NULL, &bytes));
+    assert_int_equal(bytes, step == 0 ? 0 : 4096);
+    assert_true((told[0] != 0) == (step == 1)); /* once */
+    if (told[0]) assert_non_null(strstr(told, "what is held of the device grew by 4.00 KiB"));
+    if (told[0]) assert_non_null(strstr(told, "while step ran"));
+    told[0] = 0;
+  }
+  hri_session_close(&s);
+  soft_device.grows = 0;
+}
+
 /* Somebody took the memory between plan and start. */
 static void a_device_without_room_is_refused(void **state) {
   const variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
@@ -263,11 +371,13 @@ static void runs_train_save_and_go_on(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(families_train_as_on_the_cpu),      cmocka_unit_test(techniques_train_as_on_the_cpu),
-      cmocka_unit_test(every_order_gives_the_same_bits),   cmocka_unit_test(a_missing_wait_is_found),
-      cmocka_unit_test(bytes_behind_a_storage_are_found),  cmocka_unit_test(the_device_holds_what_was_planned),
-      cmocka_unit_test(a_device_without_room_is_refused),  cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
-      cmocka_unit_test(what_a_real_device_lacks_is_named), cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(families_train_as_on_the_cpu),           cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(products_take_what_their_library_has),   cmocka_unit_test(what_is_made_again_changes_no_bit),
+      cmocka_unit_test(a_library_without_epilogues_trains_too), cmocka_unit_test(memory_that_grows_is_told),
+      cmocka_unit_test(every_order_gives_the_same_bits),        cmocka_unit_test(a_missing_wait_is_found),
+      cmocka_unit_test(bytes_behind_a_storage_are_found),       cmocka_unit_test(the_device_holds_what_was_planned),
+      cmocka_unit_test(a_device_without_room_is_refused),       cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
+      cmocka_unit_test(what_a_real_device_lacks_is_named),      cmocka_unit_test(runs_train_save_and_go_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

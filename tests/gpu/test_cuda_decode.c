@@ -105,9 +105,39 @@ static void cached(void **state) {
 typedef enum product { FORWARD, DX, DW } product;
 
 /* M tokens, N outputs, K inputs, and elements between rows: rows of a token or two, an adapter's rank, a depth that is cut; rows
- * of whole vectors, and of more than are taken at once. */
-static const int64_t sizes[][4] = {{1, 37, 100, 3},  {7, 41, 130, 3}, {45, 8, 70, 3},   {40, 5, 1700, 3},
-                                   {1300, 6, 33, 3}, {8, 9, 72, 8},   {3, 5, 1416, 24}, {1, 3, 2048, 0}};
+ * of whole vectors, and of more than are taken at once; several tiles each way. */
+static const int64_t sizes[][4] = {{1, 37, 100, 3},  {7, 41, 130, 3},  {45, 8, 70, 3},
+                                   {40, 5, 1700, 3}, {1300, 6, 33, 3}, {8, 9, 72, 8},
+                                   {3, 5, 1416, 24}, {1, 3, 2048, 0},  {70, 41, 50, 3}};
+
+/* As src/ops/linear/cuda_product.cu states it, of each element by itself: a plain sum's K roundings, one each of bias and what
+ * was there, half an ulp of the result. */
+static void expect_bound(soft_test *t, const hri_cuda_product_args *p, const array *a, const array *b, const array *c,
+                         const double *before) {
+  unsigned char *got = take(c->n * hri_real_bytes(c->real));
+  soft_download(t, got, c->device, c->n * hri_real_bytes(c->real));
+  for (int64_t i = 0; i < p->m; i++)
+    for (int64_t j = 0; j < p->n; j++) {
+      double size = fabs(c->d[i * p->c_row + j]), off, bound;
+      for (int64_t e = 0; e < p->k; e++)
+        size += fabs(a->d[i * p->a_row + e * p->a_column] * b->d[j * p->b_row + e * p->b_column]);
+      size += p->accumulate ? fabs(before[i * p->c_row + j]) : 0;
+      bound = (double)(p->k + 3) * 0x1p-24 * size;
+      off = fabs(hri_real_get(got, i * p->c_row + j, c->real) - c->d[i * p->c_row + j]);
+      if (!(off <= bound + half_ulp(fabs(c->d[i * p->c_row + j]) + bound, c->real)))
+        fail_msg("product, element %d, %d: off by %.3g, and the bound is %.3g", (int)i, (int)j, off, bound);
+    }
+}
+
+/* Values of many sizes, so that what a sum loses of the small ones shows where they stand alone. */
+static array array_wide(soft_test *t, int64_t n, hri_real real, double spread) {
+  double *values = take(n * sizeof(double));
+  for (int64_t i = 0; i < n; i++)
+    values[i] =
+        hri_normal(array_seed, 7, (uint64_t)i) * ldexp(1, (int)(hri_normal(array_seed, 8, (uint64_t)i) * spread));
+  array_seed++;
+  return array_of(t, n, real, values);
+}
 
 /* The three products of a linear layer by one kernel. */
 static void product_of(soft_test *t, product which, const int64_t size[4], hri_real a_real, hri_real b_real,
@@ -115,9 +145,11 @@ static void product_of(soft_test *t, product which, const int64_t size[4], hri_r
   int64_t m = size[0], n = size[1], k = size[2], gap = size[3];
   int64_t a_rows = m, a_columns = which == FORWARD ? k : n, b_rows = which == DW ? m : n, b_columns = k;
   int64_t c_rows = which == DW ? n : m, c_columns = which == FORWARD ? n : k;
-  array a = array_random(t, a_rows * (a_columns + gap), a_real, 1, 0);
-  array b = array_random(t, b_rows * (b_columns + gap), b_real, 1, 0);
+  double spread = c_real == HRI_REAL_F16 ? 1 : 3; /* sums are to stay below its 65504 */
+  array a = array_wide(t, a_rows * (a_columns + gap), a_real, spread);
+  array b = array_wide(t, b_rows * (b_columns + gap), b_real, spread);
   array c = array_random(t, c_rows * (c_columns + gap), c_real, 1, 0), bias = array_random(t, n, HRI_REAL_F32, 1, 0);
+  double *before = take(c.n * sizeof(double));
   hri_cuda_product_args p = {.a = a.device, .b = b.device, .c = c.device, .c_row = c_columns + gap};
   p.a_real = a_real, p.b_real = b_real, p.c_real = c_real, p.m = c_rows, p.n = c_columns, p.accumulate = more;
   p.k = which == FORWARD ? k : which == DX ? n : m;
@@ -125,6 +157,7 @@ static void product_of(soft_test *t, product which, const int64_t size[4], hri_r
   p.b_row = which == FORWARD ? b_columns + gap : 1, p.b_column = which == FORWARD ? 1 : b_columns + gap;
   p.bias = which == FORWARD && more ? bias.device : NULL;
   uint64_t scratch = hri_cuda_product_scratch_bytes(&p);
+  memcpy(before, c.d, c.n * sizeof *before);
   if (scratch) p.scratch = soft_memory(t, scratch);
   assert_int_equal(hri_cuda_product(&p, t->stream), 0);
   for (int64_t i = 0; i < c_rows; i++)
@@ -140,6 +173,7 @@ static void product_of(soft_test *t, product which, const int64_t size[4], hri_r
       c.f[at] = naive + (more ? c.f[at] : 0);
     }
   expect(t, "product", &c);
+  expect_bound(t, &p, &a, &b, &c, before);
 }
 
 static void products(void **state) {

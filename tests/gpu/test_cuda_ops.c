@@ -32,6 +32,8 @@ static const op_state states[HRI_OP_COUNT] = {
     [HRI_OP_EMBED] = ONE(hri_cuda_embed), [HRI_OP_EMBED_BACKWARD] = ONE(hri_cuda_embed_backward),
     [HRI_OP_LINEAR] = PRODUCT, [HRI_OP_LINEAR_DX] = PRODUCT, [HRI_OP_LINEAR_DW] = PRODUCT,
     [HRI_OP_BIAS_GRADIENT] = ONE(hri_cuda_bias_gradient),
+    [HRI_OP_LINEAR_DX_ACTIVATION] = {"a library of products; `hri_cuda_activation_backward` behind it where it has no such epilogue", {(kernel)hri_cuda_activation_backward, NULL}},
+    [HRI_OP_LINEAR_DW_BIAS] = {"a library of products; `hri_cuda_bias_gradient` behind it where it has no such epilogue", {(kernel)hri_cuda_bias_gradient, NULL}},
     [HRI_OP_NORM] = TWO(hri_cuda_rmsnorm, hri_cuda_layernorm),
     [HRI_OP_NORM_BACKWARD] = TWO(hri_cuda_rmsnorm_backward, hri_cuda_layernorm_backward),
     [HRI_OP_HEAD_NORM] = ONE(hri_cuda_head_norm), [HRI_OP_HEAD_NORM_BACKWARD] = ONE(hri_cuda_head_norm_backward),

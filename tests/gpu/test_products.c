@@ -11,7 +11,8 @@
 
 typedef struct fake_desc {
   int compute, first_turned, second_turned, epilogue;
-  const void *bias;
+  void *bias, *aux;
+  int64_t aux_ld;
 } fake_desc;
 typedef struct fake_layout {
   int type;
@@ -50,6 +51,8 @@ static int fake_desc_create(void **desc, int compute, int scale) {
 static int fake_desc_set(void *desc, int name, const void *value, size_t bytes) {
   fake_desc *d = desc;
   if (name == HRI_CUBLASLT_MATMUL_DESC_BIAS_POINTER) return memcpy(&d->bias, value, bytes), bytes == 8 ? 0 : 7;
+  if (name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_POINTER) return memcpy(&d->aux, value, bytes), bytes == 8 ? 0 : 7;
+  if (name == HRI_CUBLASLT_MATMUL_DESC_EPILOGUE_AUX_LD) return memcpy(&d->aux_ld, value, bytes), bytes == 8 ? 0 : 7;
   if (bytes != 4) return 7;
   memcpy(name == HRI_CUBLASLT_MATMUL_DESC_TRANSA   ? &d->first_turned
          : name == HRI_CUBLASLT_MATMUL_DESC_TRANSB ? &d->second_turned
@@ -92,7 +95,11 @@ static hri_gpu_product fake_product(const fake_desc *e, const fake_layout *first
   p.a_stride = second->ld, p.b_stride = first->ld, p.d_stride = d->ld;
   p.a_turned = e->second_turned, p.b_turned = e->first_turned;
   p.operands = fake_real(first), p.result = fake_real(d);
-  p.alignment = 2, p.accumulate = accumulate, p.bias = e->epilogue == HRI_CUBLASLT_EPILOGUE_BIAS;
+  p.alignment = 2, p.accumulate = accumulate;
+  p.epilogue = e->epilogue == HRI_CUBLASLT_EPILOGUE_BIAS     ? HRI_GPU_BIAS
+               : e->epilogue == HRI_CUBLASLT_EPILOGUE_DGELU  ? HRI_GPU_GELU_BACKWARD
+               : e->epilogue == HRI_CUBLASLT_EPILOGUE_BGRADB ? HRI_GPU_BIAS_GRADIENT
+                                                             : HRI_GPU_NO_EPILOGUE;
   p.tf32 = e->compute == HRI_CUBLAS_COMPUTE_32F_FAST_TF32;
   return p;
 }
@@ -105,15 +112,26 @@ static int fake_heuristic(void *handle, void *desc, void *a, void *b, void *c, v
   found->workspace_bytes = 512;
   return fake.refuses ? 15 : 0;
 }
+/* 512 bytes are what it wants, whatever the way says. */
+static int fake_way_check(void *handle, void *desc, void *a, void *b, void *c, void *d,
+                          const hri_cublas_algorithm *algorithm, hri_cublas_found *found) {
+  (void)handle, (void)desc, (void)a, (void)b, (void)c, (void)d;
+  found->workspace_bytes = 512;
+  found->status = algorithm->words[3] == 77 ? 0 : 15;
+  return fake.refuses ? 7 : 0;
+}
 static int fake_matmul(void *handle, void *desc, const void *alpha, const void *a, void *a_layout, const void *b,
                        void *b_layout, const void *beta, const void *c, void *c_layout, void *d, void *d_layout,
                        const hri_cublas_algorithm *algorithm, void *workspace, size_t workspace_bytes, void *stream) {
   hri_gpu_product p = fake_product(desc, a_layout, b_layout, d_layout, *(const float *)beta == 1);
   hri_gpu_algorithm plain = {0};
+  const fake_desc *e = desc;
   (void)handle;
   if (*(const float *)alpha != 1 || c != d || c_layout != d_layout || algorithm->words[3] != 77) return 7;
   if (workspace_bytes != 512 || !workspace) return 7;
-  return fake.reference->calls->run(fake.reference, &p, &plain, b, a, ((fake_desc *)desc)->bias, d, NULL, stream, NULL);
+  if (p.epilogue == HRI_GPU_GELU_BACKWARD && e->aux_ld != p.d_stride) return 7;
+  return fake.reference->calls->run(fake.reference, &p, &plain, b, a,
+                                    p.epilogue == HRI_GPU_GELU_BACKWARD ? e->aux : e->bias, d, NULL, stream, NULL);
 }
 
 static const hri_cublas fake_library = {.create = fake_create,
@@ -128,33 +146,62 @@ static const hri_cublas fake_library = {.create = fake_create,
                                         .wish_destroy = fake_drop,
                                         .wish_set = fake_wish_set,
                                         .heuristic = fake_heuristic,
+                                        .way_check = fake_way_check,
                                         .matmul = fake_matmul};
 
 /* ---- products ---- */
 
-/* Odd sizes, rows that are longer than what is taken of them; every way of turning, adding and biasing. */
-static void product(soft_test *t, hri_gpu_products *with, hri_real real, hri_real result, int way) {
+/* In double, and in fp32 as the yardstick. */
+static double gelu_slope(double x) {
+  double root = sqrt(2 / acos(-1.0)), t = tanh(root * (x + 0.044715 * x * x * x));
+  return 0.5 * (1 + t) + 0.5 * x * (1 - t * t) * root * (1 + 3 * 0.044715 * x * x);
+}
+
+/* Sums of a over k, where the epilogue makes them. */
+static void expect_sums(soft_test *t, const hri_gpu_product *p, const array *a, array *sums) {
+  for (int64_t i = 0; i < p->m; i++) {
+    sums->d[i] = sums->f[i] = 0;
+    for (int64_t k = 0; k < p->k; k++) {
+      int64_t at = p->a_turned ? k * p->a_stride + i : i * p->a_stride + k;
+      sums->d[i] += a->d[at];
+      sums->f[i] += a->f[at];
+    }
+  }
+  expect(t, "bias gradient", sums);
+}
+
+/* Odd sizes, rows that are longer than what is taken of them; every way of turning and adding, every epilogue; `order`: the
+ * reference's way of summing. */
+static void product(soft_test *t, hri_gpu_products *with, hri_real real, hri_real result, int way, uint64_t order) {
   hri_gpu_product p;
   hri_gpu_algorithm algorithm;
   hr_error error = {0};
   memset(&p, 0, sizeof p);
   p.m = 5, p.n = 7, p.k = 67, p.operands = real, p.result = result;
-  p.a_turned = way & 1, p.b_turned = way & 2, p.accumulate = way & 4, p.bias = way & 8;
-  p.a_stride = (p.a_turned ? p.m : p.k) + 3, p.b_stride = (p.b_turned ? p.k : p.n) + 1, p.d_stride = p.n + 2;
+  p.a_turned = way & 1, p.b_turned = way & 2, p.accumulate = way & 4, p.epilogue = (hri_gpu_epilogue)(way / 8);
+  p.a_stride = (p.a_turned ? p.m : p.k) + 3, p.b_stride = (p.b_turned ? p.k : p.n) + 1;
+  p.d_stride = p.epilogue == HRI_GPU_GELU_BACKWARD ? p.n + 1 : p.n + 2; /* whole eights */
   p.alignment = (uint32_t)hri_real_bytes(real);
   {
     array a = array_random(t, (p.a_turned ? p.k : p.m) * p.a_stride, real, 1, 0),
           b = array_random(t, (p.b_turned ? p.n : p.k) * p.b_stride, real, 1, 0),
-          d = array_random(t, p.m * p.d_stride, result, 1, 0), bias = array_random(t, p.n, result, 1, 0);
+          d = array_random(t, p.m * p.d_stride, result, 1, 0),
+          beside = array_random(t,
+                                p.epilogue == HRI_GPU_GELU_BACKWARD   ? p.m * p.d_stride
+                                : p.epilogue == HRI_GPU_BIAS_GRADIENT ? p.m
+                                                                      : p.n,
+                                result, 1, 0);
     void *workspace = soft_memory(t, 4096);
     assert_int_equal(with->calls->choose(with, &p, 4096, &algorithm, &error), HR_OK);
     assert_true(algorithm.workspace_bytes > 0 && algorithm.workspace_bytes <= 4096);
-    assert_int_equal(with->calls->run(with, &p, &algorithm, a.device, b.device, p.bias ? bias.device : NULL, d.device,
-                                      workspace, t->stream, &error),
+    algorithm.words[0] += order;
+    assert_int_equal(with->calls->check(with, &p, &algorithm, &error), HR_OK);
+    assert_int_equal(with->calls->run(with, &p, &algorithm, a.device, b.device, p.epilogue ? beside.device : NULL,
+                                      d.device, workspace, t->stream, &error),
                      HR_OK);
     for (int64_t i = 0; i < p.m; i++)
       for (int64_t c = 0; c < p.n; c++) {
-        double sum = (p.accumulate ? d.d[i * p.d_stride + c] : 0) + (p.bias ? bias.d[c] : 0);
+        double sum = (p.accumulate ? d.d[i * p.d_stride + c] : 0) + (p.epilogue == HRI_GPU_BIAS ? beside.d[c] : 0);
         float plain = (float)sum;
         for (int64_t k = 0; k < p.k; k++) {
           int64_t x = p.a_turned ? k * p.a_stride + i : i * p.a_stride + k,
@@ -162,20 +209,28 @@ static void product(soft_test *t, hri_gpu_products *with, hri_real real, hri_rea
           sum += a.d[x] * b.d[y];
           plain += a.f[x] * b.f[y];
         }
+        if (p.epilogue == HRI_GPU_GELU_BACKWARD) {
+          sum *= gelu_slope(beside.d[i * p.d_stride + c]);
+          plain *= (float)gelu_slope(beside.d[i * p.d_stride + c]);
+        }
         d.d[i * p.d_stride + c] = sum, d.f[i * p.d_stride + c] = plain;
       }
     expect(t, "product", &d); /* what lies between rows as it was */
+    if (p.epilogue == HRI_GPU_BIAS_GRADIENT) expect_sums(t, &p, &a, &beside);
   }
   give_all();
 }
 
-static void each_way(hri_gpu_products *(*open)(void)) {
+enum { WAYS = 8 * (HRI_GPU_BIAS_GRADIENT + 1) };
+
+static void each_way(hri_gpu_products *(*open)(void), uint64_t order) {
   for (int r = 0; r < 3; r++)
     for (int narrow = 0; narrow < 2; narrow++)
-      for (int way = 0; way < 16; way++) {
+      for (int way = 0; way < WAYS; way++) {
+        if ((way & 4) && way / 8 > HRI_GPU_BIAS) continue; /* these do not accumulate */
         soft_test t = soft_open((uint64_t)way);
         hri_gpu_products *with = open();
-        product(&t, with, reals[r], narrow ? reals[r] : HRI_REAL_F32, way);
+        product(&t, with, reals[r], narrow ? reals[r] : HRI_REAL_F32, way, order);
         with->calls->close(with);
         soft_close(&t);
       }
@@ -195,13 +250,13 @@ static hri_gpu_products *open_fake(void) {
 
 static void the_reference_computes_every_way(void **state) {
   (void)state;
-  each_way(open_reference);
+  for (uint64_t order = 0; order < HRI_SOFT_WAYS; order++) each_way(open_reference, order);
 }
 
 static void cublas_is_told_every_way(void **state) {
   (void)state;
   fake.reference = open_reference();
-  each_way(open_fake);
+  each_way(open_fake, 0);
   assert_int_equal(fake.live, 0);
   assert_int_equal(fake.wish.workspace, 4096);
   assert_int_equal(fake.wish.schemes & 1, 0); /* no sums in place */
@@ -221,6 +276,29 @@ static void a_product_that_cublas_has_not_is_refused(void **state) {
                       "cublasLt 13.1.2 has no product of 2 x 3 x 4 in a workspace of 64 bytes (status 15)");
   fake.refuses = false;
   assert_int_equal(with->calls->choose(with, &p, 64, &algorithm, &error), HR_ERROR_UNSUPPORTED); /* 512 are wanted */
+  fake.refuses = false;
+  with->calls->close(with);
+  assert_int_equal(fake.live, 0);
+}
+
+/* What a library chose once and does not take any more, or not within that workspace; a slope that it has not for rows of
+ * odd length. */
+static void a_way_that_is_gone_is_told(void **state) {
+  hri_gpu_product p = {.m = 2, .n = 3, .k = 4, .a_stride = 4, .b_stride = 3, .d_stride = 3, .alignment = 4};
+  hri_gpu_products *with = open_fake();
+  hri_gpu_algorithm algorithm = {.workspace_bytes = 512, .words = {[3] = 77}};
+  hr_error error = {0};
+  (void)state;
+  assert_int_equal(with->calls->check(with, &p, &algorithm, &error), HR_OK);
+  algorithm.workspace_bytes = 256;
+  assert_int_equal(with->calls->check(with, &p, &algorithm, &error), HR_ERROR_UNSUPPORTED);
+  assert_string_equal(error.message, "cublasLt 13.1.2 wants a workspace of 512 bytes for it, not of 256");
+  algorithm.words[3] = 78;
+  assert_int_equal(with->calls->check(with, &p, &algorithm, &error), HR_ERROR_UNSUPPORTED);
+  assert_string_equal(error.message, "cublasLt 13.1.2 does not take it (status 15)");
+  p.epilogue = HRI_GPU_GELU_BACKWARD;
+  assert_int_equal(with->calls->choose(with, &p, 512, &algorithm, &error), HR_ERROR_UNSUPPORTED);
+  assert_string_equal(error.message, "cublasLt 13.1.2 has no slope of gelu for rows of 3 elements");
   with->calls->close(with);
   assert_int_equal(fake.live, 0);
 }
@@ -262,6 +340,7 @@ int main(void) {
       cmocka_unit_test(the_reference_computes_every_way),
       cmocka_unit_test(cublas_is_told_every_way),
       cmocka_unit_test(a_product_that_cublas_has_not_is_refused),
+      cmocka_unit_test(a_way_that_is_gone_is_told),
       cmocka_unit_test(faults_are_found),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -40,30 +40,6 @@ static hr_status queued(const call *c, int refused) {
 
 /* ---- matrix products ---- */
 
-static bool same_product(const hri_gpu_product *x, const hri_gpu_product *y) {
-  return x->m == y->m && x->n == y->n && x->k == y->k && x->a_stride == y->a_stride && x->b_stride == y->b_stride &&
-         x->d_stride == y->d_stride && x->operands == y->operands && x->result == y->result &&
-         x->alignment == y->alignment && x->a_turned == y->a_turned && x->b_turned == y->b_turned &&
-         x->accumulate == y->accumulate && x->bias == y->bias && x->tf32 == y->tf32;
-}
-
-static hr_status choose(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_gpu_product *product,
-                        uint64_t workspace_bytes, hri_gpu_algorithm *algorithm, hr_error *error) {
-  struct hri_cuda_choice made;
-  for (size_t k = 0; k < choices->list.count; k++)
-    if (choices->list.items[k].workspace_bytes == workspace_bytes &&
-        same_product(&choices->list.items[k].product, product)) {
-      *algorithm = choices->list.items[k].algorithm;
-      return HR_OK;
-    }
-  made.product = *product;
-  made.workspace_bytes = workspace_bytes;
-  HRI_TRY(parts->products->calls->choose(parts->products, product, workspace_bytes, &made.algorithm, error));
-  if (!hri_array_push(&choices->list, made)) return hri_fail_memory(error, sizeof made, "a choice of products");
-  *algorithm = made.algorithm;
-  return HR_OK;
-}
-
 static hr_status run_own_product(call *c) {
   hri_cuda_product_args a = hri_cuda_own_product(c->at.job, c->at.node);
   a.a = pointer(c, 0);
@@ -74,21 +50,48 @@ static hr_status run_own_product(call *c) {
   return queued(c, kernels(c)->product(&a, stream(c)));
 }
 
-static hr_status run_library_product(call *c) {
+static hr_status find_way(const call *c, const hri_gpu_product *p, hri_cuda_way *way) {
+  const hri_cuda_launch *l = c->launch;
+  return hri_cuda_way_find(l->ways, l->parts->products, p, c->at.job->workspace_bytes, way, c->error);
+}
+
+static hr_status queue_product(call *c, const hri_gpu_product *p, const hri_cuda_way *way, void *beside,
+                               unsigned char *workspace) {
   const hri_cuda_parts *parts = c->launch->parts;
-  hri_gpu_product p = hri_cuda_library_product(c->at.job, c->at.node);
-  unsigned char *workspace = scratch(c);
-  const void *bias = p.bias ? pointer(c, 2) : NULL;
-  hri_gpu_algorithm algorithm;
-  HRI_TRY(choose(parts, c->launch->choices, &p, c->at.job->workspace_bytes, &algorithm, c->error));
-  if (hri_cuda_bias_bytes(&p)) {
-    HRI_TRY(queued(c, kernels(c)->cast(workspace, p.result, bias, HRI_REAL_F32, p.n, stream(c))));
-    bias = workspace;
-    workspace += hri_cuda_bias_bytes(&p);
-  }
-  return parts->products->calls->run(parts->products, &p, &algorithm, pointer(c, 0), pointer(c, 1), bias,
+  return parts->products->calls->run(parts->products, p, &way->algorithm, pointer(c, 0), pointer(c, 1), beside,
                                      pointer(c, hri_cuda_product_result(c->at.node)), workspace, c->launch->stream,
                                      c->error);
+}
+
+/* The product alone, and what its epilogue would have done by a kernel of ours: the gradient in place, or the sums. */
+static hr_status run_apart(call *c, hri_gpu_product p) {
+  uint32_t beside = hri_cuda_product_beside(c->at.node), result = hri_cuda_product_result(c->at.node);
+  bool slope = p.epilogue == HRI_GPU_GELU_BACKWARD;
+  hri_cuda_way way;
+  p.epilogue = HRI_GPU_NO_EPILOGUE;
+  HRI_TRY(find_way(c, &p, &way));
+  HRI_TRY(queue_product(c, &p, &way, NULL, scratch(c)));
+  if (slope)
+    return queued(c, kernels(c)->activation_backward((hr_activation)c->at.node->attr.i[0], pointer(c, result),
+                                                     pointer(c, result), pointer(c, beside), elements(c, result),
+                                                     real(c, result), stream(c)));
+  return queued(c, kernels(c)->bias_gradient(pointer(c, beside), pointer(c, 0), rows(c, 0), columns(c, 0), false,
+                                             scratch(c), real(c, 0), stream(c)));
+}
+
+static hr_status run_library_product(call *c) {
+  hri_gpu_product p = hri_cuda_library_product(c->at.job, c->at.node);
+  unsigned char *workspace = scratch(c);
+  void *beside = p.epilogue == HRI_GPU_NO_EPILOGUE ? NULL : pointer(c, hri_cuda_product_beside(c->at.node));
+  hri_cuda_way way;
+  HRI_TRY(find_way(c, &p, &way));
+  if (way.apart) return run_apart(c, p);
+  if (hri_cuda_bias_bytes(&p)) {
+    HRI_TRY(queued(c, kernels(c)->cast(workspace, p.result, beside, HRI_REAL_F32, p.n, stream(c))));
+    beside = workspace;
+    workspace += hri_cuda_bias_bytes(&p);
+  }
+  return queue_product(c, &p, &way, beside, workspace);
 }
 
 static hr_status run_product(call *c) {
@@ -411,6 +414,8 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_LINEAR] = run_product,
     [HRI_OP_LINEAR_DX] = run_product,
     [HRI_OP_LINEAR_DW] = run_product,
+    [HRI_OP_LINEAR_DX_ACTIVATION] = run_product,
+    [HRI_OP_LINEAR_DW_BIAS] = run_product,
     [HRI_OP_BIAS_GRADIENT] = run_bias_gradient,
     [HRI_OP_NORM] = run_norm,
     [HRI_OP_NORM_BACKWARD] = run_norm_backward,
@@ -464,16 +469,19 @@ hr_status hri_cuda_queue(const hri_cuda_launch *launch, const hri_node *node, hr
 }
 
 /* Every product's way within the workspace that its plan states, so that none is refused while the job runs. */
-hr_status hri_cuda_prepare_node(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
+hr_status hri_cuda_prepare_node(const hri_cuda_parts *parts, hri_cuda_ways *ways, const hri_job *job,
                                 const hri_node *node, hr_error *error) {
-  hri_gpu_algorithm algorithm;
   hri_gpu_product p;
+  hri_cuda_way way;
   uint64_t bytes;
   hr_status status;
   HRI_TRY(hri_cuda_scratch(job, node, &bytes, error));
   assert(hri_cuda_is_host(node->op) || adapters[node->op]); /* what has scratch has an adapter */
   if (!hri_demand_is_product(node->op) || hri_cuda_product_is_ours(job, node)) return HR_OK;
   p = hri_cuda_library_product(job, node);
-  status = choose(parts, choices, &p, job->workspace_bytes, &algorithm, error);
+  status = hri_cuda_way_find(ways, parts->products, &p, job->workspace_bytes, &way, error);
+  p.epilogue = HRI_GPU_NO_EPILOGUE;
+  if (status == HR_OK && way.apart)
+    status = hri_cuda_way_find(ways, parts->products, &p, job->workspace_bytes, &way, error);
   return status == HR_OK ? HR_OK : hri_context(error, status, "the CUDA backend, %s: ", hri_op_name(node->op));
 }

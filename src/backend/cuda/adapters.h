@@ -4,6 +4,7 @@
 #define HRI_BACKEND_CUDA_ADAPTERS_H
 
 #include "backend/cuda/kernels.h"
+#include "backend/cuda/ways.h"
 #include "gpu/product.h"
 #include "ops/cuda_demand.h"
 #include "program/ops.h"
@@ -15,19 +16,9 @@ typedef struct hri_cuda_parts {
   const hri_cuda_kernels *kernels;
 } hri_cuda_parts;
 
-/* Products that were chosen, each once: a node finds its way again by its shape. */
-typedef struct hri_cuda_choices {
-  HRI_ARRAY(struct hri_cuda_choice {
-    hri_gpu_product product;
-    uint64_t workspace_bytes; /* what it may have at most */
-    hri_gpu_algorithm algorithm;
-  })
-  list;
-} hri_cuda_choices;
-
-/* UNSUPPORTED where hri_cuda_scratch (ops/cuda_demand.h) refuses the node, or the library has no way for a product of it
- * within the workspace. */
-hr_status hri_cuda_prepare_node(const hri_cuda_parts *parts, hri_cuda_choices *choices, const hri_job *job,
+/* UNSUPPORTED where hri_cuda_scratch (ops/cuda_demand.h) refuses the node; what hri_cuda_way_find has to say of a product
+ * of it. */
+hr_status hri_cuda_prepare_node(const hri_cuda_parts *parts, hri_cuda_ways *ways, const hri_job *job,
                                 const hri_node *node, hr_error *error);
 
 /* QUANTIZE leaves a word at the begin of its scratch: whether an element of the weight has no code, and which. */
@@ -36,7 +27,7 @@ bool hri_cuda_uncoded(unsigned long long verdict, uint64_t *element);
 /* Where operands lie, and the stream that the work goes into. */
 typedef struct hri_cuda_launch {
   const hri_cuda_parts *parts;
-  hri_cuda_choices *choices;
+  hri_cuda_ways *ways;
   const hri_job *job;
   const uint64_t *offsets; /* per storage */
   unsigned char *base[HRI_TIER_COUNT];

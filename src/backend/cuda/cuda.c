@@ -7,9 +7,9 @@
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-#include <time.h>
 
 #include "backend/cuda/program.h"
+#include "backend/cuda/watch.h"
 #include "base/text.h"
 #include "device/host.h"
 #include "gpu/nvml.h"
@@ -18,11 +18,13 @@
 typedef struct cuda_backend {
   hri_backend contract; /* first: the one is the other */
   hri_cuda_parts parts;
-  hri_cuda_choices choices;
-  hri_nvml *nvml;           /* NULL: it is not there */
-  double asked;             /* when, by the clock that only grows; 0: never */
-  hri_nvml_memory answered; /* then */
+  hri_cuda_ways ways;
+  hri_cuda_watch watch;
 } cuda_backend;
+
+static cuda_backend *backend_of(const hri_cuda_run *run) {
+  return (cuda_backend *)((const char *)run->parts - offsetof(cuda_backend, parts));
+}
 
 /* ---- planning ---- */
 
@@ -48,23 +50,24 @@ static hr_status refuse(uint64_t bytes, uint64_t available, const char *where, c
   return hri_hint(error, HR_ERROR_BUDGET, "%s", hint);
 }
 
-/* Asking takes a millisecond or so: once a second is often enough. */
-static const hri_nvml_memory *now_held(cuda_backend *b) {
-  struct timespec t;
-  double now;
-  clock_gettime(CLOCK_MONOTONIC, &t);
-  now = (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
-  if (b->asked == 0 || now - b->asked >= 1) {
-    (void)hri_nvml_ask(b->nvml, &b->answered);
-    b->asked = now;
-  }
-  return &b->answered;
-}
+/* Once a second is often enough for what is only told. */
+static const hri_nvml_memory *now_held(cuda_backend *b) { return hri_cuda_watch_ask(&b->watch, 1); }
 static uint64_t held_bytes(void *self) { return now_held(self)->own_bytes; }
 static uint64_t free_bytes(void *self) {
   hri_gpu *gpu = ((cuda_backend *)self)->parts.gpu;
   hri_gpu_info info;
   return gpu->calls->info(gpu, &info, NULL) == HR_OK ? info.free_bytes : 0;
+}
+
+static bool grown_bytes(void *self, uint64_t *bytes, char *text, uint32_t text_bytes) {
+  return hri_cuda_watch_grown(&((const cuda_backend *)self)->watch, bytes, text, text_bytes);
+}
+
+static void put_ways(const void *self, hri_json_writer *writer) {
+  hri_cuda_ways_put(&((const cuda_backend *)self)->ways, writer);
+}
+static hr_status take_ways(void *self, const hri_json *array, hr_error *error) {
+  return hri_cuda_ways_take(&((cuda_backend *)self)->ways, array, error);
 }
 
 enum { NEAR_LIMIT = 64 << 20 };
@@ -86,7 +89,7 @@ static hr_status check_device(cuda_backend *b, uint64_t bytes, hr_error *error) 
   hri_gpu_info info;
   HRI_TRY(b->parts.gpu->calls->info(b->parts.gpu, &info, error));
   if (bytes <= info.free_bytes) return HR_OK;
-  (void)hri_nvml_ask(b->nvml, &memory);
+  (void)hri_nvml_ask(b->watch.nvml, &memory);
   (void)hri_nvml_holders_text(&memory, holders, sizeof holders);
   (void)snprintf(hint, sizeof hint, "other processes hold the rest%s%s: end them, or take a smaller budget",
                  holders[0] ? ": " : "", holders);
@@ -134,8 +137,8 @@ static hr_status check_nodes(hri_cuda_run *r, hr_error *error) {
   const hri_job *job = r->work.job;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     for (size_t at = 0; (r->work.programs & HRI_IN(kind)) && at < job->programs[kind].order.count; at++)
-      HRI_TRY(hri_cuda_prepare_node(r->parts, r->choices, job, &job->nodes.items[job->programs[kind].order.items[at]],
-                                    error));
+      HRI_TRY(
+          hri_cuda_prepare_node(r->parts, r->ways, job, &job->nodes.items[job->programs[kind].order.items[at]], error));
   return HR_OK;
 }
 
@@ -160,9 +163,9 @@ static hr_status prepare(void *self, const hri_work *work, void **run, hr_error 
   *run = NULL;
   if (!r) return hri_fail_memory(error, sizeof *r, "a run");
   r->parts = &b->parts;
-  r->choices = &b->choices;
+  r->ways = &b->ways;
   r->work = *work;
-  r->launch = (hri_cuda_launch){.parts = r->parts, .choices = r->choices, .job = work->job, .offsets = work->offsets};
+  r->launch = (hri_cuda_launch){.parts = r->parts, .ways = r->ways, .job = work->job, .offsets = work->offsets};
   status = prepare_run(r, error);
   if (status == HR_OK) *run = r;
   else release(r);
@@ -172,12 +175,14 @@ static hr_status prepare(void *self, const hri_work *work, void **run, hr_error 
 static hr_status reserve(void *run, hr_error *error) {
   hri_cuda_run *r = run;
   hri_cuda_machine *m = r->machine;
-  const cuda_backend *b = (const cuda_backend *)((const char *)r->parts - offsetof(cuda_backend, parts));
+  cuda_backend *b = backend_of(r);
   if (r->owns)
     HRI_TRY(
         hri_cuda_machine_reserve(m, r->work.arena_bytes, b->contract.granule, r->work.cares ? HRI_POISON : 0, error));
   memcpy(r->launch.base, m->arenas, sizeof r->launch.base);
-  return hri_cuda_programs_capture(r, error);
+  HRI_TRY(hri_cuda_programs_capture(r, error));
+  hri_cuda_watch_begin(&b->watch);
+  return HR_OK;
 }
 
 static uint64_t reserved_bytes(const void *run, hri_tier tier) {
@@ -196,6 +201,7 @@ static hr_status launch(void *run, hri_program_kind program, hri_mark *mark, hr_
   hri_cuda_machine *m = r->machine;
   hri_cuda_launched entry = {.run = r, .program = program};
   bool told;
+  hri_cuda_watch_launched(&backend_of(r)->watch, program);
   HRI_TRY(hri_cuda_program_launch(r, program, &told, error));
   HRI_TRY(hri_cuda_machine_mark(m, mark, error));
   entry.mark = *mark;
@@ -230,6 +236,16 @@ static void tell(const hri_cuda_launched *l) {
   for (size_t at = 0; at < order->count; at++) w->after_node(w->context, w->job, order->items[at], NAN);
 }
 
+/* In check mode memory that grew is an error, where it is ours. */
+static hr_status watch_memory(hri_cuda_run *r, hr_error *error) {
+  hri_cuda_watch *w = &backend_of(r)->watch;
+  char text[480];
+  uint64_t bytes;
+  hri_cuda_watch_look(w);
+  if (!r->work.cares || !w->ours || !hri_cuda_watch_grown(w, &bytes, text, sizeof text) || bytes == 0) return HR_OK;
+  return hri_fail(error, HR_ERROR_MISMATCH, "%s", text);
+}
+
 static hr_status wait_for(void *run, hri_mark mark, hr_error *error) {
   hri_cuda_machine *m = ((hri_cuda_run *)run)->machine;
   size_t over = 0;
@@ -238,17 +254,17 @@ static hr_status wait_for(void *run, hri_mark mark, hr_error *error) {
   if (over)
     memmove(m->launched.items, m->launched.items + over, (m->launched.count - over) * sizeof *m->launched.items);
   m->launched.count -= over;
-  return HR_OK;
+  return watch_memory(run, error);
 }
 
 /* ---- opening ---- */
 
 static void shut(hri_backend *backend) {
   cuda_backend *b = (cuda_backend *)backend;
-  hri_nvml_close(b->nvml);
+  hri_nvml_close(b->watch.nvml);
   b->parts.products->calls->close(b->parts.products);
   b->parts.gpu->calls->close(b->parts.gpu);
-  hri_array_free(&b->choices.list);
+  hri_cuda_ways_deinit(&b->ways);
   hri_free(b);
 }
 
@@ -280,6 +296,10 @@ static void describe(cuda_backend *b, const hr_device *device, const hri_gpu_inf
                      .fixed_bytes = fixed_bytes,
                      .pinned_bytes = pinned_bytes,
                      .held_bytes = held_bytes,
+                     .grown_bytes = grown_bytes,
+                     .epilogues = HRI_CUDA_EPILOGUES,
+                     .put_ways = put_ways,
+                     .take_ways = take_ways,
                      .free_bytes = free_bytes,
                      .near_limit = near_limit,
                      .check_room = check_room,
@@ -312,7 +332,8 @@ hr_status hri_cuda_open_on(const hr_device *device, const hri_cuda_parts *parts,
     hri_free(b);
     return status;
   }
-  b->nvml = hri_nvml_open(info.uuid);
+  b->watch.gpu = parts->gpu;
+  b->watch.nvml = hri_nvml_open(info.uuid);
   describe(b, device, &info);
   *backend = &b->contract;
   return HR_OK;

@@ -30,23 +30,8 @@ static bool beside_program(char path[PATH_BYTES]) {
   return false;
 }
 
-/* The loader's path comes first, so that LD_LIBRARY_PATH decides where somebody set it. */
-static hr_status load_kernels(hri_cuda_kernels *kernels, hr_error *error) {
-  char path[PATH_BYTES];
-  void *found = dlopen(KERNELS, RTLD_NOW | RTLD_LOCAL);
-  bool by_loader = found != NULL;
-  if (found) (void)dlclose(found);
-  return hri_cuda_kernels_load(!by_loader && beside_program(path) ? path : KERNELS, kernels, error);
-}
-
-hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_error *error) {
+static hr_status take_functions(void *library, const char *path, hri_cuda_kernels *kernels, hr_error *error) {
   const char *missing = NULL;
-  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
-  if (!library) {
-    (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "%s, the library of Headroom's kernels for GPUs, cannot be loaded: %s",
-                   path, dlerror());
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "./dev build cuda makes it; LD_LIBRARY_PATH names its folder");
-  }
 #define LOAD(name)                                                                                                     \
   if (!hri_library_function(library, "hri_cuda_" #name, (void *)&kernels->name)) missing = "hri_cuda_" #name;
   HRI_CUDA_KERNELS(LOAD)
@@ -55,6 +40,22 @@ hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_
   (void)dlclose(library);
   (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "%s has no function %s", path, missing);
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "it is of another version: build it anew with ./dev build cuda");
+}
+
+/* The loader's path comes first, so that LD_LIBRARY_PATH decides where somebody set it. */
+static hr_status load_kernels(hri_cuda_kernels *kernels, hr_error *error) {
+  char path[PATH_BYTES];
+  void *library = dlopen(KERNELS, RTLD_NOW | RTLD_LOCAL);
+  if (library) return take_functions(library, KERNELS, kernels, error);
+  return hri_cuda_kernels_load(beside_program(path) ? path : KERNELS, kernels, error);
+}
+
+hr_status hri_cuda_kernels_load(const char *path, hri_cuda_kernels *kernels, hr_error *error) {
+  void *library = dlopen(path, RTLD_NOW | RTLD_LOCAL);
+  if (library) return take_functions(library, path, kernels, error);
+  (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "%s, the library of Headroom's kernels for GPUs, cannot be loaded: %s",
+                 path, dlerror());
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "./dev build cuda makes it; LD_LIBRARY_PATH names its folder");
 }
 
 hr_status hri_cuda_open(const hr_device *device, hri_backend **backend, hr_error *error) {

@@ -147,7 +147,7 @@ static bool has_host_work(const hri_cuda_run *r, hri_program_kind program) {
 }
 
 /* One run of a program on zeros, which are ids of a vocabulary and positions of a row like others; the control block
- * says that one row counts. */
+ * says that one row counts. Work of the host is left out: it launches nothing. */
 static hr_status warm_up_program(hri_cuda_run *r, hri_program_kind program, hr_error *error) {
   static const hri_control control = {.loss_scale = 1, .clip_scale = 1, .step = 1, .applied_steps = 1, .row_count = 1};
   hri_id tensor = r->work.job->control;
@@ -155,25 +155,30 @@ static hr_status warm_up_program(hri_cuda_run *r, hri_program_kind program, hr_e
     HRI_TRY(hri_cuda_machine_write(r->machine, hri_cuda_pointer(&r->launch, tensor), &control, sizeof control, error));
   r->launch.stream = hri_cuda_main(r->machine);
   for (size_t at = 0; at < node_count(r, program); at++)
-    HRI_TRY(hri_cuda_queue(&r->launch, node_at(r, program, at), error));
+    if (!hri_cuda_is_host(node_at(r, program, at)->op))
+      HRI_TRY(hri_cuda_queue(&r->launch, node_at(r, program, at), error));
   return hri_cuda_machine_finish(r->machine, error);
 }
 
-static hr_status warm_up(hri_cuda_run *r, hr_error *error) {
+static hr_status fill_arenas(hri_cuda_run *r, uint8_t value, hr_error *error) {
   hri_gpu *gpu = r->parts->gpu;
-  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-    if (launched(&r->work, kind) && !has_host_work(r, (hri_program_kind)kind))
-      HRI_TRY(warm_up_program(r, (hri_program_kind)kind, error));
   for (int tier = 0; tier < HRI_DISK; tier++)
     if (r->machine->bytes[tier])
-      HRI_TRY(gpu->calls->fill(gpu, r->machine->arenas[tier], 0, r->machine->bytes[tier], hri_cuda_main(r->machine),
+      HRI_TRY(gpu->calls->fill(gpu, r->machine->arenas[tier], value, r->machine->bytes[tier], hri_cuda_main(r->machine),
                                error));
   return hri_cuda_machine_finish(r->machine, error);
 }
 
+static hr_status warm_up(hri_cuda_run *r, hr_error *error) {
+  if (r->work.cares) HRI_TRY(fill_arenas(r, 0, error));
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (launched(&r->work, kind)) HRI_TRY(warm_up_program(r, (hri_program_kind)kind, error));
+  return fill_arenas(r, r->work.cares ? HRI_POISON : 0, error);
+}
+
 hr_status hri_cuda_programs_capture(hri_cuda_run *r, hr_error *error) {
-  if (r->work.cares || r->work.times) return HR_OK;
   if (r->parts->gpu->calls->lazy) HRI_TRY(warm_up(r, error));
+  if (r->work.cares || r->work.times) return HR_OK;
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
     if (launched(&r->work, kind) && !has_host_work(r, (hri_program_kind)kind))
       HRI_TRY(capture(r, (hri_program_kind)kind, error));

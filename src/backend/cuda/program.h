@@ -9,7 +9,7 @@ enum { HRI_CUDA_TIMED = 2 }; /* nodes that may be under way at a time in a measu
 
 typedef struct hri_cuda_run {
   const hri_cuda_parts *parts;
-  hri_cuda_choices *choices;
+  hri_cuda_ways *ways;
   hri_work work;
   hri_cuda_machine *machine;
   bool owns; /* the machine; else it is another run's */
@@ -25,8 +25,9 @@ typedef struct hri_cuda_run {
 uint32_t hri_cuda_work_lanes(const hri_work *work);
 /* Events for the run's waits. */
 hr_status hri_cuda_programs_prepare(hri_cuda_run *run, hr_error *error);
-/* Graphs of the programs that can be captured; behind it the arenas must stay. Their bytes are zeros before it and
- * behind it: where kernels are loaded by their first launch, all programs run once in them. */
+/* Graphs of the programs that can be captured; behind it the arenas must stay. Their bytes are zeros (in check mode
+ * poison) before it and behind it: where kernels are loaded by their first launch, every node of every program that is no
+ * work of the host runs once in them. */
 hr_status hri_cuda_programs_capture(hri_cuda_run *run, hr_error *error);
 /* Queues a program. What is queued node by node tells after_node at once; *told says so. */
 hr_status hri_cuda_program_launch(hri_cuda_run *run, hri_program_kind program, bool *told, hr_error *error);

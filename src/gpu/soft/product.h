@@ -8,6 +8,9 @@
 extern "C" {
 #endif
 
+/* Ways of each product, of which it chooses the first. */
+enum { HRI_SOFT_WAYS = 3 };
+
 hr_status hri_gpu_soft_products(hri_gpu_products **products, hr_error *error);
 
 #ifdef __cplusplus

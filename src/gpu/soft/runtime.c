@@ -86,6 +86,7 @@ typedef struct soft {
   uint32_t host_clock[LANES]; /* what the host has waited for */
   uint64_t random, memory_bytes;
   uint32_t shared_bytes;
+  void (*on_kernel)(const char *kernel);
 } soft;
 
 static bool is_open; /* block.c and shared.c have one block in the process */
@@ -108,6 +109,7 @@ static double now(void) {
 static void run_blocks(soft *s, const hri_soft_launch *l) {
   hri_soft_index at = {0, 0, 0};
   uint32_t number = 0;
+  if (s->on_kernel) s->on_kernel(l->kernel);
   hri_soft_here.kernel = l->kernel;
   hri_soft_here.blocks = l->blocks;
   hri_soft_here.threads = l->threads;
@@ -573,6 +575,7 @@ hr_status hri_gpu_soft_open(const hri_gpu_soft_options *options, hri_gpu **gpu, 
   s->gpu.calls = &calls;
   s->memory_bytes = options->memory_bytes ? options->memory_bytes : DEFAULT_MEMORY;
   s->shared_bytes = options->shared_bytes ? options->shared_bytes : DEFAULT_SHARED;
+  s->on_kernel = options->on_kernel;
   s->random = options->seed * 0x9E3779B97F4A7C15u + 0x632BE59BD9B4E019u;
   if (s->random == 0) s->random = 1; /* the one number that xorshift keeps */
   s->memory = hri_soft_memory_create(s->memory_bytes);

@@ -15,6 +15,8 @@ typedef struct hri_gpu_soft_options {
   uint64_t seed;         /* of every order that is free */
   uint64_t memory_bytes; /* of the device; 0: 1 GiB */
   uint32_t shared_bytes; /* of one block; 0: 99 KiB, what the smallest card has that kernels are built for */
+  void (*on_kernel)(
+      const char *kernel); /* called as each one begins to run, by its name in the source; NULL: nobody asks */
 } hri_gpu_soft_options;
 
 /* One in a process at a time. NULL options: all 0. */

@@ -14,8 +14,11 @@ hr_status hri_check_linear(const hri_job *job, const hri_node *node, hr_error *e
 
 double hri_flops_linear(const hri_job *job, const hri_node *node) {
   const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1);
-  if (node->op == HRI_OP_LINEAR_DW) return 2.0 * (double)hri_rows(a) * (double)hri_columns(a) * (double)hri_columns(b);
   return 2.0 * (double)hri_rows(a) * (double)hri_rows(b) * (double)hri_columns(b);
+}
+double hri_flops_linear_dw(const hri_job *job, const hri_node *node) {
+  const hri_tensor *a = hri_at(job, node, 0), *b = hri_at(job, node, 1);
+  return 2.0 * (double)hri_rows(a) * (double)hri_columns(a) * (double)hri_columns(b);
 }
 
 static void bias_gradient(hri_autodiff *ad, hri_id dy, hri_operand gradient, hri_id x) {
@@ -65,5 +68,27 @@ hr_status hri_check_linear_dw(const hri_job *job, const hri_node *node, hr_error
 hr_status hri_check_bias_gradient(const hri_job *job, const hri_node *node, hr_error *error) {
   HRI_SHAPE(hri_columns(hri_at(job, node, 0)) == hri_tensor_stored_elements(hri_at(job, node, 1)));
   HRI_SHAPE(hri_at(job, node, 1)->dtype == HRI_F32);
+  return HR_OK;
+}
+
+/* Of narrow values alone: the slope that a library has may be an approximation (src/pass/fuse.c). */
+hr_status hri_check_linear_dx_activation(const hri_job *job, const hri_node *node, hr_error *error) {
+  const hri_tensor *dy = hri_at(job, node, 0), *w = hri_at(job, node, 1), *x = hri_at(job, node, 2),
+                   *dx = hri_at(job, node, 3);
+  HRI_SHAPE(hri_columns(dy) == hri_rows(w));
+  HRI_SHAPE(hri_columns(w) == hri_columns(dx));
+  HRI_SHAPE(hri_rows(dy) == hri_rows(dx));
+  HRI_SHAPE(hri_rows(x) == hri_rows(dx) && hri_columns(x) == hri_columns(dx) && x->dtype == dx->dtype);
+  HRI_SHAPE(dx->dtype == HRI_BF16 && dy->dtype == dx->dtype && w->dtype == dx->dtype);
+  HRI_SHAPE(node->attr.i[0] == HR_ACTIVATION_GELU_TANH);
+  return HR_OK;
+}
+
+hr_status hri_check_linear_dw_bias(const hri_job *job, const hri_node *node, hr_error *error) {
+  const hri_tensor *dw = hri_at(job, node, 2), *db = hri_at(job, node, 3);
+  HRI_TRY(hri_check_linear_dw(job, node, error));
+  HRI_SHAPE(hri_tensor_stored_elements(db) == hri_rows(dw));
+  HRI_SHAPE(dw->dtype == HRI_F32 && db->dtype == HRI_F32);
+  HRI_SHAPE(hri_at(job, node, 0)->dtype == hri_at(job, node, 1)->dtype);
   return HR_OK;
 }
