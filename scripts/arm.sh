@@ -131,7 +131,7 @@ run_tests() {
 }
 
 # Each with its arguments. Of the regimes of test_bits one: emulated, all take an hour.
-tests=(test_kernels test_attention test_optim_bf16 test_gemm test_quant test_gradients "test_bits bf16")
+tests=(test_kernels test_attention test_optim_bf16 test_gemm test_quant test_kept test_gradients "test_bits bf16")
 
 case ${1:-} in
   --root) root ;;

@@ -167,7 +167,7 @@ typedef struct hr_cpu_team {
 } hr_cpu_team;
 HR_API void hr_device_cpu_team(hr_cpu_team *team);
 HR_API uint32_t hr_device_cpu_threads(void); /* its `threads` */
-/* "2 cores of 4 processors that this process may use", "a quota of 1.5 CPUs": why it is that many. Returns `out`. */
+/* "the cores of the 4 processors that this process may use", "a quota of 1.5 CPUs": why it is that many. Returns `out`. */
 HR_API const char *hr_cpu_team_reason(const hr_cpu_team *team, char *out, uint32_t out_bytes);
 
 #ifdef __cplusplus

@@ -26,7 +26,7 @@ typedef enum hr_field_kind {
   HR_FIELD_FLAG = 0,  /* bool */
   HR_FIELD_U32,       /* uint32_t: a whole number, or one of `words` that stand for `word_values` */
   HR_FIELD_U64,       /* uint64_t: likewise */
-  HR_FIELD_NUMBER,    /* double, finite */
+  HR_FIELD_NUMBER,    /* double, finite; or one of `words` that stand for `word_numbers` */
   HR_FIELD_PAIR,      /* two doubles, at offset and at second: "0.9,0.999" */
   HR_FIELD_SIZE,      /* uint64_t bytes; or a share of what there is, a double at second: "6GiB", "90%" */
   HR_FIELD_CHOICE,    /* an enumeration: one of `words`, in the order of its values from 0 on */
@@ -103,6 +103,7 @@ typedef struct hr_field {
   const char *remedy;           /* what to do about a value that is refused, when there is more to say than its range */
   const char *const *words;     /* WORD, CHOICE, whole numbers; NULL at the end */
   const uint64_t *word_values;  /* what the words of a whole number stand for */
+  const double *word_numbers;   /* what the words of a NUMBER stand for, none of them in its range */
   const char *number;           /* what else than one of these words it may be, for people: "a number of events" */
   const char *const *suggested; /* beginnings that a shell offers, for kinds without words */
   const char *(*refuses)(const char *text); /* NAME with a grammar of its own: why it is none of it, NULL: it is */
@@ -149,6 +150,8 @@ HR_API void hr_field_load(const hr_field *field, const void *home, hr_value *val
 HR_API void hr_field_store(const hr_field *field, const hr_value *value, void *home);
 /* False for texts, paths and sizes that say nothing. */
 HR_API bool hr_field_is_set(const hr_field *field, const hr_value *value);
+/* Whether a number stands for one of the field's words. */
+HR_API bool hr_field_says_word(const hr_field *field, const hr_value *value);
 /* The value as text: reading it gives the same value again. "" when it is not set. Returns out; what does not fit is
  * cut. PATHS stand behind each other with blanks between, for people. */
 enum { HR_FIELD_TEXT_BYTES = 8192 }; /* holds every value but long texts and paths */

@@ -149,11 +149,12 @@ typedef struct hr_job {
   double adafactor_clip;                     /* largest root mean square of an update, before the learning rate */
   double learning_rate;
   hr_schedule schedule;
-  double warmup;          /* steps, or a share of the steps when < 1 */
-  double decay;           /* wsd: steps of the final decay, or a share when < 1 */
-  double min_lr_ratio;    /* cosine, linear, wsd: floor as a share of the learning rate */
-  double clip;            /* largest global gradient norm; 0 = off */
-  double dropout;         /* probability, wherever the family's modeling code has dropout, in training */
+  double warmup;       /* steps, or a share of the steps when < 1 */
+  double decay;        /* wsd: steps of the final decay, or a share when < 1 */
+  double min_lr_ratio; /* cosine, linear, wsd: floor as a share of the learning rate */
+  double clip;         /* largest global gradient norm; 0 = off */
+  double dropout; /* probability, wherever the family's modeling code has dropout, in training; HR_DROPOUT_CONFIG: by
+                   * place, as model.dropout says */
   double neftune_alpha;   /* uniform noise of alpha / sqrt(sequence x hidden) on embeddings, in training */
   double label_smoothing; /* share of the target that every token of the vocabulary has alike, in training */
   hr_on_nonfinite on_nonfinite;

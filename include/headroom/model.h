@@ -134,6 +134,14 @@ typedef struct hr_lora {
   hr_lora_kind own[HR_LORA_KINDS];               /* in the order of their first use; behind the last one zeros */
 } hr_lora;
 
+/* Probabilities of dropout in training, by place. Where the modeling code of a family has no dropout it has no effect. */
+typedef struct hr_dropout {
+  double attention; /* of attention probabilities (attention_dropout, attn_pdrop) */
+  double residual;  /* of what attention and MLP add, stablelm: MLP alone (resid_pdrop, hidden_dropout) */
+  double embedding; /* of embeddings, positions added (embd_pdrop) */
+} hr_dropout;
+#define HR_DROPOUT_CONFIG (-1.0) /* hr_job.dropout: as the model's `dropout` says */
+
 typedef struct hr_model {
   hr_family family;
   char name[96]; /* preset or directory name, for people */
@@ -179,8 +187,8 @@ typedef struct hr_model {
   bool init_scale_residual;       /* gpt2: projections into the residual stream use init_std / sqrt(2 * layers) */
   int32_t pad_token, bos_token, eos_token; /* -1: none. Embedding row pad_token gets no input-side gradient, as in
                                               transformers (padding_idx), for families that set it (all but gpt2). */
-  double dropout;     /* largest dropout probability the config asks for; training has it where hr_job says so */
-  hr_lora lora;       /* adapters beside the weights: of --lora, or of `adapter` */
+  hr_dropout dropout;                      /* what the config asks for; training has it where hr_job says so */
+  hr_lora lora;                            /* adapters beside the weights: of --lora, or of `adapter` */
   char adapter[1024]; /* the directory or GGUF file with the adapters' weights; "": they begin from the seed */
 } hr_model;
 

@@ -40,7 +40,8 @@ static offer device_offer(unsigned bit) {
 /* What the value of an option may be, of the command `bit`. */
 static offer offer_of(const hr_field *o, unsigned bit) {
   const bool words =
-      (o->words && (o->kind == HR_FIELD_CHOICE || o->kind == HR_FIELD_WORD || o->word_values)) || o->suggested;
+      (o->words && (o->kind == HR_FIELD_CHOICE || o->kind == HR_FIELD_WORD || o->word_values || o->word_numbers)) ||
+      o->suggested;
   const bool files = o->kind == HR_FIELD_PATH || (o->kind == HR_FIELD_PATHS && !o->one_each);
   if (o->kind == HR_FIELD_DEVICE) return device_offer(bit);
   if (o->operand && strcmp(o->operand, "MODEL") == 0) return OFFER_MODELS;

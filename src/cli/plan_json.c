@@ -31,7 +31,6 @@ static void write_model(json_writer *json, const hr_plan *plan) {
 static void write_option(json_writer *json, const cli_config *config, option_id id) {
   const hr_field *o = option_get(id);
   char key[64], text[OPTION_VALUE_BYTES];
-  bool is_word = false;
   hr_value v;
   (void)snprintf(key, sizeof key, "%s", o->name);
   for (char *c = key; *c; c++)
@@ -41,14 +40,13 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
     return;
   }
   config_value(config, id, &v);
-  for (size_t k = 0; o->word_values && o->words[k]; k++) is_word = is_word || o->word_values[k] == v.count;
   if (o->kind == HR_FIELD_FLAG && o->zero && !config_option_chosen(config, id)) {
     json_write_null(json, key); /* what it stands for shows where the data are */
   } else if (o->kind == HR_FIELD_FLAG) {
     json_write_bool(json, key, v.flag);
-  } else if ((o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && !is_word) {
+  } else if ((o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && !hr_field_says_word(o, &v)) {
     json_write_count(json, key, v.count);
-  } else if (o->kind == HR_FIELD_NUMBER || o->kind == HR_FIELD_SHARE) {
+  } else if ((o->kind == HR_FIELD_NUMBER || o->kind == HR_FIELD_SHARE) && !hr_field_says_word(o, &v)) {
     json_write_number(json, key, v.number[0]);
   } else if (o->kind == HR_FIELD_PAIR) {
     json_write_open_flat(json, key, '[');

@@ -90,6 +90,8 @@ static const uint64_t rows_values[] = {HR_MICRO_BATCH_AUTO};
 /* "false" is what some YAML writers make of off. */
 static const char *const chunk_words[] = {"auto", "off", "false", NULL};
 static const uint64_t chunk_values[] = {HR_LOSS_CHUNK_AUTO, HR_LOSS_CHUNK_OFF, HR_LOSS_CHUNK_OFF};
+static const char *const dropout_words[] = {"config", NULL};
+static const double dropout_values[] = {HR_DROPOUT_CONFIG};
 static const char *const recompute_words[] = {"none", "selective", "auto", "block", "every:", "sqrt", "levels:", NULL};
 
 /* ---- the rows ---- */
@@ -227,9 +229,10 @@ static const hr_field fields[] = {
      "share of the target spread evenly over the vocabulary, in training's loss; an evaluation's is not smoothed",
      P | T, JOB(label_smoothing), RANGE(0, 1), .below_high = true, .initial = "0", MATHEMATICS(ALGORITHM)},
     {"dropout", HR_FIELD_NUMBER, "Optimizer", "X",
-     "probability of dropout while training: of attention probabilities, in gpt2 and phi3 also of what attention and "
-     "MLP add to the residual, in gpt2 also of embeddings; what config.json asks for is reported, not taken",
-     P | T, JOB(dropout), RANGE(0, 1), .below_high = true, .initial = "0", MATHEMATICS(ALGORITHM)},
+     "probability of dropout while training: of attention probabilities, in gpt2, phi and phi3 also of what attention and "
+     "MLP add to the residual (stablelm: MLP), in gpt2 and phi also of embeddings; config: each place as config.json says",
+     P | T, JOB(dropout), RANGE(0, 1), .below_high = true, .words = dropout_words, .word_numbers = dropout_values,
+     .number = "a number from 0 on and below 1", .initial = "0", MATHEMATICS(ALGORITHM)},
     {"neftune-alpha", HR_FIELD_NUMBER, "Optimizer", "X",
      "NEFTune: noise on the embeddings while training, uniform up to X / sqrt(tokens of a row x hidden size); 5 to 15 "
      "are usual",

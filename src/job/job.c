@@ -12,6 +12,7 @@
 #include "base/text.h"
 #include "job/fields.h"
 #include "model/adapter.h"
+#include "model/family.h"
 #include "model/freeze.h"
 #include "model/gguf.h"
 #include "model/lora.h"
@@ -173,7 +174,15 @@ static bool kept_without_blocks(const hr_job *job) {
 
 /* Random numbers of dropout are numbered by position, key and head (ops/draw.h). */
 static bool dropout_beyond(const hr_job *job) {
-  return trains(job) && job->dropout > 0 && (job->sequence_length > 1u << 22 || job->model.head_count >= 1u << 12);
+  const hri_dropout p = hri_model_dropout(&job->model, job->dropout);
+  const bool drops = p.attention > 0 || p.attention_output > 0 || p.mlp > 0 || p.embedding > 0;
+  return trains(job) && drops && (job->sequence_length > 1u << 22 || job->model.head_count >= 1u << 12);
+}
+
+/* What stays is divided by 1 - p. */
+static bool dropout_of_all(const hr_job *job) {
+  const hri_dropout p = hri_model_dropout(&job->model, job->dropout);
+  return trains(job) && (p.attention == 1 || p.attention_output == 1 || p.mlp == 1 || p.embedding == 1);
 }
 
 static bool moments_with_masters(const hr_job *job) {
@@ -244,6 +253,8 @@ static const struct {
      NULL},
     {dropout_beyond, "--dropout", "the model or --seq", "masks reach to 4,194,304 positions and 4,095 heads",
      "leave --dropout out, or give a smaller --seq", NULL},
+    {dropout_of_all, "--dropout config", "the model", "its config.json has a probability of 1, which leaves nothing",
+     "give --dropout a number below 1, or change config.json", NULL},
     {wsd_too_long, "--warmup", "--decay", "together they are longer than the training", "lower one of them", NULL},
 };
 
@@ -491,7 +502,7 @@ hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every,
                     HR_MAX_LAYERS);
   if (r->kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
-  if (job->dropout > 0) {
+  if (job->dropout != 0) {
     hri_fail(error, HR_ERROR_USAGE, "--dropout is of models; a program that is built op by op has no places for it");
     return hri_hint(error, HR_ERROR_USAGE, "leave it 0");
   }

@@ -90,6 +90,12 @@ static const char *word_of(const hr_field *f, uint64_t count) {
   return NULL;
 }
 
+static const char *number_word(const hr_field *f, double number) {
+  for (size_t k = 0; f->word_numbers && f->words[k]; k++)
+    if (f->word_numbers[k] == number) return f->words[k];
+  return NULL;
+}
+
 static uint64_t word_count(const hr_field *f) {
   uint64_t count = 0;
   while (f->words[count]) count++;
@@ -112,7 +118,7 @@ static hr_status check_number(const hr_field *f, double value, const char *where
   bool free = f->low == 0 && f->high == 0;
   bool low = free || (f->above_low ? value > f->low : value >= f->low),
        high = free || (f->below_high ? value < f->high : value <= f->high);
-  if (isfinite(value) && low && high) return HR_OK;
+  if ((isfinite(value) && low && high) || number_word(f, value)) return HR_OK;
   if (free) hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must be finite", where, which, value);
   else if (isinf(f->high))
     hri_fail(error, HR_ERROR_USAGE, "%s%s is %g; it must be finite and %s %g", where, which, value,
@@ -179,7 +185,7 @@ static hr_status read_flag(const hr_field *f, hr_value *v, const char *text, con
 static hr_status no_word(const hr_field *f, const char *text, const char *where, hr_error *error) {
   char list[200] = "";
   for (size_t i = 0, used = 0; f->words[i]; i++)
-    if (i == 0 || f->word_values[i] != f->word_values[i - 1])
+    if (i == 0 || !f->word_values || f->word_values[i] != f->word_values[i - 1])
       used += (size_t)snprintf(list + used, sizeof list - used, "%s, ", f->words[i]);
   return hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is none of: %s%s", where, text, list, f->number);
 }
@@ -236,7 +242,13 @@ static hr_status read_count(const hr_field *f, hr_value *v, const char *text, co
 }
 
 static hr_status read_number(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
-  if (number_parse(text, &v->number[0])) return check(f, v, where, error);
+  for (size_t k = 0; f->word_numbers && f->words[k]; k++)
+    if (strcmp(text, f->words[k]) == 0) {
+      v->number[0] = f->word_numbers[k];
+      return HR_OK;
+    }
+  if (number_parse(text, &v->number[0]) && !number_word(f, v->number[0])) return check(f, v, where, error);
+  if (f->words) return no_word(f, text, where, error);
   return hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a number", where, text);
 }
 
@@ -464,6 +476,11 @@ void hr_field_store(const hr_field *f, const hr_value *v, void *home) {
   }
 }
 
+bool hr_field_says_word(const hr_field *f, const hr_value *v) {
+  const bool counts = f->kind == HR_FIELD_U32 || f->kind == HR_FIELD_U64;
+  return counts ? word_of(f, v->count) != NULL : f->kind == HR_FIELD_NUMBER && number_word(f, v->number[0]);
+}
+
 bool hr_field_is_set(const hr_field *f, const hr_value *v) {
   switch (f->kind) {
   case HR_FIELD_SIZE: return v->count > 0 || v->number[0] > 0;
@@ -520,7 +537,10 @@ char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t by
     else (void)snprintf(out, (size_t)bytes, "%llu", (unsigned long long)v->count);
     break;
   case HR_FIELD_SHARE:
-  case HR_FIELD_NUMBER: (void)snprintf(out, (size_t)bytes, "%s", hri_number_text(v->number[0], first)); break;
+  case HR_FIELD_NUMBER:
+    word = number_word(f, v->number[0]);
+    (void)snprintf(out, (size_t)bytes, "%s", word ? word : hri_number_text(v->number[0], first));
+    break;
   case HR_FIELD_PAIR:
     (void)snprintf(out, (size_t)bytes, "%s,%s", hri_number_text(v->number[0], first),
                    hri_number_text(v->number[1], second));

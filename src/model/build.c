@@ -763,13 +763,15 @@ static hri_id add(builder *b, hri_id x, hri_id y, uint64_t rows, const char *nam
 }
 
 /* Dropout is of training's forward alone. */
-static double dropout_of(const builder *b) { return b->emit.phase == HRI_PHASE_FORWARD ? b->spec->dropout : 0; }
+static hri_dropout dropout_of(const builder *b) {
+  return hri_model_dropout(b->model, b->emit.phase == HRI_PHASE_FORWARD ? b->spec->dropout : 0);
+}
 
-/* x without a part of it, where the family has dropout there. */
-static hri_id drop(builder *b, hri_id x, bool family_drops, const rows_shape *s, const char *name) {
-  hri_attr attr = {.i = {(int64_t)s->sequence}, .f = {dropout_of(b)}};
+/* x without a part of it. */
+static hri_id drop(builder *b, hri_id x, double probability, const rows_shape *s, const char *name) {
+  hri_attr attr = {.i = {(int64_t)s->sequence}, .f = {probability}};
   hri_id y;
-  if (!family_drops || attr.f[0] == 0) return x;
+  if (probability == 0) return x;
   y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, b->model->hidden_size, name);
   emit(b, HRI_OP_DROPOUT, &attr, (hri_operand[]){HRI_R(x), HRI_R(b->job->control), HRI_W(y)}, 3);
   return y;
@@ -812,8 +814,8 @@ static hri_id attend(builder *b, hri_id qkv, const rows_shape *s) {
   int64_t window = slides(m, b->emit.layer) ? m->sliding_window : 0;
   hri_attr attr = {.i = {(int64_t)s->batch, (int64_t)s->sequence, m->head_count, m->kv_head_count, m->head_size, window,
                          (int64_t)s->capacity},
-                   .f = {m->attention_scale, m->attention_softcap, dropout_of(b)}};
-  hri_operand control = HRI_R(dropout_of(b) > 0 ? b->job->control : HRI_NONE);
+                   .f = {m->attention_scale, m->attention_softcap, dropout_of(b).attention}};
+  hri_operand control = HRI_R(attr.f[2] > 0 ? b->job->control : HRI_NONE);
   hri_id y = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, (uint64_t)m->head_count * m->head_size, "attention");
   if (s->cache_k) {
     uint32_t l = (uint32_t)b->emit.layer;
@@ -861,7 +863,7 @@ static hri_id attention_part(builder *b, hri_id h, const rows_shape *s) {
   if (!m->learned_positions && !m->no_rope[b->emit.layer]) h = rotate(b, h, s);
   h = attend(b, h, s);
   h = linear(b, h, HRI_SLOT_ATTENTION_OUTPUT_WEIGHT, HRI_SLOT_ATTENTION_OUTPUT_BIAS, s, "attention.output");
-  h = drop(b, h, hri_family_drops_residual(m->family), s, "attention.output.dropped");
+  h = drop(b, h, dropout_of(b).attention_output, s, "attention.output.dropped");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM1_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm1", "post_norm1.stats");
   return scaled_by(b, h, m->residual_scale, s->rows, "attention.scaled");
@@ -875,7 +877,7 @@ static hri_id mlp_part(builder *b, hri_id h, const rows_shape *s) {
   act = fresh(b, HRI_ROLE_ACTIVATION, HRI_F32, s->rows, m->mlp_size, "act");
   emit(b, m->gated_mlp ? HRI_OP_GLU : HRI_OP_ACTIVATION, &attr, (hri_operand[]){HRI_R(h), HRI_W(act)}, 2);
   h = linear(b, act, HRI_SLOT_MLP_OUT_WEIGHT, HRI_SLOT_MLP_OUT_BIAS, s, "mlp");
-  h = drop(b, h, hri_family_drops_mlp(m->family), s, "mlp.dropped");
+  h = drop(b, h, dropout_of(b).mlp, s, "mlp.dropped");
   if (m->post_norms)
     h = norm(b, h, HRI_SLOT_POST_NORM2_WEIGHT, HRI_SLOT_NONE, s->rows, "post_norm2", "post_norm2.stats");
   return scaled_by(b, h, m->residual_scale, s->rows, "mlp.scaled");
@@ -919,7 +921,7 @@ static hri_forward forward(builder *b, uint8_t program, uint8_t phase, const row
        5);
   raise_embedding(b, x, s);
   if (phase == HRI_PHASE_FORWARD && b->spec->neftune_alpha > 0) x = disturb(b, x, s);
-  x = drop(b, x, hri_family_drops_embedding(m->family), s, "embedding.dropped");
+  x = drop(b, x, dropout_of(b).embedding, s, "embedding.dropped");
   for (uint32_t l = 0; l < m->layer_count; l++) {
     b->emit.layer = (int32_t)l;
     b->emit.unit = HRI_UNIT_FIRST_LAYER + l;

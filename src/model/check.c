@@ -83,6 +83,11 @@ static hr_status check_longrope(const char *name, const hr_rope *rope, uint32_t 
   return hri_fail(error, HR_ERROR_USAGE, "%s: factor and attention_factor must not be negative", name);
 }
 
+static hr_status check_probability(const char *name, double value, hr_error *error) {
+  if (value >= 0 && value <= 1) return HR_OK;
+  return hri_fail(error, HR_ERROR_USAGE, "%s is %g; it must lie between 0 and 1", name, value);
+}
+
 static hr_status check_rope(const char *name, const hr_rope *rope, uint32_t rotary_size, hr_error *error) {
   if (!positive(rope->theta))
     return hri_fail(error, HR_ERROR_USAGE, "%s.theta is %g; it must be positive", name, rope->theta);
@@ -136,8 +141,9 @@ static hr_status check_numbers(const hr_model *m, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE, "logit_softcap is %g; it must not be negative", m->logit_softcap);
   if (!isfinite(m->init_std) || m->init_std < 0 || m->init_std > 1e3)
     return hri_fail(error, HR_ERROR_USAGE, "init_std is %g; it must lie between 0 and 1000", m->init_std);
-  if (!(m->dropout >= 0 && m->dropout <= 1))
-    return hri_fail(error, HR_ERROR_USAGE, "dropout is %g; it must lie between 0 and 1", m->dropout);
+  HRI_TRY(check_probability("dropout.attention", m->dropout.attention, error));
+  HRI_TRY(check_probability("dropout.residual", m->dropout.residual, error));
+  HRI_TRY(check_probability("dropout.embedding", m->dropout.embedding, error));
   if (!m->learned_positions) HRI_TRY(check_rope("rope", &m->rope, m->rotary_size, error));
   if (m->has_local_rope) HRI_TRY(check_rope("local_rope", &m->local_rope, m->rotary_size, error));
   return check_windows(m, error);

@@ -177,16 +177,12 @@ static hr_status read_switch(const hri_json *root, const char *key, double *valu
   return hri_config_number(root, key, 0, 1e9, false, value, error);
 }
 
-/* A probability; model->dropout is the largest of those that the config asks for. */
-static hr_status read_dropout(const hri_json *root, const char *const *keys, double missing, hr_model *model,
-                              hr_error *error) {
-  model->dropout = 0;
-  for (; *keys; keys++) {
-    double value = missing;
-    HRI_TRY(hri_config_number(root, *keys, 0, 1, true, &value, error));
-    model->dropout = fmax(model->dropout, value);
-  }
-  return HR_OK;
+/* Probabilities by place; a key that is NULL or missing keeps what stands there. */
+static hr_status read_dropout(const hri_json *root, const char *attention, const char *residual, const char *embedding,
+                              hr_dropout *dropout, hr_error *error) {
+  HRI_TRY(hri_config_number(root, attention, 0, 1, true, &dropout->attention, error));
+  if (residual) HRI_TRY(hri_config_number(root, residual, 0, 1, true, &dropout->residual, error));
+  return embedding ? hri_config_number(root, embedding, 0, 1, true, &dropout->embedding, error) : HR_OK;
 }
 
 /* An id, or the first of a list. null: none. Ids outside of the vocabulary are none as well: the family's defaults mean
@@ -318,12 +314,11 @@ static hr_status not_a_multiple(const hri_json *root, const char *key, const cha
 }
 
 static hr_status read_gpt2(const hri_json *root, hr_model *model, hr_error *error) {
-  static const char *const dropouts[] = {"resid_pdrop", "embd_pdrop", "attn_pdrop", NULL};
   bool scaled = true;
   HRI_TRY(read_sizes(root, model, error));
   HRI_TRY(read_activation(root, "activation_function", model, error));
   HRI_TRY(hri_config_number(root, "layer_norm_epsilon", 0, 0.5, false, &model->norm_epsilon, error));
-  HRI_TRY(read_dropout(root, dropouts, model->dropout, model, error));
+  HRI_TRY(read_dropout(root, "attn_pdrop", "resid_pdrop", "embd_pdrop", &model->dropout, error));
   HRI_TRY(hri_json_opt_bool(root, "scale_attn_weights", &scaled, error));
   if (model->hidden_size % model->head_count != 0)
     return not_a_multiple(root, hri_json_has(root, "n_embd") ? "n_embd" : "hidden_size", "the heads", model->head_count,
@@ -387,16 +382,17 @@ static hr_status read_choices(const hri_json *root, hr_model *model, hr_error *e
 
 /* All families with rotary positions. */
 static hr_status read_rotary(const hri_json *root, hr_model *model, hr_error *error) {
-  static const char *const dropouts[] = {"attention_dropout", "resid_pdrop", "embd_pdrop", NULL},
-                           *const dropout[] = {"attention_dropout", NULL},
-                           *const mlp[] = {"attention_dropout", "hidden_dropout", NULL};
   bool gemma = hri_family_in(model, HRI_GEMMA), residual = hri_family_drops_residual(model->family),
        stablelm = model->family == HR_FAMILY_STABLELM;
   HRI_TRY(read_sizes(root, model, error));
   HRI_TRY(read_activation(root, gemma ? "hidden_activation" : "hidden_act", model, error));
   HRI_TRY(hri_config_number(root, model->norm == HR_NORM_RMS ? "rms_norm_eps" : "layer_norm_eps", 0, 0.5, false,
                             &model->norm_epsilon, error));
-  HRI_TRY(read_dropout(root, residual ? dropouts : stablelm ? mlp : dropout, 0, model, error));
+  HRI_TRY(read_dropout(root, "attention_dropout",
+                       residual   ? "resid_pdrop"
+                       : stablelm ? "hidden_dropout"
+                                  : NULL,
+                       residual ? "embd_pdrop" : NULL, &model->dropout, error));
   HRI_TRY(read_choices(root, model, error));
   HRI_TRY(check_heads(root, model, error));
   HRI_TRY(hri_config_rope(root, model, error));

@@ -178,7 +178,9 @@ static void put_parameters(hri_json_writer *w, const hr_model *m) {
 /* ---- the table ---- */
 
 PUT(put_biased, hri_json_put_bool(w, m->qkv_bias))
-PUT(put_dropout, hri_json_put_double(w, m->dropout))
+PUT(put_attention_dropout, hri_json_put_double(w, m->dropout.attention))
+PUT(put_residual_dropout, hri_json_put_double(w, m->dropout.residual))
+PUT(put_embedding_dropout, hri_json_put_double(w, m->dropout.embedding))
 PUT(put_attention_factor, hri_json_put_double(w, m->attention_scale))
 PUT(put_embedding_factor, hri_json_put_double(w, m->embedding_scale))
 PUT(put_residual_factor, hri_json_put_double(w, m->residual_scale))
@@ -232,19 +234,19 @@ static const struct {
     {"activation_function", GPT2, put_activation},
     {"architectures", ALL, put_architecture},
     {"attention_bias", HRI_BIASED, put_biased},
-    {"attention_dropout", ROTARY, put_dropout},
+    {"attention_dropout", ROTARY, put_attention_dropout},
     {"attention_multiplier", GRANITE, put_attention_factor},
     {"attn_logit_softcapping", GEMMA, put_attention_cap},
-    {"attn_pdrop", GPT2, put_dropout},
+    {"attn_pdrop", GPT2, put_attention_dropout},
     {"bos_token_id", ALL, put_bos},
-    {"embd_pdrop", GPT2 | PHI3 | PHI, put_dropout},
+    {"embd_pdrop", GPT2 | PHI3 | PHI, put_embedding_dropout},
     {"embedding_multiplier", GRANITE, put_embedding_factor},
     {"eos_token_id", ALL, put_eos},
     {"final_logit_softcapping", GEMMA, put_logit_cap},
     {"head_dim", ROTARY, put_head_size},
     {"hidden_act", ROTARY & ~GEMMA, put_activation},
     {"hidden_activation", GEMMA, put_activation},
-    {"hidden_dropout", STABLELM, put_dropout},
+    {"hidden_dropout", STABLELM, put_residual_dropout},
     {"hidden_size", ROTARY, put_hidden},
     {"initializer_range", ALL, put_init},
     {"intermediate_size", ROTARY, put_mlp},
@@ -272,7 +274,7 @@ static const struct {
     {"pretraining_tp", LLAMA, put_one},
     {"qk_layernorm", LAYER_NORMS, put_false},
     {"query_pre_attn_scalar", GEMMA, put_query_scalar},
-    {"resid_pdrop", GPT2 | PHI3 | PHI, put_dropout},
+    {"resid_pdrop", GPT2 | PHI3 | PHI, put_residual_dropout},
     {"residual_multiplier", GRANITE, put_residual_factor},
     {"rms_norm_eps", ROTARY & ~LAYER_NORMS, put_epsilon},
     {"rope_local_base_freq", GEMMA3, put_local_theta},

@@ -44,6 +44,13 @@ bool hri_family_drops_embedding(hr_family family);
 bool hri_family_drops_residual(hr_family family);
 bool hri_family_drops_mlp(hr_family family); /* on what the MLP alone adds, or on both */
 
+/* With which probability each place of a model drops in a training that asks for `asked` (hr_job.dropout); 0 where its family
+ * has no dropout. */
+typedef struct hri_dropout {
+  double attention, attention_output, mlp, embedding;
+} hri_dropout;
+hri_dropout hri_model_dropout(const hr_model *model, double asked);
+
 /* Whether the factor on embeddings is rounded to the type of the weights. */
 bool hri_family_rounds_factor(hr_family family);
 

@@ -47,6 +47,18 @@ bool hri_family_drops_residual(hr_family family) {
 bool hri_family_drops_mlp(hr_family family) {
   return family == HR_FAMILY_STABLELM || hri_family_drops_residual(family);
 }
+
+hri_dropout hri_model_dropout(const hr_model *m, double asked) {
+  const bool one = asked != HR_DROPOUT_CONFIG;
+  const double residual = one ? asked : m->dropout.residual;
+  return (hri_dropout){.attention = one ? asked : m->dropout.attention,
+                       .attention_output = hri_family_drops_residual(m->family) ? residual : 0,
+                       .mlp = hri_family_drops_mlp(m->family) ? residual : 0,
+                       .embedding = !hri_family_drops_embedding(m->family) ? 0
+                                    : one                                  ? asked
+                                                                           : m->dropout.embedding};
+}
+
 bool hri_family_rounds_factor(hr_family family) { return family != HR_FAMILY_GRANITE; }
 
 const char *hri_family_list(void) {
@@ -73,7 +85,7 @@ static const hr_model family_defaults[HR_FAMILY_COUNT] = {
                         .pad_token = -1,
                         .bos_token = 50256,
                         .eos_token = 50256,
-                        .dropout = 0.1},
+                        .dropout = {0.1, 0.1, 0.1}},
     [HR_FAMILY_LLAMA] = {.family = HR_FAMILY_LLAMA,
                          .norm = HR_NORM_RMS,
                          .norm_epsilon = 1e-6,

@@ -144,7 +144,7 @@ static void fill(hr_model *model, const preset *p) {
   model->init_std = p->init_std;
   model->bos_token = p->bos;
   model->eos_token = p->eos;
-  model->dropout = p->dropout;
+  model->dropout = (hr_dropout){p->dropout, p->dropout, p->dropout};
   if (p->theta > 0) model->rope.theta = p->theta;
   if (p->rope_factor > 0)
     model->rope = (hr_rope){.theta = p->theta,
@@ -272,7 +272,7 @@ static hr_status open_custom(const char *source, hr_model *model, hr_error *erro
   made.max_positions = s->max_positions ? s->max_positions : c.family == HR_FAMILY_GPT2 ? 1024 : 4096;
   if (c.tied_seen) made.tied_embeddings = c.tied;
   made.pad_token = made.bos_token = made.eos_token = -1;
-  made.dropout = 0;
+  made.dropout = (hr_dropout){0};
   if (!s->head_size && s->hidden_size % s->head_count != 0)
     return custom_fail(error, "hidden is no multiple of heads; add head-size= or change", "heads");
   hri_family_rope_layers(&made, HRI_ROPE_INTERVAL);

@@ -164,11 +164,17 @@ static uint64_t number_of(const hr_field *f, const char *text) {
   return strtoull(text, NULL, 10);
 }
 
+static double real_of(const hr_field *f, const char *text) {
+  for (size_t k = 0; f->word_numbers && f->words[k]; k++)
+    if (strcmp(f->words[k], text) == 0) return f->word_numbers[k];
+  return strtod(text, NULL);
+}
+
 /* Numbers are compared as numbers: 1e-05 is 0.00001. */
 static bool same_text(const hr_field *f, const char *a, const char *b) {
   if (strcmp(a, b) == 0) return true;
   if (f->words && f->kind == HR_FIELD_U32) return number_of(f, a) == number_of(f, b);
-  return (f->kind == HR_FIELD_NUMBER || f->kind == HR_FIELD_SHARE) && strtod(a, NULL) == strtod(b, NULL);
+  return (f->kind == HR_FIELD_NUMBER || f->kind == HR_FIELD_SHARE) && real_of(f, a) == real_of(f, b);
 }
 
 static bool is_text(const hri_json *object, const char *name, const char *text) {

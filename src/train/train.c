@@ -13,6 +13,7 @@
 #include "base/text.h"
 #include "device/host.h"
 #include "job/job.h"
+#include "model/family.h"
 #include "ops/linear/product.h"
 #include "train/checkpoint.h"
 #include "train/diverge.h"
@@ -936,13 +937,16 @@ static hr_status enter(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
-/* One probability holds for all places; a config may have several. */
 static void tell_dropout(trainer *t) {
-  char text[160];
-  if (t->job->model.dropout <= 0 || t->job->dropout > 0) return;
-  (void)snprintf(text, sizeof text,
-                 "config.json asks for dropout; without --dropout (%g would be its largest) there is none",
-                 t->job->model.dropout);
+  const hri_dropout p = hri_model_dropout(&t->job->model, HR_DROPOUT_CONFIG);
+  const double residual = fmax(p.attention_output, p.mlp);
+  char text[200];
+  if (t->job->dropout != 0 || (p.attention == 0 && residual == 0 && p.embedding == 0)) return;
+  (void)snprintf(
+      text, sizeof text,
+      "config.json asks for dropout (attention %g, residual %g, embeddings %g); there is none unless --dropout "
+      "config takes it",
+      p.attention, residual, p.embedding);
   hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
 }
 

@@ -17,6 +17,7 @@
 #include "base/text.h"
 #include "plan/compile.h"
 #include "plan/place.h"
+#include "plan/plan.h"
 #include "program/check.h"
 #include "support/random_lora.h"
 
@@ -758,6 +759,50 @@ static void layers_have_their_windows_and_tables(void **state) {
   hri_job_deinit(&job);
 }
 
+/* ---- dropout ---- */
+
+/* Each place has its own probability, in forward and backward; where it is 0 there is no node. */
+static void dropout_has_its_places(void **state) {
+  static const struct {
+    const char *family;
+    double attention_output, mlp, embedding; /* of what the model asks for */
+  } cases[] = {{"gpt2", 1, 1, 1}, {"phi3", 1, 1, 0}, {"phi", 1, 1, 1}, {"stablelm", 0, 1, 0}, {"llama", 0, 0, 0}};
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+    for (uint32_t set = 0; set < 8; set++) {
+      const hr_dropout asked = {set & 1 ? 0.125 : 0, set & 2 ? 0.25 : 0, set & 4 ? 0.5 : 0};
+      const double want[3] = {0.25 * 2 * !!(set & 2) * (cases[c].attention_output + cases[c].mlp), /* 2 layers */
+                              0.5 * !!(set & 4) * cases[c].embedding, 0.125 * 2 * (set & 1)};
+      double found[2][3] = {{0}};
+      char source[80];
+      hr_job spec;
+      hr_plan *plan;
+      hr_error e = {0};
+      hr_job_init(&spec);
+      (void)snprintf(source, sizeof source, "custom:layers=2,hidden=16,heads=2,mlp=24,vocab=40,family=%s",
+                     cases[c].family);
+      assert_int_equal(hr_model_open(source, &spec.model, &e), HR_OK);
+      assert_int_equal(hr_device_find("rtx-3090", &spec.device, &e), HR_OK);
+      spec.model.dropout = asked;
+      spec.dropout = HR_DROPOUT_CONFIG;
+      spec.sequence_length = 8;
+      if (hr_job_finish(&spec, &e) != HR_OK || hri_plan_create(&spec, NULL, &plan, &e) != HR_OK)
+        fail_msg("%s: %s", cases[c].family, e.message);
+      for (size_t n = 0; n < plan->job.nodes.count; n++) {
+        const hri_node *node = &plan->job.nodes.items[n];
+        const bool backward = node->phase == HRI_PHASE_BACKWARD, attention = hri_rule_get(node->op)->attention;
+        if (node->op == HRI_OP_DROPOUT) found[backward][node->layer < 0] += node->attr.f[0];
+        if (attention && node->program == HRI_STEP) found[backward][2] += node->attr.f[2];
+      }
+      for (int backward = 0; backward < 2; backward++)
+        for (int k = 0; k < 3; k++)
+          if (found[backward][k] != want[k])
+            fail_msg("%s, set %u, backward %d, place %d: %g, not %g", cases[c].family, set, backward, k,
+                     found[backward][k], want[k]);
+      hr_plan_destroy(plan);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(rule_1_write_before_read),
@@ -781,6 +826,7 @@ int main(void) {
       cmocka_unit_test(placement_gap_of_presets),
       cmocka_unit_test(windowed_attention_counts_what_is_seen),
       cmocka_unit_test(layers_have_their_windows_and_tables),
+      cmocka_unit_test(dropout_has_its_places),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -118,6 +118,12 @@ static inline void random_mathematics(dice *d, hr_job *job) {
   job->precision = (hr_precision)roll(d, 4);
   if (job->precision == HR_PRECISION_BF16_PURE && roll(d, 2)) job->moments = HR_MOMENTS_BF16;
   job->dropout = roll(d, 3) ? 0 : 0.1 * (1 + roll(d, 5));
+  if (roll(d, 6) == 0) {
+    job->model.dropout.attention = 0.1 * roll(d, 5);
+    job->model.dropout.residual = 0.1 * roll(d, 5);
+    job->model.dropout.embedding = 0.1 * roll(d, 5);
+    job->dropout = HR_DROPOUT_CONFIG;
+  }
   job->label_smoothing = roll(d, 3) ? 0 : 0.1;
   job->neftune_alpha = roll(d, 3) ? 0 : 5;
   job->packing = (hr_packing)roll(d, 3);

@@ -31,7 +31,9 @@
 #include "ops/optim/ref.h"
 #include "ops/pointwise/ref.h"
 #include "ops/pointwise/rope_table.h"
+#include "ops/quant/ref.h"
 #include "ops/rules.h"
+#include "program/quantization.h"
 
 #define TINY_NAME "tiny"
 
@@ -352,6 +354,44 @@ static void tiny_pick(tiny_call *c) {
   memcpy(tiny_raw(c, 2), (const unsigned char *)tiny_raw(c, 0) + row * bytes, bytes);
 }
 
+/* One part of a quantized weight; operands from `codes` on are codes, absmax, nested. */
+typedef struct tiny_part {
+  hri_quant_part at;
+  uint8_t *codes;
+  void *absmax;
+  float *nested;
+} tiny_part;
+
+static tiny_part tiny_part_of(const tiny_call *c, const hri_quant_layout *layout, uint32_t k, uint32_t codes) {
+  tiny_part p = {.at = layout->part[k]};
+  const uint64_t entry = hri_quant_is_double((uint32_t)c->node->attr.i[0]) ? 1 : sizeof(float);
+  p.codes = (uint8_t *)tiny_raw(c, codes) + p.at.codes;
+  p.absmax = (unsigned char *)tiny_raw(c, codes + 1) + p.at.absmax * entry;
+  if (layout->nested_count) p.nested = (float *)tiny_raw(c, codes + 2) + p.at.nested;
+  return p;
+}
+
+/* Of bitsandbytes' kinds; blocks of GGUF files are read by the CPU's kernels alone here. */
+static void tiny_coded(tiny_call *c) {
+  const bool codes = c->node->op == HRI_OP_QUANTIZE;
+  const uint32_t kind = (uint32_t)c->node->attr.i[0];
+  double *w = V(codes ? 0 : 3);
+  hri_quant_layout layout;
+  if (!hri_quant_layout_of(&c->node->attr, (uint64_t)COLUMNS(codes ? 0 : 3), &layout)) abort();
+  for (uint32_t k = 0; k < layout.part_count; k++) {
+    const tiny_part p = tiny_part_of(c, &layout, k, codes ? 1 : 0);
+    const int64_t rows = (int64_t)p.at.rows, columns = (int64_t)p.at.columns;
+    float *values = calloc(p.at.elements + 1, sizeof *values), *spare = calloc(p.at.elements + 1, sizeof *spare);
+    if (!values || !spare) abort();
+    for (uint64_t i = 0; i < p.at.elements; i++) values[i] = (float)w[p.at.first + i];
+    if (codes) hri_ref_quantize(kind, values, rows, columns, p.codes, p.absmax, p.nested, p.nested ? spare : NULL);
+    else hri_ref_dequantize(kind, p.codes, p.absmax, p.nested, rows, columns, values);
+    for (uint64_t i = 0; i < p.at.elements && !codes; i++) w[p.at.first + i] = values[i];
+    free(values);
+    free(spare);
+  }
+}
+
 #undef V
 #undef ROWS
 #undef COLUMNS
@@ -401,6 +441,8 @@ static void (*const tiny_kernels[HRI_OP_COUNT])(tiny_call *c) = {
     [HRI_OP_ACCUMULATE] = tiny_accumulate,
     [HRI_OP_SELECT] = tiny_pick,
     [HRI_OP_LAST_ROW] = tiny_pick,
+    [HRI_OP_QUANTIZE] = tiny_coded,
+    [HRI_OP_DEQUANTIZE] = tiny_coded,
 };
 
 /* ---- FILL and SINK ---- */
@@ -691,13 +733,16 @@ static hr_status tiny_read(void *run, hri_id tensor, uint64_t offset, void *to, 
 static hr_status tiny_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes,
                                 hr_error *error) {
   bool moves = node->op == HRI_OP_FILL || node->op == HRI_OP_SINK;
+  bool kept = node->op == HRI_OP_DEQUANTIZE && node->attr.i[0] == HRI_QUANTIZATION_KEEP;
   bool stochastic =
       hri_optimizer_of(node->op) != HRI_NONE && job->tensors.items[hri_operands(job, node)[2].tensor].dtype != HRI_F32;
   (void)self;
   *bytes = 0;
-  if (!stochastic && (moves || tiny_kernels[node->op])) return HR_OK;
+  if (!stochastic && !kept && (moves || tiny_kernels[node->op])) return HR_OK;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "the tiny backend has no kernel for %s%s", hri_op_name(node->op),
-                  stochastic ? " with weights of type bf16" : "");
+                  stochastic ? " with weights of type bf16"
+                  : kept     ? " of a GGUF file's blocks"
+                             : "");
 }
 
 static uint64_t tiny_fixed_bytes(void *self, const hri_job *job, uint32_t shapes, uint64_t process_bytes) {

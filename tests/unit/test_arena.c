@@ -5,6 +5,8 @@
 #include <stddef.h>
 #include <cmocka.h>
 
+#include <headroom/device.h>
+
 #include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -207,6 +209,32 @@ static void test_names_of_arm_processors(void **state) {
   }
 }
 
+/* The default team, and what plan and devices say of it. */
+static void assert_team(uint32_t threads, const char *reason) {
+  hr_cpu_team team;
+  char text[128];
+  hr_device_cpu_team(&team);
+  assert_int_equal(team.threads, threads);
+  assert_string_equal(hr_cpu_team_reason(&team, text, sizeof text), reason);
+}
+
+/* The least of cores and whole CPUs of the quota, and whichever it is by name. */
+static void test_reasons_of_a_team(void **state) {
+  static const struct {
+    hr_cpu_team team;
+    const char *reason;
+  } cases[] = {
+      {{.threads = 1, .processors = 4, .cores = 4, .quota_cpus = 1.5}, "a quota of 1.5 CPUs"},
+      {{.threads = 4, .processors = 4, .cores = 4, .quota_cpus = 6}, "the cores that this process may use"},
+      {{.threads = 4, .processors = 4, .cores = 4}, "the cores that this process may use"},
+      {{.threads = 2, .processors = 4, .cores = 2}, "the cores of the 4 processors that this process may use"},
+  };
+  char text[128];
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
+    assert_string_equal(hr_cpu_team_reason(&cases[i].team, text, sizeof text), cases[i].reason);
+}
+
 /* Version 2: the group has room for 3 GiB, the one above it for 2 GiB less what is used beyond inactive file pages. */
 static void test_groups_v2(void **state) {
   (void)state;
@@ -233,6 +261,7 @@ static void test_groups_v2(void **state) {
   assert_int_equal(hri_host_cores_now().quota, 1);
   assert_int_equal(hri_host_cores_now().usable, 1);
   assert_float_equal(hri_host_cores_now().quota_cpus, 0.5, 1e-9);
+  assert_team(1, "a quota of 0.5 CPU");
   machine_write("/sys/fs/cgroup/user/cpu.max", "max 100000\n");
   machine_write("/sys/fs/cgroup/user/job/cpu.max", "max 100000\n");
   assert_int_equal(hri_host_cores_now().quota, UINT32_MAX);
@@ -312,6 +341,7 @@ int main(void) {
       cmocka_unit_test(test_address_space_limit),
       cmocka_unit_test_setup_teardown(test_no_groups, machine_setup, machine_teardown),
       cmocka_unit_test_setup_teardown(test_names_of_arm_processors, machine_setup, machine_teardown),
+      cmocka_unit_test(test_reasons_of_a_team),
       cmocka_unit_test_setup_teardown(test_groups_v2, machine_setup, machine_teardown),
       cmocka_unit_test_setup_teardown(test_groups_in_container, machine_setup, machine_teardown),
       cmocka_unit_test_setup_teardown(test_groups_v1, machine_setup, machine_teardown),

@@ -88,6 +88,24 @@ static void techniques_train_as_on_the_cpu(void **state) {
   }
 }
 
+/* Weights of two parts and of one, dequantized before each use, and again before the backward's. */
+static void quantized_weights_train_as_on_the_cpu(void **state) {
+  static const hr_quantize kinds[] = {HR_QUANTIZE_NF4, HR_QUANTIZE_FP4, HR_QUANTIZE_NF4_DQ, HR_QUANTIZE_FP4_DQ,
+                                      HR_QUANTIZE_INT8};
+  (void)state;
+  for (size_t k = 0; k < sizeof kinds / sizeof *kinds; k++)
+    for (int precision = 0; precision < 2; precision++)
+      compare_with_cpu((variant){.model = models[k % 2],
+                                 .optimizer = HR_OPTIMIZER_MOMENTUM,
+                                 .precision = precision ? HR_PRECISION_BF16 : HR_PRECISION_FP32,
+                                 .quantize = kinds[k],
+                                 .lora = "r=4,alpha=8,targets=all-linear",
+                                 .recompute = k % 2 ? "block" : NULL,
+                                 .accumulate = 1 + (uint32_t)precision,
+                                 .check = true},
+                       "quantized");
+}
+
 /* ---- orders ---- */
 
 static void every_order_gives_the_same_bits(void **state) {
@@ -461,6 +479,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(families_train_as_on_the_cpu),
       cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(quantized_weights_train_as_on_the_cpu),
       cmocka_unit_test(every_order_gives_the_same_bits),
 #if !defined(__SANITIZE_THREAD__) /* data races are what it is about */
       cmocka_unit_test(orders_that_do_not_wait_give_other_bits),

@@ -73,6 +73,7 @@ typedef struct variant {
   place_kind place;
   bool in_backward, check, clip, skip;
   bool drawn;        /* dropout, noise on the embeddings, smoothed labels */
+  bool by_place;     /* the dropout is what the model asks for, in all places alike */
   bool ignore_waits; /* breaks the rules, to show that orders matter */
   hr_optimizer optimizer;
   hr_weight_packing weight_packing;
@@ -130,7 +131,8 @@ static void describe_job(const variant *v, hr_job *job) {
   if (now->precision == HR_PRECISION_FP16) job->growth_interval = 2; /* the scale changes, and some steps overflow */
   job->on_nonfinite = v->skip ? HR_ON_NONFINITE_SKIP : HR_ON_NONFINITE_STOP;
   job->check = v->check;
-  job->dropout = v->drawn ? 0.2 : 0;
+  if (v->by_place) job->model.dropout = (hr_dropout){0.2, 0.2, 0.2};
+  job->dropout = v->by_place ? HR_DROPOUT_CONFIG : v->drawn ? 0.2 : 0;
   job->neftune_alpha = v->drawn ? 5 : 0;
   job->label_smoothing = v->drawn ? 0.1 : 0;
   if (v->recompute) must(hr_recompute_parse(v->recompute, &job->recompute, &error), &error);
@@ -741,6 +743,9 @@ static void test_dropout_and_noise(void **state) {
       w.recompute = ways[k];
       assert_same_bits(&reference, &w, ways[k]);
     }
+    w = v;
+    w.by_place = true;
+    assert_same_bits(&reference, &w, "dropout, by place");
     w = v;
     w.compile.no_inplace = w.compile.no_fuse = true;
     w.place = PLACE_APART_REVERSED;

@@ -119,7 +119,12 @@ static void walk_number(const hr_field *f) {
       fail_msg("--%s: '%s' does not name field and range", f->name, error.message);
   }
   assert_out(f, "nan", NULL);
-  assert_out(f, "hot", NULL);
+  assert_out(f, "hot", f->words ? f->words[0] : NULL);
+  for (size_t k = 0; f->words && f->words[k]; k++) {
+    assert_round(f, f->words[k], f->words[k]);
+    (void)snprintf(text, sizeof text, "%.17g", f->word_numbers[k]);
+    assert_out(f, text, f->words[k]); /* it has no number */
+  }
 }
 
 static void walk_words(const hr_field *f) {

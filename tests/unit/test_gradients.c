@@ -1631,6 +1631,12 @@ static void draw_model(random_model *r, uint64_t seed) {
   job->learning_rate = 0;
   if (draw(seed, 40, 3) == 0) job->label_smoothing = 0.05 * (1 + draw(seed, 41, 6));
   if (draw(seed, 44, 2) == 0) job->dropout = 0.1 * (1 + draw(seed, 45, 5));
+  if (draw(seed, 44, 4) == 2) {
+    job->model.dropout.attention = 0.1 * draw(seed, 46, 5);
+    job->model.dropout.residual = 0.1 * draw(seed, 47, 5);
+    job->model.dropout.embedding = 0.1 * draw(seed, 48, 5);
+    job->dropout = HR_DROPOUT_CONFIG;
+  }
   if (draw(seed, 42, 3) == 0) job->neftune_alpha = 1 + draw(seed, 43, 6);
 }
 

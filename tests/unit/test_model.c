@@ -92,7 +92,8 @@ static void assert_same(const hr_model *a, const hr_model *b) {
   assert_int_equal(a->pad_token, b->pad_token);
   assert_int_equal(a->bos_token, b->bos_token);
   assert_int_equal(a->eos_token, b->eos_token);
-  assert_true(a->dropout == b->dropout);
+  assert_true(a->dropout.attention == b->dropout.attention && a->dropout.residual == b->dropout.residual &&
+              a->dropout.embedding == b->dropout.embedding);
 }
 
 /* A config as members, of which a test replaces one (value NULL: leaves it out) or adds one. */
@@ -482,7 +483,7 @@ static void test_config_round_trip(void **state) {
   model.attention_scale = 1;
   model.tied_embeddings = false;
   model.bos_token = -1;
-  model.dropout = 0.25;
+  model.dropout = (hr_dropout){0.25, 0, 0.125}; /* each place keeps its own */
   assert_round_trip(&model);
   model = preset("micro-llama-bytes");
   model.rope.scaling = HR_ROPE_LINEAR;
@@ -567,8 +568,9 @@ static void test_config_details(void **state) {
   (void)state;
   m = parsed(config_with(gpt2_members, NULL, NULL));
   assert_int_equal(m.mlp_size, 120);
-  assert_true(m.tied_embeddings && m.dropout == 0.1); /* GPT2Config's defaults */
-  assert_int_equal(m.eos_token, -1);                  /* 50256 means nothing to 67 tokens */
+  assert_true(m.tied_embeddings); /* GPT2Config's defaults */
+  assert_true(m.dropout.attention == 0.1 && m.dropout.residual == 0.1 && m.dropout.embedding == 0.1);
+  assert_int_equal(m.eos_token, -1); /* 50256 means nothing to 67 tokens */
   assert_int_equal(m.pad_token, -1);
   m = parsed(config_with(gpt2_members, "pad_token_id", "5"));
   assert_int_equal(m.pad_token, -1); /* gpt2's embedding has no padding_idx */
@@ -579,7 +581,7 @@ static void test_config_details(void **state) {
   m = parsed(config_with(gpt2_members, "tie_word_embeddings", "false"));
   assert_false(m.tied_embeddings);
   m = parsed(config_with(gpt2_members, "attn_pdrop", "0.3"));
-  assert_true(m.dropout == 0.3);
+  assert_true(m.dropout.attention == 0.3 && m.dropout.residual == 0.1 && m.dropout.embedding == 0.1);
   m = parsed(config_with(llama_members, NULL, NULL));
   assert_false(m.tied_embeddings);
   assert_int_equal(m.head_size, 6);
@@ -587,7 +589,7 @@ static void test_config_details(void **state) {
   m = parsed(config_with(llama_members, "num_key_value_heads", "null"));
   assert_int_equal(m.kv_head_count, 6);
   m = parsed(config_with(llama_members, "attention_dropout", "0.25"));
-  assert_true(m.dropout == 0.25);
+  assert_true(m.dropout.attention == 0.25 && m.dropout.residual == 0);
   m = parsed(config_with(llama_members, "pad_token_id", "70"));
   assert_int_equal(m.pad_token, 70);
   m = parsed(config_with(llama_members, "pad_token_id", "-1"));
@@ -1102,7 +1104,7 @@ static void test_check_names_the_field(void **state) {
   assert_check(qkv_bias = true, "qkv_bias");
   assert_check(norm = HR_NORM_LAYER, "norm");
   assert_check(init_std = -1, "init_std");
-  assert_check(dropout = 2, "dropout");
+  assert_check(dropout.residual = 2, "dropout.residual");
   assert_check(sliding_window = 7, "sliding_window");
   assert_check(sliding[3] = 1, "sliding_window");
   assert_check(sliding[16] = 1, "sliding[16]");

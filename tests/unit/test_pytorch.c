@@ -135,7 +135,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.trainer = is(job, "loop", "trainer");
   out.keeps_outputs = is(job, "loop", "plain");
   out.clip = hri_json_has(job, "clip");
-  out.dropout = model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0;
+  out.dropout = hri_model_dropout(model, model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0);
   adapt(job, model);
   return out;
 }

@@ -86,7 +86,7 @@ static void one_seed(uint64_t seed, census *seen) {
   seen->ran += 2;
   seen->narrow += job.precision != HR_PRECISION_FP32;
   seen->accumulated += job.accumulate > 1;
-  seen->dropped += job.dropout > 0 || strstr(words, "dropout") != NULL;
+  seen->dropped += job.dropout != 0 || strstr(words, "dropout") != NULL;
   seen->adapted += job.lora != NULL;
   seen->quantized += job.quantize != HR_QUANTIZE_NONE;
   seen->kept += job.quantize == HR_QUANTIZE_KEEP;

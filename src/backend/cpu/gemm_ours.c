@@ -77,24 +77,33 @@ static void pack_a(void *context, int64_t begin, int64_t end, int thread) {
 }
 
 /* Panels [first, first + count) of b, counted from column `column` of c, for `words` words from `word` on. */
-static void pack_b(const work *w, int64_t column, int64_t first, int64_t count, int64_t word, int64_t words,
-                   float *to) {
+static hri_gemm_panels panels_of_b(const work *w, int64_t column, int64_t first, int64_t count, int64_t word,
+                                   int64_t words, float *to) {
   const hri_gemm_product *p = &w->l.p;
   int64_t term = word * w->l.word_terms;
   column += first * w->l.tile_columns;
-  hri_gemm_panels panels = {.how = w->how_b,
-                            .from = hri_real_from(w->b, term * p->b_depth + column * p->b_column,
-                                                  hri_gemm_b_type(w->shape)),
-                            .across = p->b_column,
-                            .along = p->b_depth,
-                            .lines = least(p->columns - column, count * w->l.tile_columns),
-                            .terms = least(p->depth - term, words * w->l.word_terms),
-                            .panels = count,
-                            .width = w->l.tile_columns,
-                            .words = words,
-                            .to = (uint32_t *)(void *)to,
-                            .panel_stride = words * w->l.tile_columns};
-  w->kernels->pack(&panels);
+  return (hri_gemm_panels){.how = w->how_b,
+                           .from =
+                               hri_real_from(w->b, term * p->b_depth + column * p->b_column, hri_gemm_b_type(w->shape)),
+                           .across = p->b_column,
+                           .along = p->b_depth,
+                           .lines = least(p->columns - column, count * w->l.tile_columns),
+                           .terms = least(p->depth - term, words * w->l.word_terms),
+                           .panels = count,
+                           .width = w->l.tile_columns,
+                           .words = words,
+                           .to = (uint32_t *)(void *)to,
+                           .panel_stride = words * w->l.tile_columns};
+}
+
+/* Part `part` of `parts` of what they are made of, towards the second cache. */
+static void fetch(const hri_gemm_panels *p, hri_real type, int64_t part, int64_t parts) {
+  const bool lines = p->along == 1; /* lie side by side in memory, else steps do */
+  const int64_t bytes = (int64_t)hri_real_bytes(type), count = lines ? p->lines : p->terms,
+                stride = (lines ? p->across : p->along) * bytes, length = (lines ? p->terms : p->lines) * bytes;
+  for (int64_t i = count * part / parts; i < count * (part + 1) / parts; i++)
+    for (int64_t at = 0; at < length; at += HRI_GEMM_ALIGNMENT)
+      __builtin_prefetch((const char *)p->from + i * stride + at, 0, 2);
 }
 
 /* ---- tiles ---- */
@@ -123,15 +132,21 @@ static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t)
 }
 
 /* Panels [first, first + count) of b times panels [begin, end) of a. Where a tile goes is found while the one before is
- * computed, which fetches it. */
-static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
+ * computed, which fetches it. The tiles of one panel of a fetch the next one, or the first again for the next group, and
+ * between panels comes some of what the next group is packed from (NULL: nothing is): a is too large for the second
+ * cache, and no processor foresees a panel's end. */
+static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end,
+                     const hri_gemm_panels *coming) {
   int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns;
   hri_gemm_tile t = tile_of(w), next = t;
+  t.ahead_lines = blocks(w->l.tile_rows * w->words * (int64_t)sizeof(float),
+                         HRI_GEMM_ALIGNMENT * w->l.tile_rows * most(count, 1)); /* a tile has so many rows of `next` */
   if (begin < end) target(w, panel_row(w, begin), left, &next);
   for (int64_t i = begin; i < end; i++) {
     int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row, column = left;
     t.a = w->packed_a + row * w->words;
     t.rows = least(height, w->rows - row);
+    t.ahead = (const char *)(w->packed_a + (i + 1 < end ? row + height : panel_row(w, begin)) * w->words);
     t.b = b;
     for (int64_t j = 0; j < count; j++, t.b = (const float *)t.b + panel_floats) {
       bool last = j + 1 == count;
@@ -140,8 +155,16 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
       target(w, last && i + 1 < end ? row + height : row, column, &next);
       t.next = next.rounded && !t.go_on ? (const char *)next.rounded : (const char *)next.sums;
       w->kernels->tile(&t);
+      t.ahead += t.ahead_lines * w->l.tile_rows * HRI_GEMM_ALIGNMENT;
     }
+    if (coming) fetch(coming, hri_gemm_b_type(w->shape), i - begin, end - begin);
   }
+}
+
+/* The panels of a group of columns. */
+static hri_gemm_panels group_of_b(const work *w, int64_t group, float *to) {
+  int64_t panels = blocks(w->columns, w->l.tile_columns), first = panels * group / w->groups;
+  return panels_of_b(w, w->column, first, panels * (group + 1) / w->groups - first, w->word, w->words, to);
 }
 
 /* Groups of columns times parts of rows; those of one group side by side. */
@@ -152,14 +175,18 @@ static void multiply_groups(void *context, int64_t begin, int64_t end, int threa
   if (w->kernels->begin) w->kernels->begin();
   for (int64_t at = begin; at < end; at++) {
     int64_t group = at / w->parts, part = at % w->parts;
+    hri_gemm_panels now = group_of_b(w, group, own), coming;
     int64_t first = panels * group / w->groups, count = panels * (group + 1) / w->groups - first;
+    bool more = !w->shape->packed && at + 1 < end && (at + 1) / w->parts != group;
     const float *b = own;
     if (w->shape->packed)
       b = (const float *)w->b + w->word * blocks(w->l.p.columns, w->l.tile_columns) * w->l.tile_columns +
           (w->column + first * w->l.tile_columns) * w->words;
-    else if (group != packed) pack_b(w, w->column, first, count, w->word, w->words, own);
+    else if (group != packed) w->kernels->pack(&now);
     packed = group;
-    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts);
+    if (more) coming = group_of_b(w, group + 1, own);
+    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts,
+             more ? &coming : NULL);
   }
   if (w->kernels->end) w->kernels->end();
 }
@@ -306,7 +333,8 @@ static void pack_some(void *context, int64_t begin, int64_t end, int thread) {
   for (int64_t at = begin; at < end; at++) {
     int64_t word = at / panels * w->l.block_words, words = least(w->l.block_words, w->l.words - word);
     float *to = (float *)w->c + word * panels * w->l.tile_columns + at % panels * w->l.tile_columns * words;
-    pack_b(w, 0, at % panels, 1, word, words, to);
+    hri_gemm_panels one = panels_of_b(w, 0, at % panels, 1, word, words, to);
+    w->kernels->pack(&one);
   }
 }
 

@@ -31,6 +31,8 @@ typedef struct hri_gemm_tile {
   int64_t rounded_stride;
   const char *next; /* first byte of what the next tile will touch, fetched meanwhile */
   int64_t next_stride;
+  const char *ahead;   /* of the panel of a behind this one: what this tile fetches of it, beside each row of `next` */
+  int64_t ahead_lines; /* so many lines of 64 bytes */
 } hri_gemm_tile;
 
 /* What the chain of an element begins with, where it goes on or has a start. */

@@ -5,7 +5,8 @@
  *   - Where neighbouring lines lie side by side, the words of a step are copied; some panels are filled together, so
  *     that what is read in one piece is long.
  * A panel narrower than a vector is written by whole vectors all the same, in ascending order, so that the next store
- * overwrites what the one before wrote too much; only at its end is exactly as much written as there is. */
+ * overwrites what the one before wrote too much; only at its end is exactly as much written as there is. Panels of a,
+ * which are two lines narrower, have their words moved together first, since most of such stores would cross lines. */
 #include <string.h>
 
 #include "backend/cpu/gemm_ours.h"
@@ -18,7 +19,8 @@ enum {
   REST = LANES == 4 ? HRI_GEMM_ROWS_BASE % 4 : LANES - 2, /* lines of a in its last vector */
   TOGETHER_WORDS = 128,
   AHEAD_BYTES = 256,
-  STEPS = 8
+  STEPS = 8,
+  TOGETHER_FITS = HRI_VECTOR_BYTES > 16 /* a panel of a is two lines narrower than a vector */
 };
 _Static_assert(HRI_GEMM_ROWS_AVX2 == HRI_GEMM_LANES_AVX2 - 2 && HRI_GEMM_ROWS_AVX512 == HRI_GEMM_LANES_AVX512 - 2,
                "as REST says");
@@ -56,6 +58,35 @@ INLINE void put(uint32_t *to, int64_t at, int64_t count, int64_t end, hri_words 
   else hri_vstore_n((float *)(void *)(to + at), (hri_vf)v, least(count, LANES));
 }
 
+#if HRI_VECTOR_BYTES > 16
+/* LANES / 2 words of REST lines each, side by side in REST / 2 vectors: vector k is word k without its first 2k lines, and
+ * the first of word k + 1. By pairs of lines, whose counts are all even. */
+typedef uint64_t line_pairs __attribute__((vector_size(HRI_VECTOR_BYTES)));
+#define PAIR_OF(k, i) ((k) + (i) + ((k) + (i) < REST / 2 ? 0 : 1)) /* of both vectors, whose words have a pair more than is used */
+#if HRI_VECTOR_BYTES == 64
+#define PAIRS_OF(k)                                                                                                    \
+  PAIR_OF(k, 0), PAIR_OF(k, 1), PAIR_OF(k, 2), PAIR_OF(k, 3), PAIR_OF(k, 4), PAIR_OF(k, 5), PAIR_OF(k, 6), PAIR_OF(k, 7)
+#else
+#define PAIRS_OF(k) PAIR_OF(k, 0), PAIR_OF(k, 1), PAIR_OF(k, 2), PAIR_OF(k, 3)
+#endif
+#define TOGETHER(k)                                                                                                    \
+  put(to, (k) * LANES, LANES, INT64_MAX,                                                                               \
+      (hri_words)__builtin_shufflevector((line_pairs)v[k], (line_pairs)v[(k) + 1], PAIRS_OF(k)))
+INLINE void put_together(uint32_t *to, const hri_words v[LANES / 2]) {
+  TOGETHER(0);
+  TOGETHER(1);
+  TOGETHER(2);
+#if HRI_VECTOR_BYTES == 64
+  TOGETHER(3);
+  TOGETHER(4);
+  TOGETHER(5);
+  TOGETHER(6);
+#endif
+}
+#else
+INLINE void put_together(uint32_t *to, const hri_words v[LANES / 2]) { (void)to, (void)v; } /* panels are wider */
+#endif
+
 /* LANES lines `across` apart, of which `lines` exist, LANES words of each. */
 INLINE void read_square(const void *corner, int64_t across, int64_t lines, int64_t terms, hri_gemm_words how,
                         hri_words v[LANES]) {
@@ -92,7 +123,12 @@ INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t li
       if (r < lines) __builtin_prefetch(at + r * across + AHEAD_BYTES, 0, 2);
     }
     hri_transpose(v);
-    HRI_UNROLL for (int i = 0; i < LANES; i++) put(to, i * width, LANES, INT64_MAX, v[i]);
+    if (TOGETHER_FITS && lines == REST) {
+      put_together(to, v);
+      put_together(to + LANES / 2 * REST, v + LANES / 2);
+    } else {
+      HRI_UNROLL for (int i = 0; i < LANES; i++) put(to, i * width, LANES, INT64_MAX, v[i]);
+    }
   }
   return word;
 }
@@ -104,7 +140,7 @@ INLINE void transposed(const hri_gemm_panels *p, hri_gemm_words how) {
       int64_t lines = least(LANES, p->width - line), word = 0;
       if (panel * p->width + line + lines <= p->lines) {
         if (lines == LANES) word = inner_squares(p, panel, line, LANES, how);
-        else if (lines == REST) word = inner_squares(p, panel, line, REST, how);
+        else if (lines == REST && (!TOGETHER_FITS || p->width == REST)) word = inner_squares(p, panel, line, REST, how);
       }
       for (; word < p->words; word += LANES) edge_square(p, panel, line, word, how);
     }
@@ -143,11 +179,25 @@ INLINE void inner_steps(const hri_gemm_panels *p, int64_t panel, int64_t word, i
     }
 }
 
+/* Likewise of a panel of REST lines. */
+INLINE void inner_together(const hri_gemm_panels *p, int64_t panel, int64_t word, hri_gemm_words how) {
+  const char *at = hri_real_from(p->from, terms_of(word, how) * p->along + panel * REST, type_of(how));
+  int64_t along = p->along * (int64_t)hri_real_bytes(type_of(how));
+  uint32_t *to = p->to + panel * p->panel_stride + word * REST;
+  for (int half = 0; half < 2 * STEPS / LANES; half++, to += LANES / 2 * REST) {
+    hri_words v[LANES / 2];
+    HRI_UNROLL for (int i = 0; i < LANES / 2; i++, at += terms_of(along, how)) v[i] =
+        words_across(at, at + along, LANES, how);
+    put_together(to, v);
+  }
+}
+
 INLINE void steps(const hri_gemm_panels *p, int64_t panel, int64_t word, hri_gemm_words how) {
   int64_t end = least(word + STEPS, p->words), vectors = (p->width + LANES - 1) / LANES;
   bool inner = panel * p->width + vectors * LANES <= p->lines && terms_of(word + STEPS, how) <= p->terms &&
                (word + STEPS) * p->width + LANES <= p->words * p->width;
-  if (inner && vectors == 1) inner_steps(p, panel, word, 1, how);
+  if (inner && TOGETHER_FITS && p->width == REST) inner_together(p, panel, word, how);
+  else if (inner && vectors == 1) inner_steps(p, panel, word, 1, how);
   else if (inner && vectors == 2) inner_steps(p, panel, word, 2, how);
   else if (inner && vectors == 3) inner_steps(p, panel, word, 3, how);
   else

@@ -126,16 +126,18 @@ INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
   }
 }
 
-/* A whole tile of `rows`, a constant. The next tile is fetched row by row, so that the reads do not queue up. */
+/* A whole tile of `rows`, a constant. The next tile, and some of the next panel of a, are fetched row by row, so that the
+ * reads do not queue up. */
 INLINE void whole(const hri_gemm_tile *t, int rows) {
   vf sums[TILE_ROWS][2];
   const float *a = t->a, *b = t->b;
-  const char *next = t->next;
+  const char *next = t->next, *ahead = t->ahead;
   int64_t left = t->depth;
   take(t, rows, sums);
   for (int r = 0; r < TILE_ROWS && left >= STEPS; r++, left -= STEPS, next += t->next_stride) {
     __builtin_prefetch(next, 1);
     __builtin_prefetch(next + sizeof(vf), 1);
+    for (int64_t i = 0; i < t->ahead_lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 3);
     for (int i = 0; i < STEPS; i++, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
   }
   for (; left > 0; left--, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);

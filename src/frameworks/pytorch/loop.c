@@ -273,7 +273,8 @@ static void evaluate(loop *r) {
   if (e->batches == 0) return;
   hri_torch_phase_begin(r->t, HRI_TORCH_EVALUATE);
   r->t->grad_mode = false; /* and model.eval() */
-  r->module.dropout = r->module.lora_dropout = 0;
+  r->module.dropout = (hri_dropout){0};
+  r->module.lora_dropout = 0;
   for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
     next_batch(r, e->rows);
     hri_ten_set(r->t, &logits, predict(r));

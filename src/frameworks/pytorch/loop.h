@@ -39,7 +39,7 @@ typedef struct hri_torch_job {
   bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;
-  double dropout;
+  hri_dropout dropout;
   uint32_t capability;
   hri_torch_evaluation evaluation;
 } hri_torch_job;

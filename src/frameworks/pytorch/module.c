@@ -165,7 +165,7 @@ static hri_ten *attend_fused(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_
   hri_sdpa kind = backend(t, p, q);
   hri_ten *keys = p->mask && groups > 1 ? hri_aten_repeat(t, k, groups) : hri_ten_keep(k);
   hri_ten *values = p->mask && groups > 1 ? hri_aten_repeat(t, v, groups) : hri_ten_keep(v);
-  hri_ten *y = hri_aten_attention(t, kind, q, keys, values, p->mask, p->module->dropout, by_heads);
+  hri_ten *y = hri_aten_attention(t, kind, q, keys, values, p->mask, p->module->dropout.attention, by_heads);
   if (kind == HRI_SDPA_FLASH && by_heads)
     hri_ten_set(t, &y, hri_aten_contiguous(t, y)); /* transpose(1, 2).contiguous() */
   hri_ten_drop(t, keys);
@@ -195,7 +195,7 @@ static hri_ten *attend_eager(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_
   weights = hri_aten_softmax(t, scores, p->module->model->family == HR_FAMILY_GPT2 ? scores->type : HRI_F32);
   hri_ten_drop(t, scores);
   hri_ten_set(t, &weights, hri_aten_to(t, weights, q->type));
-  hri_ten_set(t, &weights, hri_aten_dropout(t, weights, p->module->dropout));
+  hri_ten_set(t, &weights, hri_aten_dropout(t, weights, p->module->dropout.attention));
   wide = copies ? hri_aten_contiguous(t, values) : hri_ten_keep(values);
   y = hri_aten_bmm(t, weights, wide, v->shape.dims[3]);
   hri_ten_drop(t, wide);
@@ -227,7 +227,7 @@ static hri_ten *gpt2_attention(hri_torch *t, pass *p, const hri_module_layer *l,
                 heads_of(t, parts[i], p->module->model->head_count, i != 1 && p->module->attention == HRI_TORCH_EAGER));
   y = attend(t, p, parts[0], parts[1], parts[2]);
   hri_ten_set(t, &y, apply(t, p->module, "attn.c_proj", &l->o, y));
-  hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
+  hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout.attention_output));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
   return y;
 }
@@ -251,7 +251,7 @@ static hri_ten *gpt2_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_t
   hri_torch_at(t, "mlp.act", -2);
   hri_ten_set(t, &y, new_gelu(t, y));
   hri_ten_set(t, &y, apply(t, p->module, "mlp.c_proj", &l->down, y));
-  hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
+  hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout.mlp));
   return y;
 }
 
@@ -376,7 +376,7 @@ static hri_ten *phi3_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_t
 static hri_ten *behind(hri_torch *t, pass *p, const char *name, hri_ten *x, hri_ten *const weights[2]) {
   hri_ten *y = hri_ten_keep(x);
   if (p->module->model->post_norms) hri_ten_set(t, &y, any_norm(t, p->module, name, x, weights));
-  if (p->module->model->family == HR_FAMILY_PHI3) hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
+  if (p->module->model->family == HR_FAMILY_PHI3) hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout.mlp));
   return y;
 }
 
@@ -562,7 +562,7 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   b.hidden = hri_aten_add(t, b.embeds, b.position_embeds);
   make_masks(t, p, batch, b.embeds->type);
   hri_torch_at(t, "drop", -1);
-  hri_ten_set(t, &b.hidden, hri_aten_dropout(t, b.hidden, m->dropout));
+  hri_ten_set(t, &b.hidden, hri_aten_dropout(t, b.hidden, m->dropout.embedding));
   return b;
 }
 

@@ -6,6 +6,7 @@
 
 #include "frameworks/pytorch/aten.h"
 #include "frameworks/pytorch/bnb.h"
+#include "model/family.h"
 
 typedef enum hri_torch_attention { HRI_TORCH_SDPA = 0, HRI_TORCH_EAGER } hri_torch_attention;
 /* Linear modules of layers as bitsandbytes has them; DOUBLE: bnb_4bit_use_double_quant. */
@@ -37,7 +38,8 @@ typedef struct hri_module {
   uint32_t parameter_count;
   hri_torch_attention attention;
   uint32_t capability; /* of the device: which fused attention there is */
-  double dropout, lora_dropout;
+  hri_dropout dropout;
+  double lora_dropout;
   bool checkpoint, reentrant;
 } hri_module;
 

@@ -1,6 +1,7 @@
 /* The public interface (headroom/pytorch.h): a job in the framework's settings, its run, and what is told of it. */
 #include <headroom/pytorch.h>
 
+#include <math.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -211,6 +212,17 @@ static void set_evaluation(hr_pytorch *p) {
   if (!e->metrics && !e->to_host && e->batches > 3) e->batches = 3; /* the third asks for what all others ask for */
 }
 
+/* One number where all places have it. */
+static void tell_dropout(hr_pytorch *p) {
+  const hri_dropout d = p->job.dropout;
+  const double residual = fmax(d.attention_output, d.mlp);
+  if (d.attention == 0 && residual == 0 && d.embedding == 0) return;
+  if (d.attention == residual && residual == d.embedding) add(p->info.settings, ", dropout %g", d.attention);
+  else
+    add(p->info.settings, ", dropout %g of attention, %g of residuals, %g of embeddings", d.attention, residual,
+        d.embedding);
+}
+
 static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->model = job->model;
   p->job.model = &p->model;
@@ -219,7 +231,7 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->job.accumulate = job->accumulate;
   p->job.steps = 2;
   p->job.clip = job->clip > 0;
-  p->job.dropout = job->dropout > 0 ? job->dropout : job->model.dropout; /* the config's holds there */
+  p->job.dropout = hri_model_dropout(&p->model, job->dropout > 0 ? job->dropout : HR_DROPOUT_CONFIG); /* holds there */
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
   p->job.trainer = stack == HR_PYTORCH_TRAINER;
@@ -235,7 +247,7 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   add(p->info.settings, ", attention %s%s", p->job.attention == HRI_TORCH_EAGER ? "eager" : "sdpa",
       p->job.padded ? " with a padding mask" : "");
   if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u by PEFT in fp32", p->model.lora.rank);
-  if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
+  tell_dropout(p);
   set_evaluation(p);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length) unlike(&p->info, "the loss is not chunked");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
