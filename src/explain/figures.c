@@ -177,6 +177,9 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"buffer of", HR_OOM_REQUESTED},
                                       {"chunk of", HR_OOM_REQUESTED},
                                       {"create", HR_OOM_REQUESTED},
+                                      {"upstream", HR_OOM_REQUESTED},
+                                      {"would use", HR_OOM_FIGURE_COUNT},
+                                      {"growth limit", HR_OOM_ALLOWED},
                                       {"free", HR_OOM_FREE},
                                       {"available", HR_OOM_FREE},
                                       {"remaining", HR_OOM_FREE},
@@ -259,8 +262,10 @@ static hr_oom_figure label_behind(const char *text, size_t at, size_t count, boo
 static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
   long double number, place;
   size_t start = at > from + 24 ? at - 24 : from;
+  bool sized = at >= from + 8 && memcmp(text + at - 8, "of size ", 8) == 0; /* whatever it is, it is a size */
   *behind = read_number(text, at, end, &number, &place);
-  if (*behind - at < 5 || place != 1 || (*behind < end && (is_letter(text[*behind]) || text[*behind] == '/')))
+  if ((*behind - at < 5 && !sized) || *behind == at || place != 1 ||
+      (*behind < end && (is_letter(text[*behind]) || text[*behind] == '/')))
     return false;
   if (at > from + 1 && text[at - 1] == 'x') return false;
   if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
@@ -291,6 +296,8 @@ void hri_oom_read_labelled(const char *text, size_t from, size_t end, hr_oom_val
     if (sized && behind + 2 < end && text[behind] == ' ' && text[behind + 1] == '(' &&
         read_sized(text, behind + 2, end, &exact, &behind) && exact.slack_bytes == 0)
       value = exact;
+    if (at >= from + 2 && text[at - 1] == '-' && text[at - 2] == ' ' && figure == HR_OOM_REQUESTED)
+      value.bytes = UINT64_MAX - value.bytes + 1; /* as the size that it wraps to */
     if ((found || named) && figure < HR_OOM_FIGURE_COUNT && figures[figure].state == HR_OOM_ABSENT)
       figures[figure] = value;
     at = behind > at ? behind - 1 : at;

@@ -45,6 +45,15 @@ static void judge_heap(hr_oom_failure *f) {
   hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "the limit of %s's own heap refused it", f->source);
 }
 
+/* A limit that a program sets for what it may take. */
+static void judge_limit(hr_oom_failure *f) {
+  const hr_oom_value *limit = &f->figures[HR_OOM_ALLOWED];
+  hri_oom_line(f, "the message says that a limit of the program's own was reached; the machine need not be full");
+  if (hri_oom_known(limit)) hri_oom_line(f, "the limit is %s", HRI_OOM_SIZE(limit->bytes));
+  hri_oom_say(f, HR_OOM_CAP, hri_oom_known(limit) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+              "a memory limit of the program itself refused it");
+}
+
 /* Too little was free at the start: whoever held more than a context of this process; else the setting asks for all. */
 static void judge_busy(hr_oom_failure *f) {
   const uint64_t context = 3ull << 29;
@@ -81,6 +90,11 @@ static void judge_share(hr_oom_failure *f) {
 }
 
 static void judge_foreign(hr_oom_failure *f, bool anybodys) {
+  if (hri_oom_is_wrong_size(f)) {
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
+                "the request is absurd: no device has this much; a size was computed wrongly");
+    return;
+  }
   if (anybodys) {
     hri_oom_line(f, "the text names %s, in a line that is none of its own", f->source);
     hri_oom_say(f, HR_OOM_NOT_PYTORCH, HR_OOM_LIKELY,
@@ -130,6 +144,7 @@ static void judge_by_kind(hri_oom_message *m) {
     break;
   case HRI_OOM_VLLM_BUSY: judge_busy(f); break;
   case HRI_OOM_HEAP: judge_heap(f); break;
+  case HRI_OOM_LIMIT: judge_limit(f); break;
   case HRI_OOM_CHIP:
     hri_oom_line(
         f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");

@@ -151,18 +151,31 @@ size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64
   return at;
 }
 
+/* Whether a time or a date stands near the beginning: "10:11:12", "2024-01-31". */
+static bool is_dated(const char *line, size_t count) {
+  static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
+  for (size_t at = 0; at < 60 && at < count; at++)
+    for (size_t s = 0; s < sizeof shapes / sizeof *shapes && hri_is_digit(line[at]); s++) {
+      size_t i = 0;
+      while (shapes[s][i] && at + i < count &&
+             (shapes[s][i] == 'd' ? hri_is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
+        i++;
+      if (!shapes[s][i]) return true;
+    }
+  return false;
+}
+
 /* What the beginning of a raw line, whose text starts at `start`, says about it. */
-uint8_t hri_line_shape(const char *line, size_t count, size_t start) {
+uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
                                        "[e]",   "[e ",   "[e:",      "[f]",    "[w]"};
-  uint8_t shape = 0;
+  uint16_t shape = is_dated(line, count) ? HRI_OOM_DATED : 0;
   size_t at = 0, end = start < 200 ? start : 200;
   for (size_t i = 0; i < end && !(shape & HRI_OOM_LEVEL); i++)
     for (size_t l = 0; l < sizeof levels / sizeof *levels; l++)
-      if (hri_line_lower(line[i]) == levels[l][0] && starts_with(line, end, i, levels[l])) shape = HRI_OOM_LEVEL;
+      if (hri_line_lower(line[i]) == levels[l][0] && starts_with(line, end, i, levels[l])) shape |= HRI_OOM_LEVEL;
   while (at < count && (hri_line_is_blank(line[at]) || (line[at] == '>' && at + 1 < count && line[at + 1] == ' ')))
     at++; /* a quotation is what it quotes */
-  if (at + 1 < count && strchr("#*-+>", line[at]) && line[at + 1] != '-') shape |= HRI_OOM_MARKED;
   if (at + 2 < count && (line[at] == '/' || line[at] == '-') && line[at + 1] == line[at]) shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z')
     shape |= HRI_OOM_COMMENT;
@@ -170,7 +183,10 @@ uint8_t hri_line_shape(const char *line, size_t count, size_t start) {
     shape |= HRI_OOM_COMMENT; /* an item */
   if (at + 2 < count && hri_is_digit(line[at]) && strchr(".)", line[at + 1]) && line[at + 2] == ' ')
     shape |= HRI_OOM_COMMENT;
+  if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
+    shape |= HRI_OOM_HEADING; /* nothing but bold words */
   if (at + 1 < count && line[at] == '#') shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT;
+  while (at < count && strchr("/*# ", line[at]) && line[at]) at++; /* a table in a comment */
   if (at < count && line[at] == '|' && memchr(line + at + 1, '|', count - at - 1)) shape |= HRI_OOM_ROW;
   return shape;
 }
@@ -215,9 +231,9 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   if (starts_with(line, count, count - LENGTH, word) && (count - start == LENGTH || line[count - LENGTH - 1] == ']'))
     return true;
   if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;
-  for (size_t at = 1; at + LENGTH < count; at++) {
+  for (size_t at = 1; at + LENGTH <= count; at++) {
     size_t back = at, digits;
-    if (!hri_line_is_blank(line[at - 1]) || !hri_line_is_blank(line[at + LENGTH]) ||
+    if (!hri_line_is_blank(line[at - 1]) || (at + LENGTH < count && !hri_line_is_blank(line[at + LENGTH])) ||
         !starts_with(line, count, at, word))
       continue;
     while (back > 0 && hri_line_is_blank(line[back - 1])) back--;

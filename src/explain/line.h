@@ -12,7 +12,7 @@ static inline char hri_line_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)
 /* Where the text begins, behind marks, brackets, times and labels. `rank` and `who` are set where one of them says it. */
 size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who);
 /* HRI_OOM_LEVEL and the like: what the beginning of a raw line, whose text starts at `start`, says about it. */
-uint8_t hri_line_shape(const char *line, size_t count, size_t start);
+uint16_t hri_line_shape(const char *line, size_t count, size_t start);
 /* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
 size_t hri_line_dressing(const char *line, size_t count, size_t at);
 /* Drops terminal escapes in place, so that a coloured "[rank3]:" is seen as a prefix; returns the new length. */

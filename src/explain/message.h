@@ -1,6 +1,6 @@
 /* What the parts of the explainer pass to each other. scan.c finds messages in a stream of lines (line.c), by heads
  * (heads.c); parse.c reads one whose words are known (wording.c: whose it is; quantities.c: its figures), report.c one by
- * its structure, talk.c tells what is only spoken of, progress.c how far the run had come; judge.c and cause.c judge it,
+ * its structure; talk.c and report.c gather the signs that it is reported or only spoken of, voice.c weighs them, progress.c how far the run had come; judge.c and cause.c judge it,
  * advice.c adds what helps; snapshot.c and run.c judge what is no text. All text here is lower case with single blanks
  * (see scan.c). */
 #ifndef HRI_EXPLAIN_MESSAGE_H
@@ -28,6 +28,7 @@ typedef enum hri_oom_kind {
   HRI_OOM_VLLM_CAP,    /* refused by a stated limit */
   HRI_OOM_VLLM_BUSY,   /* refused because too little was free at the start */
   HRI_OOM_HEAP,        /* a runtime's limit of its own heap: Node, Java, PHP */
+  HRI_OOM_LIMIT,       /* a program's own limit of what it may take: a database's, a server's */
   HRI_OOM_CHIP,
   HRI_OOM_ENDED, /* a list of what may have ended a process, memory among it */
   HRI_OOM_FOREIGN,
@@ -48,6 +49,7 @@ typedef struct hri_oom_message {
   bool cut;           /* known by words of its middle */
   bool general;       /* known by its structure alone (report.c) */
   bool anybodys;  /* no line of a speaker that is known: its words name one, or a memory, and anybody may write so */
+  bool named;     /* the words beside it name or explain it */
   bool has_run;   /* steps were counted before it */
   bool capturing; /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
   hr_oom_failure failure;

@@ -53,6 +53,7 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   *end = a.after = at + strlen(head->words);
   r = hri_oom_read_around(head, &a);
   message->kind = r.kind;
+  message->named = r.kind != HRI_OOM_NOTHING && hri_oom_is_only_named(head, &a, r.source);
   message->failure.source = r.source;
   message->exact = message->cut = false;
   if (r.kind == HRI_OOM_NOTHING) return r.kind;

@@ -218,6 +218,16 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
   case HRI_OOM_HEAP: /* "allowed memory size of 134217728 bytes exhausted (tried to allocate 20480 bytes)" */
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "memory size of", &f[HR_OOM_ALLOWED]);
     (void)hri_oom_size_after(at, count < 120 ? count : 120, "(tried to allocate", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_size_after(at, count < 80 ? count : 80, "cannot reserve", &f[HR_OOM_REQUESTED]); /* Java's buffers */
+    if (hri_oom_known(&f[HR_OOM_REQUESTED])) {
+      (void)hri_oom_count_after(at, count < 160 ? count : 160, "(allocated:", &f[HR_OOM_ALLOCATED]);
+      (void)hri_oom_count_after(at, count < 200 ? count : 200, ", limit:", &f[HR_OOM_ALLOWED]);
+    }
+    if (hri_oom_word(at, 0, count < 400 ? count : 400, "until oom") < count) { /* Android's */
+      (void)hri_oom_count_after(at, count < 120 ? count : 120, "failed to allocate a", &f[HR_OOM_REQUESTED]);
+      (void)hri_oom_count_after(at, count < 160 ? count : 160, "allocation with", &f[HR_OOM_FREE]);
+      (void)hri_oom_count_after(at, count < 400 ? count : 400, "growth limit", &f[HR_OOM_ALLOWED]);
+    }
     break;
   case HRI_OOM_CHIP:
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
@@ -229,10 +239,17 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
     if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
   }
+  if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */
+    (void)hri_oom_count_after(at, count < 60 ? count : 60, "<= available failed,", &f[HR_OOM_REQUESTED]);
+    if (hri_oom_known(&f[HR_OOM_REQUESTED]))
+      (void)hri_oom_count_after(at, count < 90 ? count : 90, " > ", &f[HR_OOM_FREE]);
+  }
   if (strcmp(failure->source, "ray") == 0) { /* "was 59.84gb / 62.51gb (0.95)", "memory used=49.21gb" */
     size_t near = count < 800 ? count : 800;
     (void)hri_oom_size_after(at, near, "gb / ", &f[HR_OOM_TOTAL]);
     (void)hri_oom_size_after(at, near, "memory used=", &f[HR_OOM_THIS_PROCESS]);
+    if (!hri_oom_known(&f[HR_OOM_TOTAL])) /* "is used (11.8 / 12.3 gb)" */
+      (void)hri_oom_size_after(at, count < 160 ? count : 160, " / ", &f[HR_OOM_TOTAL]);
   }
   settle(message);
 }

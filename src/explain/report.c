@@ -13,6 +13,7 @@
 
 #include "explain/figures.h"
 #include "explain/match.h"
+#include "explain/voice.h"
 #include "explain/wording.h"
 
 /* ---- the phrase ---- */
@@ -116,20 +117,18 @@ static bool is_error_name(const char *text, size_t from, size_t to) {
 }
 
 /* What may stand between "out of" and "memory", or before "allocation failed": whose or which memory it is. */
-static const char *const modifiers[] = {"gpu",       "device",     "host",      "cuda",      "hip",         "system",
-                                        "video",     "shared",     "physical",  "virtual",   "free",        "available",
-                                        "more",      "enough",     "cpu",       "pinned",    "heap",        "the",
-                                        "local",     "global",     "kv",        "cache",     "graphics",    "main",
-                                        "dedicated", "contiguous", "on-chip",   "unified",   "and",         "or",
-                                        "of",        "ram",        "node",      "process",   "job",         "step",
-                                        "its",       "hbm",        "npu",       "vulkan",    "metal",       "dram",
-                                        "all",       "memory",     "amount",    "requested", "remaining",   "java",
-                                        "native",    "swap",       "workspace", "tensor",    "temporary",   "server",
-                                        "gpu's",     "vram",       "allocated", "container", "per-process", "opencl",
-                                        "sycl",      "xpu",        "mps",       "xla",       "large",       "huge",
-                                        "a",         "buffer",     "runtime",   "usable",    "worker",      "address",
-                                        "space",     "maximum",    "max",       "limit",     "backend",     "direct",
-                                        "os",        "stack"};
+static const char *const modifiers[] =
+    {"gpu",       "device",  "device-",   "allocatable", "host",        "cuda",      "hip",       "system",
+     "video",     "shared",  "physical",  "virtual",     "free",        "available", "more",      "enough",
+     "cpu",       "pinned",  "heap",      "the",         "local",       "global",    "kv",        "cache",
+     "graphics",  "main",    "dedicated", "contiguous",  "on-chip",     "unified",   "and",       "or",
+     "of",        "ram",     "node",      "process",     "job",         "step",      "its",       "hbm",
+     "npu",       "vulkan",  "metal",     "dram",        "all",         "memory",    "amount",    "requested",
+     "remaining", "java",    "native",    "swap",        "workspace",   "tensor",    "temporary", "server",
+     "gpu's",     "vram",    "allocated", "container",   "per-process", "opencl",    "sycl",      "xpu",
+     "mps",       "xla",     "large",     "huge",        "a",           "buffer",    "runtime",   "usable",
+     "worker",    "address", "space",     "maximum",     "max",         "limit",     "backend",   "direct",
+     "os",        "stack"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -207,8 +206,10 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
 
 /* Memory, at text[from, to), that is lacking. */
 static bool find_lack(const char *text, size_t line, size_t from, size_t to, size_t count, phrase *p) {
-  static const char *const before[] = {"out of",     "not enough", "insufficient", "no",      "lack of",  "exhausted",
-                                       "too little", "too much",   "exceeded",     "exceeds", "exceeding"};
+  static const char *const before[] =
+      {"out of",  "out-of",    "not enough",         "insufficient",    "no",
+       "lack of", "exhausted", "too little",         "too much",        "exceeded",
+       "exceeds", "exceeding", "not provide enough", "not have enough", "doesn't have enough"};
   static const char *const behind[] = {" exhausted",         " is exhausted",  " limit exceeded",  " exceeded",
                                        " is full",           " overflow",      " is insufficient", " insufficient",
                                        " isn't enough",      " is not enough", " not enough",      " not sufficient",
@@ -229,6 +230,11 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
     for (size_t k = 0; k < HRI_COUNT(after_no); k++)
       if (hri_match_at(text, to, count, after_no[k])) return true;
     return false;
+  }
+  if (hri_match_at(text, to, count, " limit (")) { /* "memory limit (total) exceeded" */
+    size_t close = hri_oom_word(text, to, to + 48 < count ? to + 48 : count, ") exceeded");
+    *p = (phrase){with_modifiers(text, line, from), close + 10, false};
+    if (close < (to + 48 < count ? to + 48 : count)) return true;
   }
   *p = (phrase){with_modifiers(text, line, from), to, false};
   for (size_t i = 0; i < HRI_COUNT(behind); i++)
@@ -276,6 +282,11 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
       hri_match_at(text, from, to, "ram") || hri_match_at(text, from, to, "hbm") ||
       hri_match_at(text, from, to, "heap") || hri_match_at(text, from, to, "address"))
     return to - from <= 7 && find_lack(text, line, from, to, count, p);
+  if (hri_match_at(text, from, to, "resources")) { /* an OpenCL function's */
+    *p = (phrase){from > line + 7 ? from - 7 : line, to, false};
+    return from > line + 7 && hri_match_at(text, from - 7, from, "out of ") &&
+           hri_oom_word(text, from > line + 80 ? from - 80 : line, from, "clenqueue") < from;
+  }
   if (hri_match_at(text, from, to, "paging")) {
     *p = (phrase){from, to, false};
     return hri_match_at(text, to, count, " file is too small");
@@ -381,7 +392,8 @@ static size_t clause_start(const char *text, size_t line, size_t at) {
   return line;
 }
 
-static bool is_talk(const hri_oom_place *p, const phrase *f) {
+/* What the words around the phrase say of it: a topic, a condition, somebody's opinion. */
+static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_t phrase_to) {
   static const char *const anywhere[] = {"if",
                                          "in case",
                                          "whenever",
@@ -480,13 +492,15 @@ static bool is_talk(const hri_oom_place *p, const phrase *f) {
                                      "they",    "people",  "users",     "is there", "about",     "regarding",
                                      "without", "against", "yesterday", "often",    "sometimes", "typically",
                                      "always",  "when",    "issue",     "issues",   "bug",       "problem"};
-  static const char *const labels[] = {"fix",        "feat",    "docs",     "test",    "tests",   "chore",
-                                       "refactor",   "perf",    "ci",       "build",   "revert",  "tip",
-                                       "tips",       "note",    "hint",     "faq",     "q",       "a",
-                                       "todo",       "fixme",   "re",       "subject", "title",   "issue",
-                                       "question",   "answer",  "solution", "symptom", "bug",     "feature",
-                                       "changelog",  "example", "usage",    "help",    "summary", "cause",
-                                       "root cause", "reason",  "symptom",  "symptoms"};
+  static const char *const labels[] = {"known issues", "known issue", "fix",       "feat",     "docs",
+                                       "test",         "tests",       "chore",     "refactor", "perf",
+                                       "ci",           "build",       "revert",    "tip",      "tips",
+                                       "note",         "hint",        "faq",       "q",        "a",
+                                       "todo",         "fixme",       "re",        "subject",  "title",
+                                       "issue",        "question",    "answer",    "solution", "symptom",
+                                       "bug",          "feature",     "changelog", "example",  "usage",
+                                       "help",         "summary",     "cause",     "check",    "root cause",
+                                       "reason",       "symptom",     "symptoms"};
   static const char *const behind[] = {" errors",     " issue",        " problem",    " handler",    " handling",
                                        " hook",       " callback",     " guard",      " protect",    " recovery",
                                        " prevent",    " fallback",     " check",      " test",       " retry",
@@ -498,32 +512,40 @@ static bool is_talk(const hri_oom_place *p, const phrase *f) {
                                        " error can",  " error may",    " error? ",    " error will", " error?",
                                        " means",      " will ",        " should ",    ": class",     ": raised",
                                        ": thrown",    ": exception",   " management", " manager",    " debugging",
-                                       " faq",        " guide",        " tips",       " mitigation"};
-  size_t line = p->line, from = hri_sentence_start(p->text, p->sentence, f->from),
-         near = clause_start(p->text, line, f->from);
-  size_t end = hri_sentence_end(p->text, f->to, p->line_end);
-  size_t first = from;
+                                       ": subclass",  " is the ",      " are the ",   " faq",        " guide",
+                                       " tips",       " mitigation",   " or ",        ", usually",   " error means"};
+  static const char *const defined[] = {"raised when", "thrown when", "returned when", "occurs when", "happens when",
+                                        "raised if",   "thrown if",   "returned if",   "occurs if",   "happens if"};
+  size_t from = hri_sentence_start(p->text, p->sentence, phrase_from),
+         near = clause_start(p->text, p->line, phrase_from);
+  size_t end = hri_sentence_end(p->text, phrase_to, p->line_end), first = from;
+  uint64_t signs = 0;
+  size_t last = p->line_end;
+  while (last > phrase_to && p->text[last - 1] == ' ') last--;
   while (first < near && !hri_is_name(p->text[first])) first++;
-  static const char *const elsewhere[] = {"disk", "inodes", "license", "file system", "nodes are available", "skipped"};
-  if (hri_match_any(p->text, line, f->to, elsewhere, HRI_COUNT(elsewhere))) return true;
   for (size_t i = 0; i < HRI_COUNT(labels) && near > from; i++) { /* "fix(cuda): ...", "tip: ..." */
     size_t behind_label = first + strlen(labels[i]);
     if (hri_match_at(p->text, first, near, labels[i]) && behind_label < near && strchr(":(!", p->text[behind_label]))
-      return true;
+      signs |= HRI_SIGN_BIT(HRI_SIGN_TOPIC);
   }
-  if (end < p->count && p->text[end] == '?' && end < p->line_end) return true;
+  if (end < p->count && p->text[end] == '?' && end < p->line_end) signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
+  if (p->shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT) && hri_match_end(p->text, p->line, last, "?"))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
+  if (hri_match_part(p->text, from, end, defined, HRI_COUNT(defined))) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
   for (size_t i = 0; i < HRI_COUNT(behind); i++)
-    if (hri_match_at(p->text, f->to, p->line_end, behind[i])) return true;
-  if (hri_match_any(p->text, from, f->from, anywhere, 21)) return true; /* conditions and advice, also before a colon */
-  return hri_match_any(p->text, near, f->from, anywhere, HRI_COUNT(anywhere)) ||
-         hri_match_any(p->text, near, f->from, here, HRI_COUNT(here));
+    if (hri_match_at(p->text, phrase_to, p->line_end, behind[i])) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
+  if (hri_match_any(p->text, from, phrase_from, anywhere, 21) || /* also before a colon */
+      hri_match_any(p->text, near, phrase_from, anywhere, HRI_COUNT(anywhere)))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_CONDITION);
+  if (hri_match_any(p->text, near, phrase_from, here, HRI_COUNT(here))) signs |= HRI_SIGN_BIT(HRI_SIGN_PERSON);
+  return signs;
 }
 
 /* What a program prints by: a place for a figure stands where the figure would be. */
-static bool is_format(const hri_oom_place *p, const phrase *f) {
+static bool is_format(const hri_oom_place *p, size_t phrase_to) {
   static const char *const places[] = {"%s", "%d", "%zu", "%lu", "%lld", "%llu", "%ld", "%u", "{}", "${", "{0}", "{e}"};
-  size_t end = f->to + 160 < p->line_end ? f->to + 160 : p->line_end;
-  return p->shape & HRI_OOM_SOURCE || hri_match_part(p->text, f->to, end, places, HRI_COUNT(places));
+  size_t end = phrase_to + 160 < p->line_end ? phrase_to + 160 : p->line_end;
+  return hri_match_part(p->text, phrase_to, end, places, HRI_COUNT(places));
 }
 
 /* The lines above are those of a traceback and this one is no source line of it. */
@@ -535,6 +557,85 @@ static bool is_below_trace(const hri_oom_place *p) {
   return frame > from && hri_oom_word(p->before, frame, last, ", line ") < last;
 }
 
+/* Frames that follow: of Java, .NET, Go, JavaScript, a debugger, Python. */
+static bool has_stack(const hri_oom_place *p) {
+  static const char *const frames[] = {"traceback", "stack trace", "backtrace", "goroutine ",    "frame #",
+                                       "#0 ",       "[1] ",        "0: 0x",     "runtime stack", "stacktrace:"};
+  size_t at = p->line_end, end;
+  while (at < p->count && strchr(" -=*", p->text[at]) && p->text[at]) at++;
+  for (size_t i = 0; i < HRI_COUNT(frames); i++)
+    if (hri_match_at(p->text, at, p->count, frames[i])) return true;
+  if (hri_match_at(p->text, at, p->count, "file \"")) return true;
+  if (!hri_match_at(p->text, at, p->count, "at ")) return false; /* "at java.util.arrays.copyof(arrays.java:3332)" */
+  for (at += 3, end = at; end < p->count && (hri_is_name(p->text[end]) || strchr(".$<>`:/", p->text[end]));) end++;
+  return end > at && memchr(p->text + at, '.', end - at);
+}
+
+/* The label that begins the line names an error: "exception type: x", "** error: x". */
+static bool is_field(const hri_oom_place *p, size_t phrase_from) {
+  static const char *const names[] = {"exception", "error", "reason", "fatal", "stderr", "message", "result", "status"};
+  size_t end = p->line, blanks = 0;
+  for (; end < phrase_from && p->text[end] != ':' && blanks < 5; end++) blanks += p->text[end] == ' ';
+  return end < phrase_from && p->text[end] == ':' && hri_match_any(p->text, p->line, end, names, HRI_COUNT(names));
+}
+
+/* The label is one of a form that a program fills in: "- **exception type:** x". */
+static bool is_exception_field(const hri_oom_place *p, size_t phrase_from) {
+  static const char *const names[] = {"exception type:", "exception message:", "error type:", "error message:",
+                                      "exit reason:"};
+  for (size_t i = 0; i < HRI_COUNT(names); i++) {
+    size_t at = hri_oom_word(p->text, p->line, phrase_from, names[i]);
+    if (at < phrase_from && at <= p->line + 4) return true;
+  }
+  return false;
+}
+
+/* How many words of a sentence stand in text[from, to): letters alone, between blanks. */
+static unsigned count_words(const char *text, size_t from, size_t to) {
+  unsigned words = 0;
+  for (size_t at = from; at < to;) {
+    size_t end = at;
+    bool letters = true;
+    size_t wide = 0; /* bytes of letters of which several are a word: Chinese, Japanese */
+    for (; end < to && text[end] != ' '; end++) {
+      wide += (text[end] & 0x80) != 0;
+      letters = letters && (hri_is_letter(text[end]) || text[end] & 0x80);
+    }
+    words += wide >= 12 ? (unsigned)(wide / 6) : letters && end > at;
+    at = end + 1;
+  }
+  return words;
+}
+
+/* A number of four digits, an address, a size with a fraction: so that it happened once. */
+static bool is_concrete(const char *text, size_t from, size_t to) {
+  unsigned digits = 0;
+  for (size_t i = from; i < to; i++) {
+    digits = hri_is_digit(text[i]) ? digits + 1 : 0;
+    if (digits > 0 && i > from + 1 && text[i - 1] == '.' && hri_is_digit(text[i - 2])) { /* "17.5m" */
+      size_t end = i;
+      while (end < to && hri_is_digit(text[end])) end++;
+      if (end < to && (strchr("kmg", text[end]) || (text[end] == ' ' && end + 1 < to && strchr("kmg", text[end + 1]))))
+        return true;
+    }
+    if (digits == 4 || (text[i] == 'x' && i > from && i + 1 < to && text[i - 1] == '0' && hri_is_name(text[i + 1])))
+      return true;
+  }
+  return false;
+}
+
+/* A verb, in the same clause, that tells of one end. */
+static bool tells_of_end(const hri_oom_place *p, size_t from, size_t to) {
+  static const char *const verbs[] = {"died",    "crashed",   "failed",    "aborted", "terminated", "exited",
+                                      "stopped", "returned",  "raised",    "threw",   "dies",       "crashes",
+                                      "killed",  "did",       "completed", "ended",   "received",   "caused",
+                                      "tested",  "lost",      "finished",  "hit",     "saw",        "observed",
+                                      "tried",   "triggered", "reproduced"};
+  size_t start = hri_sentence_start(p->text, p->line, from);
+  size_t end = hri_sentence_end(p->text, to, to + 60 < p->line_end ? to + 60 : p->line_end);
+  return hri_match_any(p->text, start, end, verbs, HRI_COUNT(verbs));
+}
+
 /* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word. */
 static bool starts_with_level(const char *text, size_t line, size_t to) {
   static const char *const levels[] = {"error ", "fatal ", "critical ", "severe ", "e ", "f ", "w ", "warn ", "err "};
@@ -543,40 +644,109 @@ static bool starts_with_level(const char *text, size_t line, size_t to) {
   return false;
 }
 
-/* Whether the phrase is spoken in a form that reports: behind a level, an error's class or a place in a source, below a
- * traceback, with a code behind it, told of one event, or as all that its line says. */
-static bool is_voiced(const hri_oom_place *p, const phrase *f) {
-  size_t line = p->line;
-  while (line < f->from && p->text[line] == ' ') line++;
-  if (p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, f->from)) return true;
-  if (hri_match_at(p->text, f->from, f->to, "fatal ")) return true; /* it begins with its level */
-  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",
-                                        "returned ",    "error ",      "got ",         "caught "};
-  for (size_t i = 0; i < HRI_COUNT(telling); i++)
-    if (hri_match_end(p->text, line, f->from, telling[i])) return true;
-  if (hri_match_end(p->text, f->from, f->to, "error") && hri_match_at(p->text, f->to, p->count, ": ")) return true;
-  if (hri_oom_is_told(p) || (!(p->shape & HRI_OOM_COMMENT) && f->from > line && p->text[f->from - 1] == '('))
-    return true;
-  if (names_error(p->text, line, f->from) || has_place(p->text, line, p->line_end) || is_below_trace(p)) return true;
-  if (has_code(p->text, f->to, p->line_end)) return true;
-  if (p->shape & HRI_OOM_MARKED) return false; /* a heading, a comment, an item of a list */
-  if (is_label_only(p->text, line, f->from)) { /* nothing but the phrase; a name alone is named, not reported */
-    return !f->is_code || hri_oom_word(p->text, line, f->from, ":") < f->from ||
-           hri_match_at(p->text, f->to, p->count, ":") || hri_match_at(p->text, f->to, p->count, "()");
-  }
+/* "is shutdown with exit code 137": one end, in the past, and no condition before it. */
+static bool ended_with(const hri_oom_place *p, size_t from) {
+  static const char *const verbs[] = {"exited",   "died",      "crashed", "terminated", "killed",
+                                      "shutdown", "shut down", "stopped", "dying",      "aborted"};
+  static const char *const cases[] = {"if", "may", "might", "can", "could", "would", "will", "whenever"};
+  size_t start = hri_sentence_start(p->text, p->line, from), word = start + 5;
+  while (word < from && hri_is_letter(p->text[word])) word++;
+  if (hri_match_at(p->text, start, from, "symptom") ||
+      (hri_match_at(p->text, start, from, "when ") && !hri_match_end(p->text, start, word, "ing")))
+    return false; /* "when running x" is how it came about, "when it ends with" a case */
+  return hri_match_end(p->text, start, from, " with ") &&
+         hri_match_any(p->text, start, from, verbs, HRI_COUNT(verbs)) &&
+         !hri_match_any(p->text, start, from, cases, HRI_COUNT(cases));
+}
+
+/* "I am getting this error: info - x": somebody met what the colon introduces. */
+static bool is_introduced(const hri_oom_place *p, size_t from) {
+  for (size_t at = hri_oom_word(p->text, p->line, from, " error:"); at < from;
+       at = hri_oom_word(p->text, at + 1, from, " error:"))
+    if (hri_voice_meets(p->text, p->line, at)) return true;
   return false;
 }
 
-static bool is_report(const hri_oom_place *p, const phrase *f) {
+/* "failed with x", "got x". */
+static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
+  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ", "returned ",
+                                        "error ",       "got ",        "caught ",      "error is ",  "error was ",
+                                        "message is ",  "reason: ",    "with reason "};
+  bool labelled = hri_match_end(p->text, line, from, ": ");
+  if (hri_match_end(p->text, line, from, "): ")) { /* "error is cumemalloc(): x" */
+    size_t label = from - 2;
+    while (label > line && p->text[label - 1] != ' ') label--;
+    from = label;
+  }
+  if (from > line && strchr("\"'", p->text[from - 1])) from--;
+  for (size_t i = 0; i < HRI_COUNT(telling); i++)
+    if (hri_match_end(p->text, line, from, telling[i])) return true;
+  if (is_introduced(p, from) || ended_with(p, from)) return true;
+  return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
+}
+
+/* "out of memory is reported at the second epoch": it happened. */
+static bool is_dated_event(const hri_oom_place *p, size_t to) {
+  static const char *const events[] = {" is reported at", " was reported", " was raised",
+                                       " was thrown",     " occurred",     " happened"};
+  for (size_t i = 0; i < HRI_COUNT(events); i++)
+    if (hri_match_at(p->text, to, p->line_end, events[i])) return true;
+  return false;
+}
+
+uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
+  size_t line = p->line, rest = to;
+  uint64_t signs = signs_of_topic(p, from, to);
+  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || is_dated_event(p, to);
+  while (line < from && p->text[line] == ' ') line++;
+  while (rest < p->line_end && !hri_is_name(p->text[rest]) && !(p->text[rest] & 0x80)) rest++;
+#define SIGN(name, when)                                                                                               \
+  do {                                                                                                                 \
+    if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
+  } while (0)
+  SIGN(LEVEL,
+       p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, from) || hri_match_at(p->text, from, to, "fatal "));
+  SIGN(DATED, p->shape & HRI_OOM_DATED);
+  SIGN(FENCED, p->shape & HRI_OOM_FENCED);
+  SIGN(LABELLED, names_error(p->text, line, from) ||
+                     (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
+  SIGN(FIELD, is_field(p, from));
+  SIGN(PLACE, has_place(p->text, line, p->line_end));
+  SIGN(TRACE, is_below_trace(p));
+  SIGN(STACK, has_stack(p));
+  SIGN(CODE, has_code(p->text, to, p->line_end));
+  SIGN(ALONE, is_label_only(p->text, line, from) &&
+                  (!is_code || hri_oom_word(p->text, line, from, ":") < from ||
+                   hri_match_at(p->text, to, p->count, ":") || hri_match_at(p->text, to, p->count, "()")));
+  SIGN(LAST, rest >= p->line_end);
+  SIGN(TOLD, told);
+  SIGN(BEHIND, !told && hri_match_at(p->text, to, p->line_end, " error") && /* "the dreaded x error" */
+                   hri_oom_word(p->text, from > line + 16 ? from - 16 : line, from, "the ") < from);
+  SIGN(ITEM, p->shape & HRI_OOM_COMMENT && p->tick_from < p->tick_to && !told);
+  SIGN(ENDED, tells_of_end(p, from, to));
+  SIGN(CONCRETE, is_concrete(p->text, line, p->line_end));
+  SIGN(SOURCE, p->shape & HRI_OOM_SOURCE);
+  SIGN(LITERAL, p->shape & HRI_OOM_LITERAL);
+  SIGN(AMONG, p->shape & HRI_OOM_AMONG);
+  SIGN(COMMENT, p->shape & HRI_OOM_COMMENT && !is_exception_field(p, from) && !told);
+  SIGN(HEADING, p->shape & HRI_OOM_HEADING);
+  SIGN(FORMAT, is_format(p, to));
+  SIGN(PROSE, count_words(p->text, hri_sentence_start(p->text, p->sentence, from), from) >= 5);
+  SIGN(TAIL, count_words(p->text, to, hri_sentence_end(p->text, to, p->line_end)) >= 4);
+#undef SIGN
+  return signs;
+}
+
+/* What the words around the phrase say: an error of another kind, or of something else that ran out. */
+static bool is_other(const hri_oom_place *p, const phrase *f) {
   static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
                                       "permission denied",     "invalid argument", "device-side assert",
                                       "illegal memory",        "not supported",    "initialization error",
                                       "invalid configuration", "unauthorized",     "timed out",
                                       "pointer being freed",   "invalid pointer",  "corrupted"};
-  if (is_format(p, f) || is_talk(p, f)) return false;
-  if (hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other)))
-    return false;
-  return is_voiced(p, f);
+  static const char *const elsewhere[] = {"disk", "inodes", "license", "file system", "nodes are available", "skipped"};
+  return hri_match_any(p->text, p->line, f->to, elsewhere, HRI_COUNT(elsewhere)) ||
+         hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other));
 }
 
 /* ---- the message ---- */
@@ -613,6 +783,16 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
     m->kind = HRI_OOM_FOREIGN_LIKELY;
     m->failure.source = "sycl";
     return;
+  }
+  if (strcmp(m->failure.source, "caffe2") == 0) return;                            /* part of PyTorch */
+  if (!who && hri_match_end(p->text, p->line, p->at, "cuda failed with error ")) { /* CTranslate2's own words */
+    who = hri_oom_framework_near(p->before, p->before_count > 400 ? p->before_count - 400 : 0, p->before_count);
+    if (who && strcmp(who, "ctranslate2") == 0) {
+      hri_oom_set_framework(m, who);
+      m->anybodys = false;
+      return;
+    }
+    who = NULL;
   }
   if (!who && m->kind == HRI_OOM_BARE && !python)
     who = hri_oom_framework_near(p->before, p->before_count > 200 ? p->before_count - 200 : 0, p->before_count);
@@ -657,6 +837,56 @@ static void read_free_near(const hri_oom_place *p, hri_oom_message *m) {
       (void)hri_oom_size_at(p->text, at + strlen(words[i]), to, free);
 }
 
+/* Where the words of a known head stand, with what belongs to them. */
+static phrase head_phrase(const hri_oom_place *p) {
+  const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
+  phrase f = {with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false};
+  while (f.from > p->line && hri_is_name(p->text[f.from - 1])) f.from--;
+  while (f.to < p->line_end && hri_is_name(p->text[f.to])) f.to++;
+  if (hri_match_at(p->text, f.to, p->line_end, " event")) { /* the scheduler's whole sentence */
+    f.to = hri_oom_word(p->text, f.to, p->line_end, ".");
+    return f;
+  }
+  f.is_code = hri_oom_is_name(p->text, p->at, p->count) && !hri_match_end(p->text, p->line, p->at, "invoked ") &&
+              !hri_match_at(p->text, f.to, p->count, ":constraint");
+  return f;
+}
+
+/* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
+static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
+  return strcmp(m->failure.source, "notebook") == 0 ||
+         (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to);
+}
+
+/* What says nothing in a table: there every cell stands by itself. */
+#define CELL_SIGNS                                                                                                     \
+  (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
+   HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD))
+
+/* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
+static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f) {
+  const uint32_t figures = figure_count(m);
+  uint64_t signs = 0;
+  if (hri_voice_denies(p)) return false;
+  if (!m->general && hri_voice_raised(p)) return true;
+  if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
+  if (figures == 0 && hri_voice_placeholder(p)) return false;
+  if (figures > 0 && !m->general && !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL)) &&
+      is_concrete(p->text, p->line, p->line_end))
+    return true;
+  if (m->general) signs |= HRI_SIGN_BIT(HRI_SIGN_GENERAL);
+  if (f.is_code) signs |= HRI_SIGN_BIT(HRI_SIGN_NAME);
+  if (m->named) signs |= HRI_SIGN_BIT(HRI_SIGN_NAMED);
+  if (strcmp(m->failure.source, "kill") == 0 || (strcmp(m->failure.source, "kernel") == 0 && f.is_code))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_KILL);
+  if (figures > 0) signs |= HRI_SIGN_BIT(HRI_SIGN_FIGURE);
+  signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
+  signs |= hri_voice_talk(p, m, f.from, f.to, signs);
+  if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_ROW)) signs &= ~CELL_SIGNS;
+  return hri_voice_weigh(signs) > 0;
+}
+
 void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   static const char *const ends[] = {"kernel", "kill", "slurm", "ray"}; /* they print sizes of other things */
   bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
@@ -666,19 +896,17 @@ void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
   for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && figure_count(m) <= 1) read_free_near(p, m);
-  if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
-  if (figure_count(m) == 0 && strcmp(m->failure.source, "kernel") != 0 &&
-      (m->kind == HRI_OOM_HEAP || hri_oom_is_name(p->text, p->at, p->count))) {
-    const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
-    phrase f = {with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false};
-    while (f.from > p->line && hri_is_name(p->text[f.from - 1])) f.from--;
-    if (!is_voiced(p, &f)) m->kind = HRI_OOM_NOTHING;
-  }
+  if (!is_heard(p, m, head_phrase(p))) m->kind = HRI_OOM_NOTHING;
+}
+
+/* Where a phrase must end: a record of a log ends with its line, other text may have been wrapped. */
+static size_t phrase_end(const hri_oom_place *p) {
+  return p->shape & (HRI_OOM_DATED | HRI_OOM_ROW) ? p->line_end : p->count;
 }
 
 bool hri_oom_is_reported(const hri_oom_place *p) {
   phrase f;
-  return find_phrase(p->text, p->line, p->at, p->count, &f) && is_report(p, &f);
+  return find_phrase(p->text, p->line, p->at, phrase_end(p), &f) && !is_other(p, &f);
 }
 
 hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *end) {
@@ -686,15 +914,15 @@ hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *
   size_t from;
   *end = p->at + 1;
   m->kind = HRI_OOM_NOTHING;
-  if (!find_phrase(p->text, p->line, p->at, p->count, &f) || !is_report(p, &f)) return HRI_OOM_NOTHING;
+  if (!find_phrase(p->text, p->line, p->at, phrase_end(p), &f) || is_other(p, &f)) return HRI_OOM_NOTHING;
   m->failure.device_index = -1;
   m->failure.wording = m->failure.framework = m->failure.phase = "";
   m->exact = m->cut = false;
   hri_oom_name_speaker(p, f.from, f.to, m);
   from = hri_sentence_start(p->text, p->line, f.from);
-  *end = report_end(p, &f, 60);
+  *end = report_end(p, &f, m->kind == HRI_OOM_HOST ? 160 : 60);
   hri_oom_read_labelled(p->text, from, *end, m->failure.figures);
-  if (hri_oom_is_spoken_of(p, m, figure_count(m))) m->kind = HRI_OOM_NOTHING;
+  if (!is_heard(p, m, f)) m->kind = HRI_OOM_NOTHING;
   if (*end > p->line_end && p->line_end > p->at) *end = p->line_end;
   return m->kind;
 }

@@ -7,12 +7,14 @@
 /* What the raw line showed before it was normalised. */
 enum {
   HRI_OOM_LEVEL = 1,    /* its prefix names a level of errors or warnings */
-  HRI_OOM_MARKED = 2,   /* it begins with "#", "*", "-", "+" or ">" */
-  HRI_OOM_HEADING = 4,  /* with "##" */
-  HRI_OOM_ROW = 8,      /* it is a row of a table, between "|" */
-  HRI_OOM_COMMENT = 16, /* with one "#", "//", or as an item of a list */
-  HRI_OOM_SOURCE = 32,  /* it is a program's source, or a literal among such lines */
-  HRI_OOM_AMONG = 64    /* lines around it are a program's source */
+  HRI_OOM_HEADING = 2,  /* it begins with "##" */
+  HRI_OOM_ROW = 4,      /* it is a row of a table, between "|" */
+  HRI_OOM_COMMENT = 8,  /* with one "#", "//", or as an item of a list */
+  HRI_OOM_SOURCE = 16,  /* it is a program's source, or a literal among such lines */
+  HRI_OOM_AMONG = 32,   /* lines around it are a program's source */
+  HRI_OOM_LITERAL = 64, /* it is a string literal and nothing else */
+  HRI_OOM_DATED = 128,  /* a time stands before it */
+  HRI_OOM_FENCED = 256  /* it is in a block of output or code, between lines of three back quotes */
 };
 
 /* A word at text[at] that may belong to a report, in the line text[line, line_end) of text[0, count). `before` is what
@@ -35,9 +37,6 @@ hri_oom_kind hri_oom_report(const hri_oom_place *place, hri_oom_message *message
 
 /* Whether it stands between back quotes behind words that tell of one event: "the run died with `...`". */
 bool hri_oom_is_told(const hri_oom_place *place);
-
-/* Whether a message at the place, with so many figures, is only spoken of: code, documents, advice (talk.c). */
-bool hri_oom_is_spoken_of(const hri_oom_place *place, const hri_oom_message *message, uint32_t figures);
 
 /* Whether a framework that is not PyTorch, or a library alone, is named: a tag that says who speaks. */
 bool hri_oom_names_speaker(const char *text, size_t count);

@@ -39,9 +39,9 @@ enum {
 typedef struct mark {
   uint32_t offset;
   int32_t rank;
-  int64_t who;   /* whose it is: the rank, or past all ranks the process id of "(worker pid=917)"; -1: not told */
-  bool bar;      /* a progress bar and nothing else */
-  uint8_t shape; /* of the raw line: HRI_OOM_LEVEL, HRI_OOM_MARKED, ... */
+  int64_t who;    /* whose it is: the rank, or past all ranks the process id of "(worker pid=917)"; -1: not told */
+  bool bar;       /* a progress bar and nothing else */
+  uint16_t shape; /* of the raw line: HRI_OOM_LEVEL, HRI_OOM_ROW, ... */
   hri_source_kind source;
   uint64_t line;
 } mark;
@@ -64,7 +64,8 @@ struct hr_explainer {
   bool continued;                /* the raw line is the rest of one that was too long: it has no prefix */
   int32_t rank;                  /* of the current raw line */
   int64_t who;                   /* likewise */
-  uint8_t shape;                 /* likewise */
+  uint16_t shape;                /* likewise */
+  bool fenced;                   /* between lines of three back quotes */
   hri_source_kind source;        /* likewise */
   unsigned literal_lines;        /* how many more may belong to a literal that is open */
   char *text;                    /* the window, normalised */
@@ -176,6 +177,15 @@ static void see_long_literal(hr_explainer *e, size_t count) {
   }
 }
 
+/* A line of three back quotes opens a block of output or code, and another one closes it. */
+static void see_fence(hr_explainer *e, size_t count) {
+  size_t at = 0;
+  while (at < count && (hri_line_is_blank(e->line[at]) || e->line[at] == '>')) at++;
+  if (at + 2 < count && memcmp(e->line + at, "```", 3) == 0 && !memchr(e->line + at + 3, '`', count - at - 3))
+    e->fenced = !e->fenced;
+  else if (e->fenced) e->shape |= HRI_OOM_FENCED;
+}
+
 /* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
@@ -186,6 +196,7 @@ static bool add_line(hr_explainer *e, bool complete) {
     e->who = -1;
     at = hri_line_skip_prefix(e->line, count, &e->rank, &e->who);
     e->shape = hri_line_shape(e->line, count, at);
+    see_fence(e, count);
     e->source = hri_source_of(e->line, count);
     see_long_literal(e, count);
     if (e->rank >= 0) e->who = e->rank;
@@ -336,6 +347,13 @@ static bool is_echo(const hr_oom_failure *old, const hr_oom_failure *failure) {
          (!figures || old->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT);
 }
 
+/* Whether the same speaker says some lines later how much was asked for. */
+static bool says_more(const hr_oom_failure *old, const hr_oom_failure *failure) {
+  return strcmp(old->source, failure->source) == 0 && ranks_agree(old->rank, failure->rank) &&
+         failure->line - old->line <= NEAR_LINES && old->figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT &&
+         failure->figures[HR_OOM_REQUESTED].state == HR_OOM_READ;
+}
+
 /* A failure known by its structure alone, without a request, some lines before one whose words are known: that one says
  * more about it. count: none. */
 static size_t find_general(const hr_explainer *e, const hr_oom_failure *failure) {
@@ -356,6 +374,10 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
     hr_oom_failure *old = &e->failures.items[i];
     if (message->kind == HRI_OOM_CACHING && is_part(old, failure)) {
       line = i;
+      break;
+    }
+    if (message->kind == HRI_OOM_FOREIGN && says_more(old, failure)) {
+      line = i; /* the same speaker's next line has the request */
       break;
     }
     if (e->origins.items[i].general && !message->general && is_repeat(e, i, failure, message->kind)) {
@@ -425,7 +447,7 @@ static size_t wrapped_start(const hr_explainer *e, size_t m) {
   return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
 }
 
-/* Whether lines of a program's source stand close to mark `m`; the line below a frame of a traceback is none. */
+/* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. */
 static bool is_among_source(const hr_explainer *e, size_t m) {
   enum { REACH = 6 };
   size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < e->marks.count ? m + REACH : e->marks.count - 1;
@@ -441,7 +463,8 @@ static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count};
   p.line_end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
   p.shape = e->marks.items[m].shape;
-  if (is_among_source(e, m)) p.shape |= HRI_OOM_AMONG;
+  p.shape |= is_among_source(e, m) ? HRI_OOM_AMONG : 0;
+  p.shape |= e->marks.items[m].source == HRI_SOURCE_LITERAL ? HRI_OOM_LITERAL : 0;
   if (e->marks.items[m].source == HRI_SOURCE_CODE ||
       (e->marks.items[m].source == HRI_SOURCE_LITERAL && p.shape & HRI_OOM_AMONG))
     p.shape |= HRI_OOM_SOURCE;
@@ -500,7 +523,7 @@ static bool is_worth_it(hr_explainer *e, const hri_oom_place *p, size_t m, bool 
   static const char *const words[] = {"fail",   "unable",  "cannot",     "can't",   "could",  "not ",     "out of",
                                       "out_of", "outof",   "insuff",     "exhaust", "exceed", "error",    "no ",
                                       "oom",    "lack",    "than",       "too ",    "full",   "overflow", "enomem",
-                                      "refuse", "ran out", "impossible", "n't "};
+                                      "refuse", "ran out", "impossible", "n't ",    "paging"};
   size_t line = e->marks.items[m].offset, end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : p->count;
   end = end + 120 < p->count ? end + 120 : p->count; /* or in the next line, where one was wrapped */
   if (e->judged_line != line + 1) {

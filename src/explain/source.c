@@ -142,17 +142,18 @@ static bool is_assignment(const span *s) {
 
 /* A keyword that begins a statement, with what makes it one: English has most of these words too. */
 static bool begins_statement(const span *s) {
-  static const char *const alone[] = {"def ",      "elif ",    "#include",   "#define",    "#if",        "#endif",
-                                      "#pragma",   "import ",  "raise ",     "assert ",    "assert!",    "throw ",
-                                      "throws ",   "pub ",     "fn ",        "func ",      "impl ",      "struct ",
-                                      "enum ",     "typedef ", "template",   "namespace ", "constexpr ", "static_",
-                                      "public ",   "private ", "protected ", "@",          "return ",    "std::",
-                                      "self.",     "this.",    "console.",   "logger.",    "logging.",   "EXPECT_",
-                                      "ASSERT_",   "REQUIRE",  "CASE(",      "printf(",    "fprintf(",   "print(",
-                                      "println!",  "panic!",   "async ",     "await ",     "yield ",     "except ",
-                                      "except:",   "package ", "using ",     "extern ",    "override ",  "echo \"",
-                                      "export ",   "assert_",  "/*",         "*/",         "cdef ",      "inline ",
-                                      "unsigned ", "const ",   "let ",       "var "};
+  static const char *const alone[] = {"def ",    "elif ",    "elseif ",   "#include",   "#define",    "#if",
+                                      "#endif",  "#pragma",  "import ",   "raise ",     "assert ",    "assert!",
+                                      "throw ",  "throws ",  "pub ",      "fn ",        "func ",      "impl ",
+                                      "struct ", "enum ",    "typedef ",  "template",   "namespace ", "constexpr ",
+                                      "static_", "public ",  "private ",  "protected ", "@",          "return ",
+                                      "std::",   "self.",    "this.",     "console.",   "logger.",    "logging.",
+                                      "EXPECT_", "ASSERT_",  "REQUIRE",   "CASE(",      "printf(",    "fprintf(",
+                                      "print(",  "println!", "panic!",    "async ",     "await ",     "yield ",
+                                      "except ", "except:",  "package ",  "using ",     "extern ",    "override ",
+                                      "echo \"", "echo '",   "printf \"", "printf '",   "export ",    "assert_",
+                                      "/*",      "*/",       "cdef ",     "inline ",    "unsigned ",  "const ",
+                                      "let ",    "var "};
   static const char *const closed[] = {"if ", "for ",    "while ", "with ", "class ", "else",
                                        "try", "finally", "match ", "case ", "catch",  "switch",
                                        "if(", "for(",    "while(", "else:", "try:",   "} "};
@@ -188,13 +189,44 @@ static bool is_call_at(const span *s) {
   return at < s->to && strchr("([{", s->text[at]);
 }
 
+/* Whether the bracket that ends the line holds words before a quotation, as sentences do: "(of type "estack")". */
+static bool is_remark(const span *s) {
+  size_t open = s->to;
+  if (!ends(s, "\")") && !ends(s, "')")) return false;
+  while (open > s->from && s->text[open - 1] != '(') open--;
+  return open > s->from + 1 && s->text[open - 2] == ' ' && is_word_char(s->text[open]) &&
+         !memchr(s->text + open, '=', s->to - open) && !memchr(s->text + open, ',', s->to - open) &&
+         memchr(s->text + open, ' ', s->to - open) != NULL;
+}
+
+/* Whether a label of several words stands before the bracket that the line ends with: "failed to start: x(...)". */
+static bool is_labelled(const span *s) {
+  size_t open = hri_oom_word(s->text, s->from, s->to, "("), at;
+  if (open == s->from) open = hri_oom_word(s->text, open + 1, s->to, "("); /* "(unit) failed to start: x(...)" */
+  if (!ends(s, ")") || open == s->to) return false;
+  at = hri_oom_word(s->text, s->from, open, ": ");
+  return at < open && memchr(s->text + s->from, ' ', at - s->from) && !memchr(s->text + s->from, '=', at - s->from) &&
+         !memchr(s->text + s->from, '"', at - s->from) && !begins(s, s->from, "case ");
+}
+
+/* A place in a source, before any literal: programs print these. */
+static bool names_place(const span *s) {
+  static const char *const names[] = {".cc", ".cpp", ".cu", ".c", ".h", ".py", ".rs", ".go"};
+  for (size_t i = 0; i < HRI_COUNT(names); i++) {
+    size_t at = hri_oom_word(s->text, s->from, s->to, names[i]), end = at + strlen(names[i]);
+    if (at == s->to || end + 1 >= s->to || memchr(s->text + s->from, '"', at - s->from)) continue;
+    if (strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
+  }
+  return false;
+}
+
 /* How a statement ends, or a part of one that goes on. */
 static bool ends_statement(const span *s) {
   static const char *const operands[] = {");", "\";", "';",    "];",  "};",   "\",", "',",  ");\\", "({", "=>",
                                          "&&", "||",  "\\n\"", "\")", "\"))", "')",  "\"]", "\" +", "' +"};
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
-    if (ends(s, operands[i])) return true;
+    if (ends(s, operands[i])) return !is_remark(s) && !is_labelled(s);
   if (ends(s, "),") || ends(s, "],") || ends(s, "},")) return closes_more(s) || is_call_at(s);
   if (ends(s, "\\") && has(s, "-")) return true; /* a shell's */
   return ends(s, ";") && (has(s, " = ") || name_end(s, s->from) == s->to - 1);
@@ -267,7 +299,7 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_levelled(&s) || is_exception(&s) || is_bracket(&s)) return HRI_SOURCE_NONE;
+  if (is_record(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_bracket(&s)) return HRI_SOURCE_NONE;
   if (is_field(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_comment(&s);

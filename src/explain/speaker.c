@@ -10,6 +10,7 @@ typedef struct speaker {
 } speaker;
 
 static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
+                                     {"streamexecutor", "tensorflow", false},
                                      {"bfc_allocator", "tensorflow", false},
                                      {"jax", "jax", false},
                                      {"jaxlib", "jax", false},
@@ -27,13 +28,18 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"llama server", "ggml", false},
                                      {"ollama", "ollama", false},
                                      {"koboldcpp", "ggml", false},
+                                     {"cuda0 buffer", "ggml", false},
                                      {"stable-diffusion.cpp", "ggml", false},
                                      {"onnxruntime", "onnxruntime", false},
+                                     {"ort.webgpu", "onnxruntime", false},
+                                     {"ort-wasm", "onnxruntime", false},
                                      {"onnxruntimeerror", "onnxruntime", false},
                                      {"onnxruntimeexception", "onnxruntime", false},
                                      {"bfcarena", "onnxruntime", false},
                                      {"tensorrt", "tensorrt", false},
                                      {"[trt]", "tensorrt", false},
+                                     {"rtsafe", "tensorrt", false},
+                                     {"safeclassruntime.cpp", "tensorrt", false},
                                      {"trt", "tensorrt", true},
                                      {"trtllm", "tensorrt", false},
                                      {"nvinfer1", "tensorrt", false},
@@ -69,6 +75,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"gpuarray", "theano", false},
                                      {"apply node that caused the error", "theano", false},
                                      {"julia", "julia", true},
+                                     {"loaderror", "julia", false},
                                      {"cuda.jl", "julia", false},
                                      {"cuarrays", "julia", false},
                                      {"amdgpu.jl", "julia", false},
@@ -82,6 +89,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"[metal]", "mlx", false},
                                      {"metal::malloc", "mlx", false},
                                      {"kiogpucommandbuffercallbackerroroutofmemory", "metal", false},
+                                     {"ioaf code", "metal", false},
                                      {"ctranslate2", "ctranslate2", false},
                                      {"faster_whisper", "ctranslate2", false},
                                      {"tvm", "tvm", false},
@@ -181,6 +189,9 @@ static const speaker libraries[] = {{"cublas", "cublas", false},
                                     {"warp", "warp", true},
                                     {"ucx", "ucx", false},
                                     {"nvenc", "nvenc", false},
+                                    {"h264_nvenc", "nvenc", false},
+                                    {"hevc_nvenc", "nvenc", false},
+                                    {"av1_nvenc", "nvenc", false},
                                     {"nvdec", "nvdec", false},
                                     {"cuvid", "cuvid", false},
                                     {"decord", "decord", false},
@@ -202,6 +213,9 @@ static const speaker libraries[] = {{"cublas", "cublas", false},
 /* Whether the name at text[at, end) stands as code has it: beside "/", "_", ":", "." and the like. */
 static bool is_in_code(const char *text, size_t from, size_t at, size_t end, size_t to) {
   static const char beside[] = "/_:[]()<>-=";
+  if (end + 3 < to && text[end] == ' ' && text[end + 1] == '(' && /* a banner: "lammps (19 mar 2020)", "x (v5.1)" */
+      (hri_is_digit(text[end + 2]) || (text[end + 2] == 'v' && hri_is_digit(text[end + 3]))))
+    return true;
   bool before = at > from && (strchr(beside, text[at - 1]) || (text[at - 1] == '.' && at > from + 1));
   bool behind =
       end < to && (strchr(beside, text[end]) || (text[end] == '.' && end + 1 < to && hri_is_letter(text[end + 1])));
@@ -301,14 +315,42 @@ static const char *const host_lines[] = {"slurmstepd",
                                          "call_and_retry_last",
                                          "paging file is too small",
                                          "exceeding memory limits",
-                                         "outofmemoryerror()"};
-static const char *const soft_host[] =
-    {"pinned",         "page-locked", "shm",      "/dev/shm",      "posix_memalign",
-     "malloc",         "realloc",     "calloc",   "mmap",          "shared memory segment",
-     "enomem",         "errno 12",    "heap",     "fork",          "bad_alloc",
-     "std::bad_alloc", "numpy",       "pandas",   "memalign",      "openblas",
-     "duckdb",         "llvm error",  "error 12", "error code 12", "cpu",
-     "container",      "pod"};
+                                         "outofmemoryerror()",
+                                         "in memory context",
+                                         "failed on request of size",
+                                         "of memory (of type",
+                                         "virtualalloc of",
+                                         "system out of memory!"};
+static const char *const soft_host[] = {"pinned",
+                                        "page-locked",
+                                        "shm",
+                                        "/dev/shm",
+                                        "posix_memalign",
+                                        "malloc",
+                                        "realloc",
+                                        "calloc",
+                                        "mmap",
+                                        "shared memory segment",
+                                        "enomem",
+                                        "errno 12",
+                                        "heap",
+                                        "fork",
+                                        "bad_alloc",
+                                        "std::bad_alloc",
+                                        "numpy",
+                                        "pandas",
+                                        "memalign",
+                                        "openblas",
+                                        "duckdb",
+                                        "nomemoryerror",
+                                        "system.outofmemoryexception",
+                                        "insufficientmemoryexception",
+                                        "llvm error",
+                                        "error 12",
+                                        "error code 12",
+                                        "cpu",
+                                        "container",
+                                        "pod"};
 static const char *const device_words[] = {"gpu",
                                            "cuda",
                                            "hip",
@@ -384,6 +426,51 @@ static bool is_mps(const hri_oom_place *p) {
   return hri_oom_word(p->before, from, p->before_count, "metal performance shaders operations") < p->before_count;
 }
 
+/* The lines right behind the message that say who speaks: a database's detail, the stack of a run time. */
+static bool is_continued_by_host(const hri_oom_place *p) {
+  static const char *const lines[] = {"failed on request of size", "in memory context", "runtime stack:",
+                                      "of memory (of type",        "memorylabel:",      "goroutine "};
+  size_t end = p->line_end + 160 < p->count ? p->line_end + 160 : p->count;
+  return hri_match_part(p->text, p->line_end, end, lines, HRI_COUNT(lines));
+}
+
+/* The name of a program before the phrase, as code qualifies it: "simtk.openmm.openmmexception: ...", "amrex::abort::".
+ * What the libraries of languages are called, and PyTorch, is no program's name. */
+static bool is_qualified(const char *text, size_t from, size_t to) {
+  static const char *const common[] = {"std",       "torch",      "c10",
+                                       "at",        "java",       "javax",
+                                       "system",    "numpy",      "builtins",
+                                       "thrust",    "cuda",       "python",
+                                       "core",      "kotlin",     "scala",
+                                       "runtime",   "__main__",   "errors",
+                                       "sys",       "concurrent", "multiprocessing",
+                                       "microsoft", "boost",      "caffe2"};
+  size_t at = from, end;
+  while (at < to && !hri_is_letter(text[at])) at++;
+  for (end = at; end < to && hri_is_name(text[end]);) end++;
+  if (end == at || end + 2 >= to || !(text[end] == '.' || (text[end] == ':' && text[end + 1] == ':'))) return false;
+  for (size_t i = 0; i < HRI_COUNT(common); i++)
+    if (strlen(common[i]) == end - at && memcmp(text + at, common[i], end - at) == 0) return false;
+  if (text[end] == ':') return hri_is_letter(text[end + 2]);
+  for (; end < to && (hri_is_name(text[end]) || text[end] == '.'); end++) continue;
+  return end < to && text[end] == ':' &&
+         (hri_match_end(text, at, end, "error") || hri_match_end(text, at, end, "exception"));
+}
+
+/* A limit that the program itself sets: of a query, a server, a worker; not a batch system's, a container's. */
+static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
+  static const char *const outer[] = {"job",  "step", "container", "cgroup", "pod",  "slurmstepd", "yarn",
+                                      "node", "task", "vmem",      "rss",    "mem",  "slurm",      "physical",
+                                      "hbm",  "vmem", "tpu",       "shared", "vram", "gpu",        "device"};
+  static const char *const limits[] = {"memory limit", "memory budget", "memory quota"};
+  size_t end = hri_sentence_end(p->text, to, p->line_end);
+  if (hri_oom_word(p->text, to, end, " used)") < end && memchr(p->text + to, '/', end - to))
+    return true; /* "(9.9 gib/10 gib used)" */
+  return hri_match_part(p->text, from, end, limits, HRI_COUNT(limits)) &&
+         hri_oom_word(p->text, from, end, "exceed") < end &&
+         !hri_match_any(p->text, from, end, outer, HRI_COUNT(outer));
+}
+
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
   size_t from = first > p->line + 200 ? first - 200 : p->line, to = last + 200 < p->line_end ? last + 200 : p->line_end;
   size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
@@ -394,6 +481,10 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   bool soft = hri_match_any(p->text, sentence, end, soft_host, HRI_COUNT(soft_host));
   bool device = speaks_of_device(p->text, sentence, end);
   library = hri_oom_library_in(p->text, from, to);
+  if (!who && !library && hri_match_at(p->text, p->line, to, "what():")) { /* the exception's name stands before */
+    size_t thrown = hri_oom_word(p->before, far > 160 ? far - 160 : 0, far, "instance of '");
+    if (thrown < far) library = hri_oom_library_in(p->before, thrown, far);
+  }
   m->anybodys = !who || !hri_oom_is_own_line(p->text, from, to, first, last, who);
   if (!who && !library && (who = hri_oom_framework_near(p->text, to, wide)) != NULL)
     m->anybodys =
@@ -408,8 +499,17 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
          at = hri_oom_word(p->before, at + 1, p->before_count, "site-packages/"))
       who = hri_oom_framework_in(p->before, at + 14, at + 40 < p->before_count ? at + 40 : p->before_count);
   }
-  if (hri_oom_word(p->text, sentence, end, "shared memory") < end &&
-      (hri_match_any(p->text, sentence, end, chip_words, HRI_COUNT(chip_words)))) {
+  if (is_continued_by_host(p)) host = host_line = true;
+  if (!who && !library && !host && !soft && device && is_qualified(p->text, p->line, first)) {
+    who = "another program";
+    m->anybodys = false;
+  }
+  if (!device && is_own_limit(p, sentence, last)) {
+    m->kind = HRI_OOM_LIMIT;
+    m->failure.source = who ? who : "server";
+    m->anybodys = false;
+  } else if (hri_oom_word(p->text, sentence, end, "shared memory") < end &&
+             (hri_match_any(p->text, sentence, end, chip_words, HRI_COUNT(chip_words)))) {
     m->kind = HRI_OOM_CHIP;
     m->failure.source = "kernel of the device";
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {
@@ -435,6 +535,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
 
 bool hri_oom_names_speaker(const char *text, size_t count) {
   bool one = true; /* a library's name alone; what else holds one is a log's prefix */
-  for (size_t i = 0; i < count; i++) one = one && (hri_is_letter(text[i]) || strchr("_-[]", text[i]));
+  for (size_t i = 0; i < count && !hri_match_at(text, i, count, " @ "); i++)
+    one = one && (hri_is_letter(text[i]) || hri_is_digit(text[i]) || strchr("_-[]", text[i]));
   return hri_oom_framework_in(text, 0, count) || (one && hri_oom_library_in(text, 0, count));
 }

@@ -3,17 +3,23 @@
  * that brings its figures is a report wherever it was pasted; one with none, or a request alone, is judged by where it
  * stands. */
 #include "explain/match.h"
-#include "explain/report.h"
+#include "explain/voice.h"
 
-/* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
-static bool tells_of_meeting(const char *text, size_t line, size_t end) {
-  static const char *const between[] = {" a",     " an",      " the",  " this", " following",
-                                        " error", " message", " with", " me",   ":"};
-  static const char *const verbs[] = {"got",         "get",      "getting", "gives", "gave",   "hit",
-                                      "encountered", "received", "saw",     "met",   "threw",  "ooms",
-                                      "oomed",       "failed",   "crashed", "died",  "aborted"};
+bool hri_voice_meets(const char *text, size_t line, size_t end) {
+  static const char *const between[] = {" a",    " an", " the", " this",     " following", " error", " message",
+                                        " with", " me", ":",    " outright", " (",         ","};
+  static const char *const verbs[] = {"got",         "get",       "getting",    "gives",    "gave",      "hit",
+                                      "encountered", "encounter", "received",   "saw",      "met",       "threw",
+                                      "ooms",        "oomed",     "failed",     "crashed",  "died",      "aborted",
+                                      "print",       "printed",   "showed",     "tells",    "told",      "says",
+                                      "said",        "fails",     "reproduced", "error is", "error was", "message is",
+                                      "message was", "output is"};
+  static const char *const cases[] = {"if",    "when", "whenever", "you", "users", "may",
+                                      "might", "to",   "will",     "can", "could"};
+  static const char *const doubts[] = {"if", "otherwise", "whenever", "may", "might", "would", "could", "should"};
   bool more = true;
   while (end > line && text[end - 1] == ' ') end--;
+  if (hri_match_any(text, hri_sentence_start(text, line, end), end, doubts, HRI_COUNT(doubts))) return false;
   while (more) {
     more = false;
     for (size_t i = 0; i < HRI_COUNT(between); i++)
@@ -25,25 +31,55 @@ static bool tells_of_meeting(const char *text, size_t line, size_t end) {
   for (size_t i = 0; i < HRI_COUNT(verbs); i++) {
     size_t length = strlen(verbs[i]);
     if (hri_match_end(text, line, end, verbs[i]) && (end == line + length || text[end - length - 1] == ' '))
-      return true;
+      return !hri_match_any(text, end - length > line + 14 ? end - length - 14 : line, end - length, cases,
+                            HRI_COUNT(cases));
   }
   return false;
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
-static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked) {
+static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among) {
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
-  static const char *const before[] = {"failure",     "failed with",  "fails with",   "failing with",
-                                       "died with",   "crashed with", "crashes with", "aborted with",
-                                       "error with",  "panicked at",  "failed:",      "failure 2",
-                                       " msg=",       " error=",      " err=",        " message=",
-                                       " reason=",    " exception=",  " stderr=",     "by",
-                                       "err(",        "last error:",  "value: ",      "error_out_of_memory,",
-                                       "raised with", "got",          "hit",          "following error",
-                                       "die with",    "dies with",    "instance of",  "throwing",
-                                       "search for",  "result",       "arrived as",   "surfaced as",
-                                       "appeared as", "reported as",  "showed up as", "failed as"};
+  static const char *const before[] = {"failure",
+                                       "failed with",
+                                       "fails with",
+                                       "failing with",
+                                       "died with",
+                                       "crashed with",
+                                       "crashes with",
+                                       "aborted with",
+                                       "error with",
+                                       "panicked at",
+                                       "failed:",
+                                       "failure 2",
+                                       " msg=",
+                                       " error=",
+                                       " err=",
+                                       " message=",
+                                       " reason=",
+                                       ",message=",
+                                       " exception=",
+                                       " stderr=",
+                                       "by",
+                                       "err(",
+                                       "last error:",
+                                       "value: ",
+                                       "error_out_of_memory,",
+                                       "raised with",
+                                       "following error",
+                                       "die with",
+                                       "dies with",
+                                       "instance of",
+                                       "throwing",
+                                       "search for",
+                                       "result",
+                                       "arrived as",
+                                       "surfaced as",
+                                       "appeared as",
+                                       "reported as",
+                                       "showed up as",
+                                       "failed as"};
   /* what somebody tells of one event; a document says these things in the present */
   static const char *const told[] =
       {" with",    " then",        " printed", " reported", " showed",   " logged",      " threw",
@@ -55,7 +91,14 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                      "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
   size_t end = quote;
   while (end > line && text[end - 1] == ' ') end--;
-  if (tells_of_meeting(text, line, end)) return true;
+  if (among && end > line && text[end - 1] == '=') return false; /* an argument */
+  if (hri_match_at(text, hri_sentence_start(text, line, end), end, "if ")) return false;
+  if (hri_voice_meets(text, line, end)) return true;
+  if (hri_match_end(text, line, end, " with") || hri_match_end(text, line, end, " by") ||
+      hri_match_end(text, line, end, " as")) { /* "it crashed after an hour with" */
+    static const char *const ends[] = {"crashed", "died", "failed", "aborted", "stopped", "ended", "exited", "killed"};
+    if (hri_match_any(text, hri_sentence_start(text, line, end), end, ends, HRI_COUNT(ends))) return true;
+  }
   for (size_t i = 0; i < HRI_COUNT(before); i++)
     if (hri_match_end(text, line, end, before[i])) return true;
   for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
@@ -73,13 +116,20 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
 }
 
 bool hri_oom_is_told(const hri_oom_place *p) {
-  return p->tick_from < p->tick_to && quotes_a_report(p->text, p->line, p->tick_from, true);
+  return p->tick_from < p->tick_to && quotes_a_report(p->text, p->line, p->tick_from, true, false);
 }
 
 /* Whether the quote at text[quote] begins an operand: an operator or bracket of a program stands before it. */
 static bool is_operand(const char *text, size_t from, size_t quote) {
   while (quote > from && text[quote - 1] == ' ') quote--;
   return quote > from && strchr("+=([{", text[quote - 1]);
+}
+
+/* Whether the single quote before text[from] is closed before text[at]: "'pc.ram': ...". */
+static bool closes_before(const char *text, size_t from, size_t at) {
+  for (size_t i = from + 1; i + 1 < at; i++)
+    if (text[i] == '\'' && hri_is_name(text[i - 1]) && !hri_is_name(text[i + 1])) return true;
+  return false;
 }
 
 /* Whether text[at] stands in a literal that is opened and closed in its line; *quote is where it is opened. */
@@ -94,6 +144,7 @@ static bool find_quote(const hri_oom_place *p, size_t *quote) {
     if (i >= 2 && (hri_is_name(text[i - 2]) || strchr(".)]", text[i - 2])) && !(i >= 3 && !hri_is_name(text[i - 3])))
       continue; /* "can't", or closed there; "f\"...\"" opens */
     if (text[i] == ',' || (text[i] == ' ' && !is_operand(text, least, i - 1))) continue;
+    if (c == '\'' && closes_before(text, i, p->at)) continue;
     size_t end = c == '"' && p->at + 400 < p->count ? p->at + 400 : c == '"' ? p->count : p->line_end;
     for (size_t k = p->at; k < end; k++)
       if (text[k] == c && !(c == '\'' && k + 1 < end && hri_is_name(text[k + 1]))) {
@@ -119,14 +170,19 @@ static bool has_placeholder(const hri_oom_place *p) {
                                      "oom allocating",
                                      "memory allocating",
                                      "total-vm:",
+                                     "dataloader worker (pid",
                                      "trying to allocate",
                                      "system memory (",
                                      "requested buffer of size",
                                      "is smaller than requested bytes of",
                                      "vector of size",
                                      "system memory("};
-  static const char *const meant[] = {"more than 1eb", "a ", "memory", "buffer", "tensor", "the "};
+  static const char *const meant[] = {"more than 1eb", "more memory", "a ", "memory", "buffer", "tensor", "the "};
+  static const char *const stand_ins[] = {"unable to allocate xx", "unable to allocate x ", "unable to allocate n ",
+                                          "unable to allocate <",  "unable to allocate {",  "unable to allocate %",
+                                          "unable to allocate ..."};
   size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
+  if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins, HRI_COUNT(stand_ins))) return true;
   for (size_t i = 0; i < HRI_COUNT(asks); i++) {
     size_t at = hri_oom_word(p->text, p->at, end, asks[i]);
     bool whole = false;
@@ -193,8 +249,28 @@ static bool is_answered(const hri_oom_place *p) {
   return at < end && at - p->at < 80;
 }
 
+/* A field of a test's data: what is expected of it is the next field. */
+static bool is_expected(const hri_oom_place *p) {
+  return p->shape & HRI_OOM_LITERAL && hri_match_at(p->text, p->line_end, p->count, "\"expected");
+}
+
+/* The name of a field whose value reports: "\"oomkilled\": true", "\"exitcode\": 137". */
+static bool is_valued(const hri_oom_place *p) {
+  size_t at = p->at;
+  while (at < p->line_end && (hri_is_name(p->text[at]) || p->text[at] == '"' || p->text[at] == ' ')) at++;
+  if (at == p->line_end || p->text[at] != ':') return false;
+  for (at++; at < p->line_end && p->text[at] == ' ';) at++;
+  return hri_match_at(p->text, at, p->line_end, "true") || hri_match_at(p->text, at, p->line_end, "137");
+}
+
 /* The key of a table of texts: "\"cuda out of memory\": \"...\"". */
 static bool is_key(const hri_oom_place *p) {
+  const char *close;
+  if (is_valued(p)) return false;
+  if (p->line < p->at && p->text[p->line] == '"' &&
+      (close = memchr(p->text + p->at, '"', p->line_end - p->at)) != NULL && close + 1 < p->text + p->line_end &&
+      close[1] == ':' && !memchr(p->text + p->line + 1, '"', p->at - p->line - 1))
+    return true;
   size_t end = hri_oom_word(p->text, p->at, p->line_end, "out of memory\":");
   if (end > p->at + 6) return false;
   return hri_match_end(p->text, p->line, p->at, "\"cuda ") || hri_match_end(p->text, p->line, p->at, "\"");
@@ -215,7 +291,7 @@ static bool is_conditional(const hri_oom_place *p) {
        "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
   size_t named = p->at, line = p->line, quote = 0;
-  if (p->tick_from == p->tick_to && find_quote(p, &quote) && tells_of_meeting(p->text, p->line, quote)) return false;
+  if (p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote)) return false;
   if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
   if (p->line > 8 && line > p->line - 8) line = p->line - 8;
   if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&
@@ -240,6 +316,10 @@ static bool is_concrete(const char *text, size_t from, size_t to, unsigned least
 /* Behind what marks an item, a comment or a heading: "- ", "1. ", "// ", "<li>". */
 static size_t skip_marks(const hri_oom_place *p) {
   size_t at = p->line;
+  if (hri_match_at(p->text, at, p->at, "0x")) { /* the code itself */
+    while (at < p->at && p->text[at] != ' ') at++;
+    while (at < p->at && p->text[at] == ' ') at++;
+  }
   while (at < p->at && (strchr(" -+/.)", p->text[at]) || hri_is_digit(p->text[at]) || p->text[at] == '<')) {
     if (p->text[at] == '<') at = hri_oom_word(p->text, at, p->at, ">");
     if (at < p->at) at++;
@@ -266,22 +346,13 @@ static bool is_pattern(const hri_oom_place *p) {
   return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
 }
 
-/* Whether the quote at text[quote] begins the value of a field or an element of a list. */
-static bool is_value(const char *text, size_t line, size_t quote) {
-  while (quote > line && text[quote - 1] == ' ') quote--;
-  return quote > line && strchr(":=,+[{", text[quote - 1]);
-}
-
-/* In a literal, or between back quotes without anything concrete. */
-static bool is_quoted(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  size_t quote = 0;
-  unsigned least = strcmp(m->failure.source, "kill") == 0 ? 4 : 3; /* the codes of kills have three digits */
-  if (p->tick_from == p->tick_to)
-    return find_quote(p, &quote) && (figures == 0 || is_value(p->text, p->line, quote)) &&
-           !quotes_a_report(p->text, p->line, quote, false);
-  if (figures == 1 && is_conditional(p)) return true;
-  return figures == 0 && !is_concrete(p->text, p->tick_from, p->tick_to, least) &&
-         !quotes_a_report(p->text, p->line, p->tick_from, true);
+/* Whether the value belongs to a field of patterns, or to one that sets a signal: "pattern: ...", "default: sigkill". */
+static bool is_setting(const hri_oom_place *p, size_t from) {
+  static const char *const names[] = {"pattern", "regex",   "regexp", "match",       "matches",   "patterns",
+                                      "default", "keyword", "query",  "stop_signal", "signature", "expected",
+                                      "name",    "id",      "rule",   "alert",       "terms"};
+  size_t end = hri_oom_word(p->text, p->line, from, ":");
+  return end < from && end - p->line < 40 && hri_match_any(p->text, p->line, end, names, HRI_COUNT(names));
 }
 
 /* "cublas_status_alloc_failed: resource allocation failed inside the library.": a name and what it means. */
@@ -292,7 +363,8 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   bool code =
       memchr(p->text + first, '_', end - first) || hri_match_at(p->text, first, end, "cudaerror") ||
       hri_match_at(p->text, first, end, "hiperror"); /* classes of exceptions have words of their own behind them */
-  static const char *const errors[] = {"error", "status", "fail"}; /* "llama_kv_cache_init: ..." is who speaks */
+  static const char *const errors[] = {"error", "status", "fail"};      /* "llama_kv_cache_init: ..." is who speaks */
+  if (hri_match_at(p->text, p->line, first, "0x") && code) return true; /* the code itself stands before its name */
   if (p->at >= end && !hri_match_part(p->text, first, end, errors, HRI_COUNT(errors))) return false;
   if (end - first < 13 || !code) return false;
   if (hri_match_at(p->text, end, p->line_end, ": '") || hri_match_at(p->text, end, p->line_end, ": \"")) return true;
@@ -389,29 +461,6 @@ static bool is_raised_below(const hri_oom_place *p) {
   return frame > from && hri_oom_word(p->before, frame, p->before_count, "\", line ") < p->before_count;
 }
 
-/* An item of a list, a row of a table, a heading or a comment that names the failure. */
-static bool is_entry(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  bool killed = strcmp(m->failure.source, "kill") == 0 || strcmp(m->failure.source, "kernel") == 0;
-  bool torch = strncmp(m->failure.source, "pytorch", 7) == 0;
-  size_t first = skip_marks(p), end = hri_oom_word(p->text, p->at, p->line_end, "memory");
-  if (p->shape & HRI_OOM_COMMENT && figures == 0 && is_explained_item(p, first)) return true;
-  if ((p->shape & HRI_OOM_ROW && figures == 0) || (m->general && (p->shape & HRI_OOM_MARKED) && p->has_ticks))
-    return true;
-  if (killed && hri_oom_word(p->text, p->line, p->line_end, "==") < p->line_end) return true;
-  if (figures == 0 && is_entry_of_codes(p, first)) return true;
-  if (figures == 0 && hri_match_at(p->text, first, p->line_end, "enomem")) return true; /* a manual's list of errors */
-  if (killed && p->at == first && defines(p)) return true; /* "exit code 137: the container ..." */
-  if (killed && (p->shape & HRI_OOM_MARKED) && !is_concrete(p->text, p->line, p->line_end, 4) && !hri_oom_is_told(p) &&
-      hri_oom_word(p->text, p->at, p->line_end, "anon-rss") == p->line_end)
-    return true;
-  if (figures > 0) return false;
-  if (p->shape & HRI_OOM_HEADING) return true;
-  if (!torch) return false;
-  if ((p->shape & HRI_OOM_COMMENT) && p->at - first <= 5) return true; /* "# CUDA out of memory" */
-  return end + 6 < p->line_end && p->text[end + 6] == ')' && end - p->at < 8 &&
-         hri_match_end(p->text, p->line, p->at, "(cuda "); /* "GPU OOM (CUDA out of memory)" */
-}
-
 /* Whether the line, behind what marks a comment, is how an exception is printed: "# runtimeerror: ...", "* terminate
  * called after". */
 static bool opens_with_error(const hri_oom_place *p) {
@@ -423,20 +472,66 @@ static bool opens_with_error(const hri_oom_place *p) {
          (hri_match_end(p->text, at, end, "error") || hri_match_end(p->text, at, end, "exception"));
 }
 
-bool hri_oom_is_spoken_of(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  if (denies_failure(p) || is_optional(p) || goes_on(p)) return true;
-  if (!m->general && is_raised_below(p)) return false;
-  if (p->shape & HRI_OOM_SOURCE) return true;
-  if (p->shape & HRI_OOM_AMONG && p->shape & HRI_OOM_COMMENT && figures == 0 && !opens_with_error(p)) return true;
-  if (figures >= 2 || (p->shape & HRI_OOM_ROW && is_result_row(p, m))) return false;
-  if (strcmp(m->failure.source, "notebook") == 0) /* it speaks to its user, "your session", and titles quote it */
-    return p->shape & HRI_OOM_MARKED && p->at <= p->line + 8;
-  if (is_pattern(p) || is_quoted(p, m, figures) || is_entry(p, m, figures)) return true;
-  if (figures > 0) return false;
-  if (hri_oom_word(p->text, p->at, p->line_end, " \xe2\x86\x92 ") < p->line_end) return true; /* "... -> what to do" */
-  if (is_answered(p) || names_change(p) || is_key(p) || is_foreign_advice(p->text, p->at, p->line_end)) return true;
-  if (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to)
-    return false; /* its own words are "might be caused by" */
-  return has_placeholder(p) || is_conditional(p) || hri_match_at(p->text, p->line, p->at, "when ") ||
-         hri_match_at(p->text, p->line, p->at, "if ");
+bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p) || goes_on(p); }
+
+bool hri_voice_raised(const hri_oom_place *p) { return is_raised_below(p); }
+
+bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
+
+/* Whether the line that introduces the message, "if ...:", makes it a case. */
+static bool is_introduced_as_case(const hri_oom_place *p) {
+  static const char *const words[] = {"if",      "may",     "might", "would",   "could see",
+                                      "can see", "can get", "e.g.",  "example", "whenever"};
+  static const char *const languages[] = {" text", " txt", " console", " log", " bash", " shell", " sh", " output"};
+  size_t end = p->before_count, from;
+  while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
+  for (size_t i = 0; i < HRI_COUNT(languages); i++) /* of the block's mark */
+    if (hri_match_end(p->before, 0, end, languages[i])) {
+      end -= strlen(languages[i]);
+      break;
+    }
+  if (end == 0 || p->before[end - 1] != ':') return false;
+  from = end > 200 ? end - 200 : 0;
+  from = hri_sentence_start(p->before, from, end - 1);
+  return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
+}
+
+/* Where the name begins whose last part begins at text[from]: "system.outofmemoryexception". */
+static size_t name_start(const hri_oom_place *p, size_t from) {
+  while (from > p->line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == '.')) from--;
+  return from;
+}
+
+uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to, uint64_t shape) {
+  const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
+  const bool killed = strcmp(m->failure.source, "kill") == 0;
+  const bool told = shape & HRI_SIGN_BIT(HRI_SIGN_TOLD);
+  size_t quote = 0;
+  uint64_t signs = 0;
+#define SIGN(name, when)                                                                                               \
+  do {                                                                                                                 \
+    if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
+  } while (0)
+  SIGN(OPENS, opens_with_error(p));
+  SIGN(TICKED, p->tick_from < p->tick_to);
+  SIGN(QUOTED, p->tick_from == p->tick_to && find_quote(p, &quote) &&
+                   !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG));
+  SIGN(CONDITION, (is_conditional(p) && !hri_voice_meets(p->text, p->line, name_start(p, from)) && !told) ||
+                      is_introduced_as_case(p) || (!told && hri_match_at(p->text, p->line, from, "when ")) ||
+                      hri_match_at(p->text, p->line, from, "if "));
+  SIGN(TOLD, is_valued(p));
+  SIGN(ROW, p->shape & HRI_OOM_ROW && !is_result_row(p, m));
+  SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
+  SIGN(TOLD, (p->shape & HRI_OOM_ROW && is_result_row(p, m)));
+  SIGN(ENTRY, is_expected(p) || is_entry_of_codes(p, first) || is_key(p) ||
+                  hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)));
+  SIGN(EXPLAINED,
+       is_explained_item(p, first) || hri_oom_word(p->text, p->at, p->line_end, " \xe2\x86\x92 ") < p->line_end);
+  SIGN(ANSWERED, is_answered(p));
+  SIGN(BEHIND, hri_oom_word(p->text, p->at, p->line_end, ". solution:") < p->line_end);
+  SIGN(CHANGE, names_change(p));
+  SIGN(FOREIGN, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||
+                    is_foreign_advice(p->text, near, p->line_end));
+#undef SIGN
+  return signs;
 }

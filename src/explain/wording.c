@@ -163,6 +163,9 @@ static hri_oom_reading read_macro(const hri_oom_around *a) {
   if (before_ends(a, "):") && before_has(a, "cuda error (")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
   if (before_ends(a, "gpuassert:")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
   if (before_ends(a, "(2 vs. 0)") && before_has(a, "check failed:")) return (hri_oom_reading){HRI_OOM_FOREIGN, "caffe"};
+  if (after_starts(a, " allocating ") && after_has(a, 60, "bytes with alignment"))
+    return (hri_oom_reading){HRI_OOM_HOST, "unreal"};
+  if (after_starts(a, " (requested ") && after_has(a, 40, " bytes)")) return (hri_oom_reading){HRI_OOM_HOST, "ghc"};
   if (after_starts(a, " allocating ") && after_has(a, 80, "after a total of"))
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "compiler"};
   if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
@@ -212,10 +215,10 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
                                    : HRI_OOM_BARE,
                                sources[i]};
     if (caching && after_has(a, 60, "preemptively rejected")) return (hri_oom_reading){HRI_OOM_REJECTED, sources[i]};
-    if (caching)
-      return is_talk(a, backends[i]) ? (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}
-                                     : (hri_oom_reading){HRI_OOM_CACHING, sources[i]};
+    if (caching) return (hri_oom_reading){HRI_OOM_CACHING, sources[i]};
   }
+  if (after_starts(a, " (allocated ") && after_has(a, 60, ") (tried to allocate"))
+    return (hri_oom_reading){HRI_OOM_HOST, "php"};
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
     return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
@@ -240,12 +243,18 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   static const char *const reports[] = {":constraint", " event", "' "};
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
   size_t at = a->after;
+  if (strcmp(words, "oom killed") == 0 || strcmp(words, "oom-killed") == 0) { /* in people's words, or as a reason */
+    static const char *const verbs[] = {" was", " got", " been", " were", " is", " being"};
+    for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill"); i++)
+      if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
+    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") ? certain : nothing;
+  }
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "reason:")) return certain; /* Kubernetes */
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
                      !before_ends(a, "was") && !before_ends(a, "got") && !before_ends(a, "been");
-    if (no || is_named(a)) return nothing;
+    if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
@@ -300,9 +309,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
     if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
-    if (!whole || after_starts(a, ": std::bad_alloc") ||
-        ((after_starts(a, ": unable to alloc") || after_starts(a, " unable to alloc")) && after_has(a, 100, "array")) ||
-        is_named(a))
+    if (!whole || after_starts(a, ": std::bad_alloc") || after_starts(a, " traceback (most") || /* its header */
+        ((after_starts(a, ": unable to alloc") || after_starts(a, " unable to alloc")) && after_has(a, 100, "array")))
       return nothing;
     return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
@@ -352,7 +360,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "signal 9") == 0) {
     bool whole = a->after == a->count || !hri_is_name(a->text[a->after]);
     bool ended = before_ends(a, "on") || before_ends(a, "by") || before_ends(a, "due to") || before_ends(a, "with") ||
-                 after_starts(a, " (kill") || after_starts(a, " (sigkill");
+                 before_ends(a, "***") || after_starts(a, " (kill") || after_starts(a, " (sigkill");
     return whole && ended ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
   }
   if (strcmp(words, "srun: error:") == 0) return ends_task(a) ? (hri_oom_reading){HRI_OOM_HOST, "slurm"} : nothing;
@@ -373,7 +381,6 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
       return nothing; /* "getexitcode() == 137" */
     if (c == '-' || hri_is_digit(c)) {
       bool minus = c == '-';
-      if (is_explained(a, at + 1)) return nothing;
       int32_t code = hri_oom_read_index(a->text, at + (minus ? 1 : 0), a->count);
       bool signal = code == 9 && (minus || before_has(a, "bad termination")); /* mpirun prints the signal as a code */
       return signal || (!minus && code == 137) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
@@ -385,32 +392,53 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
 /* Their bad_alloc is the device's. */
 static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading plain) {
   if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
-      !after_has(a, 80, "cudaerrormemoryallocation") && !after_has(a, 20, "rmm failure at"))
+      !after_has(a, 160, "cudaerrormemoryallocation") && !after_has(a, 20, "rmm failure at"))
     return plain;
-  return before_has(a, "rmm") || after_has(a, 80, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
-                                                         : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
+  return before_has(a, "rmm") || after_has(a, 160, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
+                                                          : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
 }
 
 /* Words of the driver and of libraries that TensorFlow's executor prints, also without its file's name. */
 static bool is_executor(const hri_oom_around *a) {
-  return before_has(a, "tensorflow") || before_has(a, "stream_executor") || before_ends(a, "bytes) from device:") ||
-         before_ends(a, "bytes on host:") || after_starts(a, " in tensorflow/");
+  return before_has(a, "tensorflow") || before_has(a, "stream_executor") || before_has(a, "streamexecutor") ||
+         before_ends(a, "bytes) from device:") || before_ends(a, "bytes on host:") ||
+         after_starts(a, " in tensorflow/");
+}
+
+/* The exit code behind the head; `count` when none follows at once. */
+static size_t find_code(const hri_oom_around *a) {
+  for (size_t at = a->after; at < a->count && at - a->after < 12; at++)
+    if (a->text[at] == '-' || hri_is_digit(a->text[at])) return at;
+  return a->count;
+}
+
+bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
+  static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
+  const char *words = head->words;
+  bool code = strstr(words, "alloc_failed") || strstr(words, "not_initialized") || strstr(words, "out_of_memory") ||
+              strstr(words, "out_of_device_memory") || strstr(words, "exhausted");
+  bool name = strcmp(words, "sigkill") == 0 || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 ||
+              strcmp(words, "oomkilled") == 0;
+  for (size_t i = 0; i < HRI_COUNT(backends) && strcmp(words, "out of memory") == 0; i++)
+    if (before_ends(a, backends[i])) return is_talk(a, backends[i]);
+  if (strcmp(words, "sigkill") == 0) { /* one of several signals */
+    static const char *const others[] = {"sigterm", "sigint", "sigchld", "sigstop", "sighup", "sigsegv", "sigurg"};
+    for (size_t i = 0; i < HRI_COUNT(others); i++)
+      if (before_has(a, others[i]) || after_has(a, 40, others[i])) return true;
+  }
+  if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
+  return (name && is_named(a)) || (code && is_in_program(a));
 }
 
 /* Whether the head's words are there and report nothing. */
 static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
   const char *words = head->words;
-  bool sigkill = strcmp(words, "sigkill") == 0, known = head->kind != HRI_OOM_NOTHING;
-  bool code = strstr(words, "alloc_failed") || strstr(words, "not_initialized") || strstr(words, "out_of_memory") ||
-              strstr(words, "out_of_device_memory") || strstr(words, "exhausted");
-  bool name = sigkill || strstr(words, "error") || strcmp(words, "bad_alloc") == 0;
   if (strcmp(words, "tried to allocate") == 0) /* the host's; or no size follows */
     return before_has(a, "malloc failed (") || (!after_has(a, 24, "ib") && !after_has(a, 30, "b"));
   if (strcmp(source, "kill") == 0 && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
-  if (sigkill && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
+  if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
     return true; /* what that exception says when it is printed without its name: it was caught */
-  return (known && name && is_named(a)) || (code && is_in_program(a)) ||
-         (strstr(words, "exhausted") && after_starts(a, ", \"")); /* a status that a program makes */
+  return strstr(words, "exhausted") && after_starts(a, ", \""); /* a status that a program makes */
 }
 
 /* A runtime's heap: where it says that threads, the system or the machine refused, it is the machine's memory. */
@@ -418,6 +446,9 @@ static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around 
   static const char *const native[] = {"native thread", "unable to create", "map failed", "out of swap"};
   if (strcmp(head->source, "php") == 0 && !after_has(a, 60, "exhausted"))
     return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK};
+  if (strcmp(head->words, "java heap space") == 0 && !before_ends(a, ":") && !before_has(a, "error") &&
+      !before_has(a, "exception") && !before_has(a, "fail"))
+    return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}; /* the space itself */
   for (size_t i = 0; i < HRI_COUNT(native); i++)
     if (after_has(a, 60, native[i])) return (hri_oom_reading){HRI_OOM_HOST, head->source};
   return (hri_oom_reading){HRI_OOM_HEAP, head->source};

@@ -33,6 +33,9 @@ bool hri_oom_is_name(const char *text, size_t at, size_t count);
 /* Kind and source by the head and the words around it; NOTHING when they report nothing. */
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *around);
 
+/* Whether the words beside it name or explain it: code that compares it, prose about it, handlers of it. */
+bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *around, const char *source);
+
 /* The figures that a message of its kind and source prints in text[from, end). */
 void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message);
 
