@@ -3,6 +3,8 @@
 
     tests/memory/record.py WORK [NAME...]     WORK: made by record.sh; names: only those jobs (results of the others stay)
 
+Jobs of several ranks are in sharded.json; their results lie in files with "sharded_" before the name.
+
 A job whose result is in WORK/results is not run again; what was cut off goes on from there.
 
 recorded.json.gz has the jobs from which rules may be learnt, held_back.json.gz the others, lessons/ the requests of small jobs."""
@@ -95,7 +97,7 @@ def store_lesson(job, result, out):
 
 def collect(out, jobs, order):
     """Puts the results in `out` into the repository's files; what failed or has none."""
-    parts, failed = {"recorded.json.gz": [], "held_back.json.gz": []}, []
+    parts, failed = {}, []
     for job in jobs:
         path = out / f"{job['name']}.json"
         result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"error": "was not run"}
@@ -106,10 +108,9 @@ def collect(out, jobs, order):
         if job.get("lesson"):
             store_lesson(job, result, out)
         else:
-            parts["held_back.json.gz" if job["held_back"] else "recorded.json.gz"].append(result)
+            parts.setdefault(job["prefix"] + ("held_back.json.gz" if job["held_back"] else "recorded.json.gz"), []).append(result)
     for name, results in parts.items():
-        if results:
-            store(HERE / name, stored(HERE / name) | {result["name"]: result for result in results}, order)
+        store(HERE / name, stored(HERE / name) | {result["name"]: result for result in results}, order)
     return failed
 
 
@@ -117,13 +118,14 @@ def main():
     work, names = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
     out = work / "results"
     out.mkdir(exist_ok=True)
-    table = json.loads((HERE / "jobs.json").read_text(encoding="utf-8"))
-    everything = table["jobs"] + [dict(job, lesson=True) for job in table["lessons"]]
+    tables = [(prefix, json.loads((HERE / name).read_text(encoding="utf-8"))) for prefix, name in (("", "jobs.json"), ("sharded_", "sharded.json"))]
+    everything = [dict(job, prefix=prefix) for prefix, table in tables for job in table["jobs"]]
+    everything += [dict(job, lesson=True) for _, table in tables for job in table["lessons"]]
     jobs = [job for job in everything if not names or job["name"] in names]
     if names - {job["name"] for job in jobs}:
-        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json")
+        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json and sharded.json")
     record(work, out, [job for job in jobs if not finished(out / f"{job['name']}.json")])
-    failed = collect(out, jobs, [job["name"] for job in table["jobs"]])
+    failed = collect(out, jobs, [job["name"] for _, table in tables for job in table["jobs"]])
     print(f"{len(jobs) - len(failed)} recorded, {len(failed)} failed", *failed, sep="\n", file=sys.stderr)
     raise SystemExit(bool(failed))
 

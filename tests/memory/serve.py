@@ -27,6 +27,7 @@ def versions():
 def record(job, out):
     import torch
 
+    import ranks
     import training
 
     began = time.monotonic()
@@ -35,6 +36,7 @@ def record(job, out):
     training.skip_triton()
     reads = tracing.Reads(job["mask"] == "padding")
     reads.install()
+    ranks.begin(job, reads, tracing.FAKE)
     phases = tracing.Phases()
     tracing.wrap_losses(phases)
     torch.cuda.memory._record_memory_history("all", stacks="all", max_entries=1 << 30)

@@ -8,6 +8,8 @@ import types
 
 import torch
 
+import ranks
+
 STEPS = 3
 
 # The shapes as their authors publish them. Families are classes of transformers.
@@ -215,10 +217,13 @@ def attention_backend(job):
 def plain_loop(job, phases):
     """The loop of the tutorials. "plain" keeps `outputs`, and so the logits, until the next forward is done; "plain-loss" only the loss."""
     phases.begin("load")
-    model = quantized(job) if job.get("quantized") else build(job).to("cuda")
+    model = quantized(job) if job.get("quantized") else build(job)
+    if not ranks.stays_on_host(job) and not job.get("quantized"):
+        model = model.to("cuda")
     if job.get("lora"):
         model = with_adapters(job, model)
         model.to("cuda")
+    model = ranks.wrap(job, model)
     model.train()
     phases.name_parameters(model)
     optimizer = optimizer_for(job, model.parameters())
@@ -229,22 +234,23 @@ def plain_loop(job, phases):
     outputs = None
     for step in range(1, STEPS + 1):
         phases.step = step
-        for _ in range(accumulation):
+        for micro_step in range(accumulation):
             phases.begin("forward")
             inputs = rows(job, "cuda")
-            with torch.autocast("cuda", dtype=autocast) if autocast else contextlib.nullcontext():
-                if keeps:
-                    outputs = model(**inputs)
-                    loss = outputs.loss
+            with ranks.accumulating(job, model, micro_step == accumulation - 1):
+                with torch.autocast("cuda", dtype=autocast) if autocast else contextlib.nullcontext():
+                    if keeps:
+                        outputs = model(**inputs)
+                        loss = outputs.loss
+                    else:
+                        loss = model(**inputs).loss
+                if accumulation > 1:
+                    loss = loss / accumulation
+                phases.begin("backward")
+                if scaler:
+                    scaler.scale(loss).backward()
                 else:
-                    loss = model(**inputs).loss
-            if accumulation > 1:
-                loss = loss / accumulation
-            phases.begin("backward")
-            if scaler:
-                scaler.scale(loss).backward()
-            else:
-                loss.backward()
+                    loss.backward()
         phases.name_gradients(model)
         phases.begin("clip")
         if job["clip"]:
@@ -283,7 +289,9 @@ def trainer_loop(job, phases):
     import transformers
 
     phases.begin("load")
-    model = quantized(job) if job.get("quantized") else build(dict(job, checkpointing=None)).to("cuda")
+    model = quantized(job) if job.get("quantized") else build(dict(job, checkpointing=None))
+    if not ranks.stays_on_host(job) and not job.get("quantized"):
+        model = model.to("cuda")
     if job.get("lora"):
         model = with_adapters(job, model)
     optimizer = {("adamw", "default"): None, ("adamw", "loop"): None, ("adamw", "foreach"): "adamw_torch", ("adamw", "fused"): "adamw_torch_fused",
@@ -296,12 +304,13 @@ def trainer_loop(job, phases):
         arguments["optim"] = optimizer
     if job.get("checkpointing"):
         arguments |= dict(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
+    arguments |= ranks.trainer_arguments(job, model)
     evaluation = job.get("evaluation")
     more = {}
     if evaluation:
         arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
         more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
-    train_rows = Rows(job, job["batch"] * job["accumulation"] * STEPS)
+    train_rows = Rows(job, job["batch"] * job["accumulation"] * STEPS * job.get("ranks", 1))
     trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
     phases.name_parameters(model)
 
@@ -355,4 +364,6 @@ def trainer_loop(job, phases):
 
 def run(job, phases):
     with attention_backend(job):
+        if ranks.kind(job) == "zero":
+            return ranks.deepspeed_loop(job, phases, build, rows, optimizer_for, STEPS)
         return (trainer_loop if job["loop"] == "trainer" else plain_loop)(job, phases)
