@@ -45,6 +45,8 @@ typedef struct hr_pytorch_options {
   const char *alloc_conf; /* as in PYTORCH_ALLOC_CONF; NULL: PyTorch's defaults */
   const char *conf; /* settings without an option of the job, by TrainingArguments' names: "optim=paged_adamw_8bit,
                        use_reentrant=true"; NULL: none. docs/pytorch.md lists them */
+  uint32_t ranks;   /* processes with a GPU each, of which the first is answered for; 0, 1: one. They share the job by
+                       DistributedDataParallel, or as conf says: "fsdp=true" */
 } hr_pytorch_options;
 /* Defaults: all zero. */
 HR_API void hr_pytorch_options_init(hr_pytorch_options *options);
@@ -60,6 +62,9 @@ typedef struct hr_pytorch_info {
   uint64_t device_used_bytes;         /* reserved and context: what nvidia-smi shows of the process */
   double error_low, error_high; /* in all that was recorded (docs/pytorch.md), PyTorch's own allocated peak lies between
                                    (1 + error_low) and (1 + error_high) times allocated_bytes */
+  bool recorded; /* settings like these are among what was recorded; false: the rules are from PyTorch's source alone */
+  uint32_t ranks;      /* all figures are of one of them */
+  uint64_t host_bytes; /* of weights, gradients and states that the settings keep on the host, for this rank */
   uint64_t budget_bytes;
   bool fits; /* every request is met within the budget less the context, cached memory returned where it runs out */
   uint64_t missing_bytes; /* does not fit: how much the allocated peak and the context are over the budget; 0: pieces */

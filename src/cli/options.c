@@ -100,6 +100,10 @@ static const hr_field rows[] = {
      "--engine pytorch: settings that no option of a job stands for, by the names of TrainingArguments: "
      "optim=paged_adamw_8bit,use_reentrant=true (docs/pytorch.md)",
      HR_FOR_PLAN, OWN(engine_conf)},
+    {"ranks", HR_FIELD_U32, "Plan", "N",
+     "--engine pytorch: so many processes with a GPU each, which share the job by DistributedDataParallel, or as "
+     "--engine-conf says; the plan is of one of them",
+     HR_FOR_PLAN, OWN(ranks), .least = 1, .initial = "1"},
     {"snapshot", HR_FIELD_PATH, "Plan", "FILE",
      "--engine pytorch: write its two steps as a memory snapshot, for PyTorch's viewer and `headroom inspect`",
      HR_FOR_PLAN, OWN(snapshot)},

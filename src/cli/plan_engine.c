@@ -22,6 +22,7 @@ hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytor
   options.stack = stack_of(config);
   options.alloc_conf = config->own.alloc_conf;
   options.conf = config->own.engine_conf;
+  options.ranks = config->own.ranks;
   return hr_pytorch_create(job, &options, pytorch, error);
 }
 
@@ -89,7 +90,8 @@ static void print_figures(const hr_pytorch_info *info) {
   print_figure("allocated", info->allocated_bytes, "torch.cuda.max_memory_allocated()");
   print_figure("reserved", info->reserved_bytes, "torch.cuda.max_memory_reserved()");
   print_figure("context and kernels", info->context_bytes, "assumed");
-  print_figure("used of the device", need(info), "as nvidia-smi shows the process");
+  print_figure("used of the device", need(info), info->ranks > 1 ? "of each rank's" : "as nvidia-smi shows the process");
+  if (info->host_bytes) print_figure("host memory", info->host_bytes, "weights, gradients and states, of each rank");
   (void)putchar('\n');
 }
 
@@ -222,6 +224,7 @@ static hr_status each_fix(const cli_config *config,
     options.stack = stack_of(config);
     options.alloc_conf = changes[i].expandable ? "expandable_segments:True" : config->own.alloc_conf;
     options.conf = config->own.engine_conf;
+    options.ranks = config->own.ranks;
     if (!change_job(config, &changes[i], &job)) continue;
     if (changes[i].to_host) {
       (void)snprintf(conf, sizeof conf, "%.300s,eval_accumulation_steps=1", config->own.engine_conf);
@@ -307,11 +310,14 @@ static void write_engine(json_writer *json, const hr_pytorch *pytorch) {
   json_write_text(json, "versions", info->versions);
   json_write_text(json, "settings", info->settings);
   json_write_text(json, "unlike", info->unlike);
+  json_write_bool(json, "recorded", info->recorded);
+  json_write_count(json, "ranks", info->ranks);
   json_write_bool(json, "within_budget", info->fits);
   json_write_count(json, "allocated_bytes", info->allocated_bytes);
   json_write_count(json, "reserved_bytes", info->reserved_bytes);
   json_write_count(json, "context_bytes", info->context_bytes);
   json_write_count(json, "device_used_bytes", info->device_used_bytes);
+  json_write_count(json, "host_bytes", info->host_bytes);
   json_write_number(json, "error_low", info->error_low);
   json_write_number(json, "error_high", info->error_high);
   json_write_count(json, "missing_bytes", info->missing_bytes);

@@ -25,31 +25,43 @@ def begin(job, reads, fake):
     if kind(job) in ("fsdp1", "fsdp2"):
         os.environ["ACCELERATE_USE_FSDP"] = "true"
     dist.init_process_group("fake", rank=0, world_size=job["ranks"], store=FakeStore())
-    reads.whole_copies = bool(job["sharding"].get("offload"))
+    reads.whole_copies = bool(job["sharding"].get("offload")) or kind(job) == "zero"
     remember_what_is_sent(reads, fake)
 
 
 def remember_what_is_sent(reads, fake):
-    """DDP sends sizes of parameters and the order of buckets from rank 0 to all and reads them back: what it reads is what it sent."""
+    """DDP sends the order of buckets from rank 0 to all and reads it back: what it reads is what it sent. That all ranks have parameters of the
+    same sizes, which it looks for first, is taken for granted."""
     import torch.distributed as dist
     import torch.nn.parallel.distributed as module
 
-    def wrapped(function, name):
-        def call(*args, **kwargs):
-            before = fake.fake_host_reads()
-            fake.fake_set_remember(1)
-            try:
-                return function(*args, **kwargs)
-            finally:
-                fake.fake_set_remember(0)
-                found = fake.fake_host_reads() - before
-                reads.count += found
-                if found:
-                    reads.seen[name] = "as sent"
-        return call
+    rebuild = dist.Reducer._rebuild_buckets
 
-    module._verify_param_shape_across_processes = wrapped(module._verify_param_shape_across_processes, "_verify_param_shape_across_processes")
-    dist.Reducer._rebuild_buckets = wrapped(dist.Reducer._rebuild_buckets, "_rebuild_buckets")
+    def remembered(reducer):
+        before = fake.fake_host_reads()
+        fake.fake_set_remember(1)
+        rebuilt = rebuild(reducer)
+        fake.fake_set_remember(0)
+        reads.count += fake.fake_host_reads() - before
+        if rebuilt:
+            reads.seen["_rebuild_buckets"] = "as sent"
+        return rebuilt
+
+    def nothing_to_do(_, bucket):
+        """An all-reduce in place, whose result DDP looks for where the process group that sends nothing has none."""
+        future = torch.futures.Future()
+        future.set_result(bucket.buffer())
+        return future
+
+    init = module.DistributedDataParallel.__init__
+
+    def with_hook(self, *args, **kwargs):
+        init(self, *args, **kwargs)
+        self.register_comm_hook(None, nothing_to_do)
+
+    module.DistributedDataParallel.__init__ = with_hook
+    module._verify_param_shape_across_processes = lambda *_: None
+    dist.Reducer._rebuild_buckets = remembered
 
 
 def inner(model):
@@ -89,8 +101,9 @@ def fully_sharded(how, model):
     from torch.distributed.fsdp import CPUOffloadPolicy, MixedPrecisionPolicy, OffloadPolicy, fully_shard
 
     param, reduce = policy_types(how)
-    more = {"mp_policy": MixedPrecisionPolicy(param_dtype=param, reduce_dtype=reduce), "offload_policy": CPUOffloadPolicy() if how["offload"] else OffloadPolicy(),
-            "reshard_after_forward": how["reshard"]}
+    more = {"mp_policy": MixedPrecisionPolicy(param_dtype=param, reduce_dtype=reduce), "offload_policy": CPUOffloadPolicy() if how["offload"] else OffloadPolicy()}
+    if not how["reshard"]:
+        more["reshard_after_forward"] = False
     for block in blocks(model):
         fully_shard(block, **more)
     return fully_shard(model, **more)

@@ -92,7 +92,7 @@ def name_of(job):
 
 def drawn(rng, kind, setting, sharding):
     while True:
-        models = jobs.SMALL if sharding.get("offload") else list(jobs.MODELS)  # whose weights the recording host can hold
+        models = jobs.SMALL if sharding.get("offload") or kind == "zero" else list(jobs.MODELS)  # whose weights the recording host can hold
         job = jobs.BASE | chosen(rng, setting) | {"model": rng.choice(models), "ranks": rng.choice([2, 4, 8, 8, 16])}
         family = jobs.MODELS[job["model"]][0]
         job["batch"], job["seq"] = rng.choice(jobs.MODELS[job["model"]][1])

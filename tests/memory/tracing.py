@@ -111,12 +111,12 @@ class Phases:
 
     def name_parameters(self, model):
         for name, parameter in model.named_parameters():
-            self.names.setdefault(address(parameter), []).append((self.step, "parameter " + name))
+            self.names.setdefault(storage_of(parameter), []).append((self.step, "parameter " + name))
 
     def name_gradients(self, model):
         for name, parameter in model.named_parameters():
             if parameter.grad is not None:
-                self.names.setdefault(address(parameter.grad), []).append((self.step, "gradient " + name))
+                self.names.setdefault(storage_of(parameter.grad), []).append((self.step, "gradient " + name))
 
     def merged(self):
         """One row for each phase of a step: of several micro-steps the largest peaks and the last figures."""
@@ -131,7 +131,7 @@ class Phases:
         return list(rows.values())
 
 
-def address(tensor):
+def storage_of(tensor):
     """Of the bytes of a tensor, or of this rank's part of it."""
     return getattr(tensor, "_local_tensor", tensor).untyped_storage().data_ptr()
 
@@ -239,7 +239,7 @@ def peak(events, names, model, optimizer):
     for parameter, state in optimizer.state.items():
         for key, value in state.items():
             if torch.is_tensor(value) and value.is_cuda:
-                states[address(value)] = key
+                states[storage_of(value)] = key
     step = int(events[at][2].split()[0])
     largest = []
     for index in sorted(live, key=lambda i: (-live[i], i))[:5]:

@@ -163,6 +163,11 @@ static hri_ten *by_scalar(hri_torch *t, const char *op, hri_ten *x) {
   return bound(t, fn, hri_ten_like(t, op, x, x->type));
 }
 hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x) { return by_scalar(t, "mul", x); }
+hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t, hri_ten *x) {
+  hri_fn *fn = hri_fn_make(t, elementwise_backward, &x, 1);
+  if (fn) fn->numbers[0] = (uintptr_t)"mul";
+  return bound(t, fn, hri_ten_view(t, x, x->shape));
+}
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x) { return by_scalar(t, "div", x); }
 hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x) { return by_scalar(t, "neg", x); }
 

@@ -28,6 +28,7 @@ static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight) {
   piece made = {m->torch->label.module, m->torch->label.layer, m->biases, tensor, weight};
   if (module->parameter_count == m->capacity) return m->torch->failed = true, tensor;
   m->pieces[module->parameter_count] = made;
+  module->layer_of[module->parameter_count] = made.layer;
   module->parameters[module->parameter_count++] = tensor;
   return tensor;
 }
@@ -252,18 +253,28 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   maker m = {.torch = torch, .module = module, .type = type, .capacity = 40 * model->layer_count + 8};
   module->model = model;
   module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
+  module->layer_of = hri_alloc_zero(m.capacity, sizeof *module->layer_of);
   module->layers = hri_alloc_zero(model->layer_count, sizeof *module->layers);
   module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
-  if (!module->parameters || !module->layers || !module->packed || !m.pieces) torch->failed = true;
+  torch->meta = module->on_host;
+  if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !m.pieces) torch->failed = true;
   else if (module->quantized) load_quantized(&m);
   else add_all(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
+  torch->meta = false;
   hri_free(m.pieces);
   return !torch->failed;
 }
 
+void hri_module_place_buffers(hri_torch *torch, hri_module *module) {
+  hri_ten *const all[] = {module->frequencies[0], module->frequencies[1], module->frequencies[2], module->frequencies[3], module->scale};
+  for (unsigned k = 0; k < sizeof all / sizeof *all; k++)
+    if (all[k]) hri_ten_materialize(torch, "to", all[k]);
+}
+
 void hri_module_deinit(hri_module *module) {
+  hri_free(module->layer_of);
   hri_free(module->parameters);
   hri_free(module->layers);
   hri_free(module->packed);

@@ -14,6 +14,9 @@ typedef struct loop {
   hri_ten *maps[2];
   hri_ten **first, **second; /* optimizer states of each parameter */
   bool stepped;
+  hri_ten **trained; /* what the optimizer steps on: parameters, or this rank's parts of them */
+  hri_ddp ddp;
+  hri_fsdp fsdp;
 } loop;
 
 static hri_ten *like(loop *r, const char *op, const hri_ten *parameter) {
@@ -30,7 +33,7 @@ static hri_ten *scalar(loop *r, const char *op, uint64_t count) { return scalar_
 
 static bool adam(const loop *r) { return r->job->optimizer <= HRI_TORCH_ADAMW_LOOP; }
 
-static hri_ten *parameter(const loop *r, uint32_t i) { return r->module.parameters[i]; }
+static hri_ten *parameter(const loop *r, uint32_t i) { return r->trained[i]; }
 
 static bool steps_on(const loop *r, uint32_t i) { return parameter(r, i)->grad != NULL; }
 
@@ -61,7 +64,7 @@ static void make_8bit_states(loop *r) {
   for (uint32_t i = 0; i < r->module.parameter_count; i++) {
     hri_ten *p = parameter(r, i), **states[] = {&r->first[i], &r->second[i]};
     uint64_t count = hri_ten_count(p);
-    bool embedding = p == r->module.embed || p == r->module.positions;
+    bool embedding = r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions;
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
     r->t->meta = paged(r, count); /* pages of the host's */
@@ -100,8 +103,12 @@ static void momentum(loop *r) {
     if (steps_on(r, i)) r->first[i] = like(r, "clone", parameter(r, i));
 }
 
+/* Parts on the host are clipped and stepped on there. */
+static bool on_host(const loop *r) { return r->job->sharing == HRI_TORCH_FSDP2 && r->job->fsdp.offload; }
+
 static void optimize(loop *r, hri_ten **spare) {
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  if (on_host(r)) return;
   hri_torch_at(r->t, "optimizer", -1);
   if (adam(r) && !r->stepped) make_states(r, spare);
   if (r->job->optimizer == HRI_TORCH_ADAMW_8BIT && !r->stepped) make_8bit_states(r);
@@ -121,6 +128,7 @@ static void clip(loop *r, hri_ten **norms) {
   uint64_t chunks = 0;
   hri_ten *partial, *stacked, *total, *small[4];
   hri_torch_phase_begin(t, HRI_TORCH_CLIP);
+  if (on_host(r)) return;
   hri_torch_at(t, "clip_grad_norm_", -1);
   for (uint32_t i = 0; i < r->module.parameter_count; i++) {
     uint64_t of_this = (hri_ten_count(parameter(r, i)) + CHUNK - 1) / CHUNK;
@@ -173,6 +181,16 @@ static void drop_batch(loop *r, hri_module_batch *batch) {
   hri_ten_set(r->t, &batch->items, NULL);
 }
 
+/* accelerate's gather of a number, and the sum of what came. Takes it. */
+static hri_ten *of_all_ranks(loop *r, hri_ten *number) {
+  hri_ten *copy = hri_ten_like(r->t, "clone", number, number->type), *all = scalar_of(r, "all_gather", HRI_I64, r->job->ranks), *sum;
+  hri_ten_drop(r->t, copy);
+  sum = scalar_of(r, "sum", HRI_I64, 1);
+  hri_ten_drop(r->t, all);
+  hri_ten_drop(r->t, number);
+  return sum;
+}
+
 /* Trainer._get_num_items_in_batch: labels that count, as a share of devices. */
 static hri_ten *count_items(loop *r, const hri_ten *labels) {
   hri_ten *counts = hri_ten_like(r->t, "ne", labels, HRI_BOOL), *sum = scalar_of(r, "sum", HRI_I64, 1), *added, *items;
@@ -180,6 +198,7 @@ static hri_ten *count_items(loop *r, const hri_ten *labels) {
   hri_ten_drop(r->t, counts);
   added = scalar_of(r, "add", HRI_I64, 1);
   hri_ten_drop(r->t, sum);
+  if (r->job->ranks > 1) added = of_all_ranks(r, added);
   items = scalar(r, "div", 1);
   hri_ten_drop(r->t, added);
   return items;
@@ -195,12 +214,16 @@ static void next_batch(loop *r, uint64_t rows) {
 /* model(**inputs) under autocast; accelerate then makes what it gives fp32 (convert_outputs_to_fp32). */
 static hri_module_output forward(loop *r) {
   hri_module_output out;
+  bool ddp = r->job->sharing == HRI_TORCH_DDP;
+  if (ddp) hri_ddp_before_forward(r->t, &r->ddp);
   r->t->autocast = r->job->autocast;
   out = hri_module_forward(r->t, &r->module, &r->batch);
   r->t->autocast = HRI_F32;
   hri_autocast_exit(r->t);
   if (r->job->trainer && r->job->autocast != HRI_F32)
     hri_ten_set(r->t, &out.logits, hri_aten_to(r->t, out.logits, HRI_F32));
+  if (ddp) hri_ddp_after_forward(r->t, &r->ddp, &out);
+  if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_forward(r->t, &r->fsdp, &out);
   return out;
 }
 
@@ -217,13 +240,16 @@ static hri_ten *for_backward(loop *r, hri_ten *loss) {
 
 /* `batch`, `outputs` and `loss` are variables of the loop: they hold what they held until the new is there, of the Trainer (whose
  * tr_loss_step is set when the backward is done) to the end. */
-static void micro_step(loop *r) {
+static void micro_step(loop *r, bool last) {
   hri_torch *t = r->t;
   hri_module_output out;
   hri_ten *scaled;
   hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
   next_batch(r, r->job->batch);
+  r->ddp.exchanges = r->fsdp.exchanges = last; /* the others run under no_sync() */
   out = forward(r);
+  if (r->job->trainer && r->job->ranks > 1) /* loss *= num_processes */
+    hri_ten_set(t, &out.loss, hri_aten_mul_scalar_in_place(t, out.loss));
   hri_ten_set(t, &r->logits, NULL);
   if (!r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_keep(out.loss));
   hri_torch_at(t, "loss", -1);
@@ -236,6 +262,7 @@ static void micro_step(loop *r) {
   hri_torch_phase_begin(t, HRI_TORCH_BACKWARD);
   scaled = for_backward(r, out.loss);
   hri_torch_backward(t, scaled, NULL);
+  if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_backward(t, &r->fsdp);
   hri_ten_drop(t, scaled);
   if (r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_view(t, out.loss, out.loss->shape)); /* loss.detach() */
   hri_ten_drop(t, out.loss);
@@ -243,7 +270,7 @@ static void micro_step(loop *r) {
 
 static void step(loop *r, hri_ten **spare) {
   r->t->step++;
-  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r);
+  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r, k + 1 == r->job->accumulate);
   if (r->job->clip) clip(r, spare);
   optimize(r, spare);
   zero_grad(r);
@@ -295,6 +322,8 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   hri_ten **spare = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
+  r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
+  r.module.hooks_outside = job->wrapped;
   if (!hri_module_init(t, &r.module, job->model, job->weights)) goto out;
   r.module.attention = job->attention;
   r.module.capability = job->capability;
@@ -306,6 +335,9 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
   spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
   if (!r.first || !r.second || !spare) goto out;
+  if (job->sharing == HRI_TORCH_DDP) hri_ddp_init(t, &r.ddp, &r.module, &job->ddp);
+  if (job->sharing == HRI_TORCH_FSDP2) hri_fsdp_init(t, &r.fsdp, &r.module, &job->fsdp);
+  r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
   evaluate(&r);
@@ -314,6 +346,8 @@ out:
   hri_free(r.first);
   hri_free(r.second);
   hri_free(spare);
+  hri_ddp_deinit(&r.ddp);
+  hri_fsdp_deinit(&r.fsdp);
   hri_module_deinit(&r.module);
   return !t->failed;
 }

@@ -2,7 +2,11 @@
 #ifndef HRI_PYTORCH_LOOP_H
 #define HRI_PYTORCH_LOOP_H
 
-#include "frameworks/pytorch/module.h"
+#include "frameworks/pytorch/ddp.h"
+#include "frameworks/pytorch/fsdp.h"
+
+/* How ranks share the job. */
+typedef enum hri_torch_sharing { HRI_TORCH_ALONE = 0, HRI_TORCH_DDP, HRI_TORCH_FSDP2 } hri_torch_sharing;
 
 typedef enum hri_torch_optimizer {
   HRI_TORCH_ADAMW = 0, /* foreach, the default on a GPU */
@@ -42,6 +46,11 @@ typedef struct hri_torch_job {
   double dropout;
   uint32_t capability;
   hri_torch_evaluation evaluation;
+  hri_torch_sharing sharing;
+  uint32_t ranks;
+  hri_ddp_settings ddp;
+  hri_fsdp_settings fsdp;
+  bool wrapped; /* fsdp: checkpoint_wrapper inside the units (activation_checkpointing of its configuration) */
 } hri_torch_job;
 
 /* Where PyTorch's allocated peak lies in all recordings, as a share of what is found here: tests/unit/test_pytorch.c holds

@@ -255,6 +255,15 @@ static hri_ten *gpt2_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_t
   return y;
 }
 
+/* Hooks around a module: what it gets instead of `input`, a new reference; and what it gave. */
+static hri_ten *enter(hri_torch *t, const hri_module *module, int32_t which, hri_ten *input) {
+  return module->hooks ? module->hooks->enter(t, module->hooks_context, which, input) : hri_ten_keep(input);
+}
+
+static void leave(hri_torch *t, const hri_module *module, int32_t which, hri_ten *output) {
+  if (module->hooks) module->hooks->leave(t, module->hooks_context, which, output);
+}
+
 static hri_ten *gpt2_block(hri_torch *t, hri_ten *residual, void *context, uint32_t index) {
   pass *p = context;
   p->mask = p->masks[0];
@@ -547,7 +556,9 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   hri_module *m = p->module;
   beginning b = {0};
   hri_torch_at(t, "embed_tokens", -1);
+  hri_ten_drop(t, enter(t, m, HRI_MODULE_EMBEDDING, NULL));
   b.embeds = hri_aten_embedding(t, m->embed, batch->ids);
+  leave(t, m, HRI_MODULE_EMBEDDING, b.embeds);
   if (m->model->embedding_scale != 1) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
   b.positions = position_ids(t, batch->ids->shape.dims[1]);
   if (!m->model->learned_positions) {
@@ -587,8 +598,37 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   return loss;
 }
 
+static hri_ten *plain_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
+  const hri_module *module = ((pass *)context)->module;
+  return (module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block)(t, hidden, context, index);
+}
+
+/* A block with its hooks, as it stands in a checkpointed region. */
+static hri_ten *hooked_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
+  const hri_module *module = ((pass *)context)->module;
+  hri_ten *input = enter(t, module, (int32_t)index, hidden), *output;
+  hri_torch_at(t, NULL, (int32_t)index);
+  output = plain_block(t, input, context, index);
+  hri_ten_drop(t, input);
+  leave(t, module, (int32_t)index, output);
+  return output;
+}
+
+static hri_ten *run_block(hri_torch *t, pass *p, uint32_t index, hri_ten *hidden, hri_ten *const arguments[HRI_FN_HELD]) {
+  const hri_module *module = p->module;
+  bool outside = module->hooks && module->hooks_outside;
+  hri_ten *input, *output;
+  if (!module->checkpoint) return hooked_block(t, hidden, p, index);
+  if (!outside) return hri_checkpoint(t, module->reentrant, hooked_block, p, index, hidden, arguments);
+  input = enter(t, module, (int32_t)index, hidden);
+  hri_torch_at(t, NULL, (int32_t)index);
+  output = hri_checkpoint(t, module->reentrant, plain_block, p, index, input, arguments);
+  hri_ten_drop(t, input);
+  leave(t, module, (int32_t)index, output);
+  return output;
+}
+
 hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri_module_batch *batch) {
-  hri_region *block = module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block;
   hri_module_output out = {0};
   beginning b;
   hri_ten *hidden;
@@ -601,6 +641,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     return out;
   }
   p->module = module;
+  hri_ten_drop(t, enter(t, module, HRI_MODULE_WHOLE, NULL));
   b = embedded(t, p, batch);
   if (module->model->lora.rank && module->checkpoint) b.embeds->requires_grad = true; /* enable_input_require_grads */
   hidden = b.hidden;
@@ -608,20 +649,22 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     hri_torch_at(t, NULL, (int32_t)i);
     bool slides = module->model->sliding[i] != 0, local = slides && hri_module_rotary_kinds(module->model) > 1;
     hri_ten *arguments[] = {p->cos[local], p->sin[local], b.positions, p->masks[slides]};
-    hri_ten_set(t, &hidden,
-                module->checkpoint ? hri_checkpoint(t, module->reentrant, block, p, i, hidden, arguments)
-                                   : block(t, hidden, p, i));
+    hri_ten_set(t, &hidden, run_block(t, p, i, hidden, arguments));
   }
   hri_torch_at(t, NULL, -1);
+  hri_ten_set(t, &hidden, enter(t, module, HRI_MODULE_NORM, hidden));
   hri_ten_set(t, &hidden, any_norm(t, module, "norm", hidden, module->norm));
+  leave(t, module, HRI_MODULE_NORM, hidden);
   hri_ten_drop(t, b.embeds);
   hri_ten_drop(t, b.positions);
   hri_ten_drop(t, b.position_embeds);
   drop_all(t, p->masks, 2); /* the pointers stay for regions that hold them */
   drop_all(t, p->cos, 2);
   drop_all(t, p->sin, 2);
+  hri_ten_set(t, &hidden, enter(t, module, HRI_MODULE_HEAD, hidden));
   hri_torch_at(t, "lm_head", -1);
   out.logits = hri_aten_linear(t, hidden, module->head ? module->head : module->embed, NULL, true);
+  leave(t, module, HRI_MODULE_HEAD, out.logits);
   if (module->model->logit_softcap > 0) {
     hri_ten_set(t, &out.logits, hri_aten_div_scalar(t, out.logits));
     hri_ten_set(t, &out.logits, hri_aten_tanh(t, out.logits));

@@ -25,6 +25,13 @@ typedef struct hri_module_layer {
   hri_ten *qk_norms[2];
 } hri_module_layer;
 
+/* What is put around modules (register_forward_pre_hook, register_forward_hook): blocks by their layer, and some by name. */
+enum { HRI_MODULE_WHOLE = -1, HRI_MODULE_EMBEDDING = -2, HRI_MODULE_NORM = -3, HRI_MODULE_HEAD = -4 };
+typedef struct hri_module_hooks {
+  hri_ten *(*enter)(hri_torch *torch, void *context, int32_t module, hri_ten *input); /* what the module gets: a new reference */
+  void (*leave)(hri_torch *torch, void *context, int32_t module, hri_ten *output);
+} hri_module_hooks;
+
 typedef struct hri_module {
   const hr_model *model;
   hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
@@ -34,7 +41,12 @@ typedef struct hri_module {
   uint32_t packed_count;
   hri_module_layer *layers;
   hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */
+  int32_t *layer_of; /* of each parameter; -1: of none */
   uint32_t parameter_count;
+  bool on_host; /* parameters and buffers get no bytes when they are made: whoever shards them brings them to the device */
+  const hri_module_hooks *hooks;
+  void *hooks_context;
+  bool hooks_outside; /* of checkpointed regions (checkpoint_wrapper), not inside them */
   hri_torch_attention attention;
   uint32_t capability; /* of the device: which fused attention there is */
   double dropout, lora_dropout;
@@ -44,6 +56,8 @@ typedef struct hri_module {
 /* Makes the parameters on the device (load.c), in the order of model.to(device), or of from_pretrained where `quantized` is set. Of a
  * model with adapters only those train, and are fp32 (PEFT's autocast_adapter_dtype); they come behind the others. False: memory. */
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type);
+/* Buffers of a model that was made without bytes. */
+void hri_module_place_buffers(hri_torch *torch, hri_module *module);
 void hri_module_deinit(hri_module *module); /* the lists; tensors live as long as the process */
 
 void hri_module_kinds_of_layers(const hr_model *model, bool *some, bool *all); /* that slide */

@@ -97,7 +97,20 @@ static const char *refuse_device(const hr_job *job) {
   return NULL;
 }
 
-static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
+/* What there are no rules for on several ranks. */
+static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hr_pytorch_options *options) {
+  bool adapters = job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
+  if (options->ranks <= 1) return NULL;
+  if (settings->eval_batches) return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
+  if (settings->shared.fsdp != HRI_TRUE) return NULL;
+  if (adapters) return "no rules for adapters and quantized weights under fsdp=true";
+  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true; --precision bf16";
+  if (settings->reentrant) return "no rules for reentrant checkpointing under fsdp=true";
+  return NULL;
+}
+
+static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, const hr_pytorch_options *options,
+                        hr_error *error) {
   const char *what = NULL;
   bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
                job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT;
@@ -115,6 +128,7 @@ static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, h
     what = "no rules for this --optimizer; there are for adamw, adamw8bit, sgd and momentum";
   else what = refuse_device(job);
   if (!what) what = refuse_quantized(job);
+  if (!what) what = refuse_ranks(job, settings, options);
   if (!what) return HR_OK;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
 }
@@ -209,6 +223,101 @@ static void set_evaluation(hr_pytorch *p) {
       e->metrics ? " with compute_metrics" : "");
   if (e->to_host) add(p->info.settings, ", eval_accumulation_steps=%u", e->to_host);
   if (!e->metrics && !e->to_host && e->batches > 3) e->batches = 3; /* the third asks for what all others ask for */
+}
+
+/* ---- several ranks ---- */
+
+static hri_ten_type type_of(hri_torch_word_type word) {
+  return word == HRI_TYPE_BF16 ? HRI_BF16 : word == HRI_TYPE_FP16 ? HRI_F16 : HRI_F32;
+}
+
+static const char *type_word(hri_ten_type type) {
+  return type == HRI_BF16 ? "bf16" : type == HRI_F16 ? "fp16" : "fp32";
+}
+
+/* The Trainer looks for unused parameters unless it checkpoints. */
+static void set_ddp(hr_pytorch *p, hr_pytorch_stack stack) {
+  const hri_torch_shared *s = &p->settings.shared;
+  hri_ddp_settings *ddp = &p->job.ddp;
+  bool usual = stack == HR_PYTORCH_TRAINER && !p->job.checkpoint;
+  p->job.sharing = HRI_TORCH_DDP;
+  ddp->ranks = p->job.ranks;
+  ddp->bucket_view = s->bucket_view == HRI_TRUE;
+  ddp->find_unused = s->find_unused ? s->find_unused == HRI_TRUE : usual;
+  ddp->bucket_bytes = (uint64_t)s->bucket_mb * MIB;
+  add(p->info.settings, ", DistributedDataParallel over %u ranks%s%s", p->job.ranks,
+      ddp->find_unused ? " with find_unused_parameters" : "", ddp->bucket_view ? ", gradient_as_bucket_view" : "");
+  if (s->bucket_mb) add(p->info.settings, ", buckets of %u MiB", s->bucket_mb);
+}
+
+/* Parts of parameters that are on the host, with their gradients and the optimizer's states of them. */
+static uint64_t host_bytes(const hr_pytorch *p) {
+  uint64_t states = 2;
+  if (p->job.optimizer == HRI_TORCH_SGD) states = 0;
+  if (p->job.optimizer == HRI_TORCH_SGD_MOMENTUM) states = 1;
+  return p->torch.host_bytes * (2 + states);
+}
+
+static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
+  const hri_torch_shared *s = &p->settings.shared;
+  hri_fsdp_settings *fsdp = &p->job.fsdp;
+  bool trainer = stack == HR_PYTORCH_TRAINER;
+  p->job.sharing = HRI_TORCH_FSDP2;
+  fsdp->ranks = p->job.ranks;
+  fsdp->by_accelerate = trainer;
+  fsdp->keeps = s->reshards == HRI_FALSE;
+  fsdp->offload = s->offload == HRI_TRUE;
+  fsdp->mixed = trainer ? p->job.autocast != HRI_F32 : s->param != HRI_TYPE_UNSAID;
+  fsdp->param = trainer ? p->job.autocast : type_of(s->param);
+  fsdp->reduce = trainer || !s->reduce ? fsdp->param : type_of(s->reduce);
+  fsdp->casts_output = trainer && fsdp->mixed;
+  p->job.wrapped = s->wrapped == HRI_TRUE;
+  p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
+  add(p->info.settings, ", fully_shard over %u ranks%s%s%s", p->job.ranks, fsdp->keeps ? ", reshard_after_forward=False" : "",
+      fsdp->offload ? ", CPUOffloadPolicy" : "", p->job.wrapped ? ", its activation_checkpointing" : "");
+  if (fsdp->mixed) add(p->info.settings, ", param_dtype %s, reduce_dtype %s", type_word(fsdp->param), type_word(fsdp->reduce));
+}
+
+/* The rules that stand for what was not recorded are PyTorch's source's alone. */
+static bool was_recorded(const hr_pytorch *p, hr_pytorch_stack stack) {
+  bool adamw = p->job.optimizer <= HRI_TORCH_ADAMW_LOOP;
+  if (p->job.sharing == HRI_TORCH_DDP) return adamw && !p->job.quantized;
+  return adamw && !p->job.reentrant && !(stack == HR_PYTORCH_TRAINER && p->job.fsdp.offload);
+}
+
+static void set_ranks(hr_pytorch *p, const hr_pytorch_options *options) {
+  p->job.ranks = p->info.ranks = options->ranks ? options->ranks : 1;
+  p->info.recorded = true;
+  if (p->job.ranks == 1) return;
+  if (p->settings.shared.fsdp == HRI_TRUE) set_fsdp(p, options->stack);
+  else set_ddp(p, options->stack);
+  p->info.recorded = was_recorded(p, options->stack);
+  if (!p->info.recorded) unlike(&p->info, "from source, not recorded");
+  unlike(&p->info, "what NCCL takes beside the allocator is not counted");
+}
+
+/* Settings of several ranks that do not go together, by their names. */
+static hr_status check_shared(const hri_torch_settings *settings, const hr_pytorch_options *options, hr_error *error) {
+  const char *ddp = hri_torch_shared_ddp(&settings->shared), *fsdp = hri_torch_shared_fsdp(&settings->shared);
+  const hri_torch_shared *s = &settings->shared;
+  bool chosen = s->fsdp == HRI_TRUE;
+  if (options->ranks <= 1 && (ddp || fsdp || chosen)) {
+    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of several ranks", ddp ? ddp : fsdp ? fsdp : "fsdp");
+    return hri_hint(error, HR_ERROR_USAGE, "--ranks 8 beside it: so many processes, each with a GPU");
+  }
+  if (chosen && ddp)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of DistributedDataParallel, which fsdp=true is not", ddp);
+  if (!chosen && fsdp) {
+    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of fully_shard", fsdp);
+    return hri_hint(error, HR_ERROR_USAGE, "fsdp=true,%s=...", fsdp);
+  }
+  if ((s->param || s->reduce) && options->stack == HR_PYTORCH_TRAINER)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
+                    "both from --precision");
+  if (s->reduce && !s->param)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
+  return HR_OK;
 }
 
 static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
@@ -310,6 +419,7 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   info->peak_phase = (hr_pytorch_phase)p->replay.peak_phase;
   info->peak_step = p->replay.peak_step;
   info->request_count = p->torch.requests.count;
+  info->host_bytes = host_bytes(p);
   tell_phases(p);
   HRI_TRY(list_live(p, error));
   room = info->budget_bytes > info->context_bytes ? info->budget_bytes - info->context_bytes : 0;
@@ -337,7 +447,8 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (settings.eval_batches && options->stack != HR_PYTORCH_TRAINER)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
-  HRI_TRY(refuse(job, &settings, error));
+  HRI_TRY(check_shared(&settings, options, error));
+  HRI_TRY(refuse(job, &settings, options, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
   p->info.versions = versions;
@@ -346,6 +457,7 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   p->config = hr_alloc_config_default();
   HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
   set_job(p, job, options->stack);
+  set_ranks(p, options);
   p->device = hri_aten_device_of(job->device.compute_capability);
   p->torch.kernels = &p->device;
   if (!hri_torch_run(&p->torch, &p->job)) status = hri_fail_memory(error, 32 * MIB, "PyTorch's requests");

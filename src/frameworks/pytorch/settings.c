@@ -13,22 +13,44 @@ static const char *const truths[] = {"false", "true"};
 
 const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; }
 
-typedef enum key { OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST, KEYS } key;
-static const char *const keys[KEYS] = {"optim",           "use_reentrant",
-                                       "eval_batches",    "per_device_eval_batch_size",
-                                       "compute_metrics", "eval_accumulation_steps"};
+/* clang-format off */
+typedef enum key {
+  OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST,
+  FIND_UNUSED, BUCKET_VIEW, BUCKET_MB, FSDP, RESHARDS, OFFLOAD, WRAPPED, PARAM_TYPE, REDUCE_TYPE, KEYS
+} key;
+static const char *const keys[KEYS] = {
+  "optim", "use_reentrant", "eval_batches", "per_device_eval_batch_size", "compute_metrics", "eval_accumulation_steps",
+  "ddp_find_unused_parameters", "gradient_as_bucket_view", "ddp_bucket_cap_mb", "fsdp", "reshard_after_forward", "cpu_offload",
+  "activation_checkpointing", "param_dtype", "reduce_dtype"};
+/* clang-format on */
+static const char *const types[] = {"", "fp32", "bf16", "fp16"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
 typedef struct words {
   const char *const *list; /* "" is none; NULL: a number from 1 to MOST */
   uint32_t count;
 } words;
-static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS}, [REENTRANT] = {truths, 2}, [METRICS] = {truths, 2}};
+static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},  [REENTRANT] = {truths, 2},  [METRICS] = {truths, 2},
+                                   [FIND_UNUSED] = {truths, 2},     [BUCKET_VIEW] = {truths, 2}, [FSDP] = {truths, 2},
+                                   [RESHARDS] = {truths, 2},        [OFFLOAD] = {truths, 2},     [WRAPPED] = {truths, 2},
+                                   [PARAM_TYPE] = {types, 4},       [REDUCE_TYPE] = {types, 4}};
+
+/* Settings that say true, false, or nothing. */
+static hri_torch_choice *choice_of(hri_torch_shared *s, key k) {
+  hri_torch_choice *const choices[KEYS] = {[FIND_UNUSED] = &s->find_unused, [BUCKET_VIEW] = &s->bucket_view, [FSDP] = &s->fsdp,
+                                           [RESHARDS] = &s->reshards,       [OFFLOAD] = &s->offload,         [WRAPPED] = &s->wrapped};
+  return choices[k];
+}
 
 static void store(hri_torch_settings *out, key k, uint32_t value) {
-  uint32_t *const numbers[KEYS] =
-      {[EVAL_BATCHES] = &out->eval_batches, [EVAL_ROWS] = &out->eval_rows, [EVAL_TO_HOST] = &out->eval_to_host};
-  if (k == OPTIM) out->optim = (hri_torch_optim)value;
+  uint32_t *const numbers[KEYS] = {[EVAL_BATCHES] = &out->eval_batches,
+                                   [EVAL_ROWS] = &out->eval_rows,
+                                   [EVAL_TO_HOST] = &out->eval_to_host,
+                                   [BUCKET_MB] = &out->shared.bucket_mb};
+  if (choice_of(&out->shared, k)) *choice_of(&out->shared, k) = value ? HRI_TRUE : HRI_FALSE;
+  else if (k == PARAM_TYPE) out->shared.param = (hri_torch_word_type)value;
+  else if (k == REDUCE_TYPE) out->shared.reduce = (hri_torch_word_type)value;
+  else if (k == OPTIM) out->optim = (hri_torch_optim)value;
   else if (k == REENTRANT) out->reentrant = value != 0;
   else if (k == METRICS) out->metrics = value != 0;
   else *numbers[k] = value;
@@ -90,6 +112,20 @@ static hr_status one(const char *text, size_t length, hri_torch_settings *out, h
   if (found == values[k].count) return refuse(keys[k], &values[k], equals ? equals + 1 : "", value, error);
   store(out, (key)k, found);
   return HR_OK;
+}
+
+const char *hri_torch_shared_ddp(const hri_torch_shared *s) {
+  if (s->find_unused) return keys[FIND_UNUSED];
+  if (s->bucket_view) return keys[BUCKET_VIEW];
+  return s->bucket_mb ? keys[BUCKET_MB] : NULL;
+}
+
+const char *hri_torch_shared_fsdp(const hri_torch_shared *s) {
+  if (s->reshards) return keys[RESHARDS];
+  if (s->offload) return keys[OFFLOAD];
+  if (s->wrapped) return keys[WRAPPED];
+  if (s->param) return keys[PARAM_TYPE];
+  return s->reduce ? keys[REDUCE_TYPE] : NULL;
 }
 
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {

@@ -18,15 +18,30 @@ typedef enum hri_torch_optim {
   HRI_OPTIMS
 } hri_torch_optim;
 
+typedef enum hri_torch_choice { HRI_UNSAID = 0, HRI_FALSE, HRI_TRUE } hri_torch_choice;
+typedef enum hri_torch_word_type { HRI_TYPE_UNSAID = 0, HRI_TYPE_FP32, HRI_TYPE_BF16, HRI_TYPE_FP16 } hri_torch_word_type;
+
+/* How several ranks share a job: of DistributedDataParallel, of fully_shard as fsdp_config has it. */
+typedef struct hri_torch_shared {
+  hri_torch_choice find_unused, bucket_view; /* ddp_find_unused_parameters; gradient_as_bucket_view */
+  uint32_t bucket_mb;                        /* ddp_bucket_cap_mb; 0: not named */
+  hri_torch_choice fsdp, reshards, offload, wrapped; /* fsdp; reshard_after_forward, cpu_offload, activation_checkpointing */
+  hri_torch_word_type param, reduce;                 /* param_dtype, reduce_dtype of a MixedPrecisionPolicy */
+} hri_torch_shared;
+
 typedef struct hri_torch_settings {
   hri_torch_optim optim;
   bool reentrant;
   uint32_t eval_rows, eval_batches, eval_to_host; /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
   bool metrics;                                   /* compute_metrics */
+  hri_torch_shared shared;
 } hri_torch_settings;
 
 /* text NULL or "": defaults. USAGE names the setting, the value and what there is. */
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error);
+/* A setting that only several ranks have, or only those of the other way to share, by its name; NULL: none is named. */
+const char *hri_torch_shared_ddp(const hri_torch_shared *shared);
+const char *hri_torch_shared_fsdp(const hri_torch_shared *shared);
 const char *hri_torch_optim_name(hri_torch_optim optim);
 
 #endif
