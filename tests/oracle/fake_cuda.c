@@ -267,10 +267,37 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t count, enum cudaM
   return cudaMemcpy(to, from, count, kind);
 }
 
+/* Host memory that the runtime gave out is pinned, which some ask for. */
+static space pinned = {.base = 0};
+
+static void know_pinned(const void *pointer, size_t size) {
+  size_t i = 0;
+  pthread_mutex_lock(&lock);
+  if (pinned.count == pinned.capacity) {
+    pinned.capacity = pinned.capacity ? pinned.capacity * 2 : 64;
+    pinned.ranges = realloc(pinned.ranges, pinned.capacity * sizeof *pinned.ranges);
+    if (!pinned.ranges) abort();
+  }
+  for (i = pinned.count++; i > 0 && pinned.ranges[i - 1].address > (uintptr_t)pointer; i--) pinned.ranges[i] = pinned.ranges[i - 1];
+  pinned.ranges[i] = (range){(uintptr_t)pointer, size};
+  pthread_mutex_unlock(&lock);
+}
+
+static bool is_pinned(const void *pointer) {
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < pinned.count && !found; i++)
+    found = (uintptr_t)pointer - pinned.ranges[i].address < pinned.ranges[i].size;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
 cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
   (void)flags;
   *pointer = calloc(1, size ? size : 1);
-  return *pointer ? cudaSuccess : fail(cudaErrorMemoryAllocation);
+  if (!*pointer) return fail(cudaErrorMemoryAllocation);
+  know_pinned(*pointer, size ? size : 1);
+  return cudaSuccess;
 }
 
 /* Pages that the host and the card share are the host's here. */
@@ -279,6 +306,9 @@ cudaError_t cudaMallocManaged(void **pointer, size_t size, unsigned flags) {
 }
 
 cudaError_t cudaFreeHost(void *pointer) {
+  pthread_mutex_lock(&lock);
+  (void)space_give_back(&pinned, (uintptr_t)pointer);
+  pthread_mutex_unlock(&lock);
   free(pointer);
   return cudaSuccess;
 }
@@ -286,7 +316,7 @@ cudaError_t cudaFreeHost(void *pointer) {
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer) {
   memset(attributes, 0, sizeof *attributes);
   bool device = (uintptr_t)pointer >= segments.base && (uintptr_t)pointer < segments.base + ((uint64_t)1 << 42);
-  attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->type = device ? cudaMemoryTypeDevice : is_pinned(pointer) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
   attributes->devicePointer = device ? (void *)(uintptr_t)pointer : NULL;
   return cudaSuccess;
 }

@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Streams beside the usual one: their requests have memory of their own in the caching allocator. */
-enum { COPY_IN = 1, REDUCE = 3 };
+enum { COPY_IN = 1, REDUCE = 2 };
 
 static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t elements) {
   hri_ten *tensor = hri_ten_make(t, op, type, hri_ten_shape_of(1, elements, 0, 0, 0));
@@ -19,6 +19,38 @@ static uint64_t part_elements(const hri_fsdp *f, uint32_t i) {
   const hri_ten *whole = f->module->parameters[i];
   uint64_t rows = whole->shape.dims[0], part = (rows + f->settings.ranks - 1) / f->settings.ranks;
   return hri_ten_count(whole) / rows * part;
+}
+
+/* What the kernels that copy many tensors at once are told (TensorShape.cu): numbers of 8 bytes on the device, one of them for each block of
+ * threads. */
+static void tell_kernel(hri_torch *t, const char *op, uint64_t numbers) {
+  hri_ten_drop(t, flat(t, op, HRI_I64, numbers));
+}
+
+static uint64_t divided(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+enum { TILE = 2048 }; /* bytes that a block copies at a time */
+
+static uint64_t tiles_of(const hri_fsdp_unit *u, hri_ten_type type, uint64_t tile) {
+  uint64_t tiles = 0;
+  for (uint32_t k = 0; k < u->count; k++)
+    tiles += divided(part_elements(u->fsdp, u->members[k]) * hri_ten_type_bytes(type), tile);
+  return tiles;
+}
+
+/* split_with_sizes_copy: blocks do more than one tile where there are more tiles than the device takes. */
+static void tell_copy_out(hri_torch *t, const hri_fsdp_unit *u) {
+  enum { PROCESSORS = 108, THREADS = 2048, BLOCK = 128 };
+  uint64_t ranks = u->fsdp->settings.ranks, most = (uint64_t)PROCESSORS * THREADS / BLOCK * 2;
+  uint64_t times = divided(tiles_of(u, u->fsdp->settings.param, TILE) * ranks, most), chunks = 1, each;
+  while (chunks * chunks < times) chunks++;
+  if (chunks > ranks) chunks = ranks;
+  each = divided(times, chunks);
+  tell_kernel(t, "split_with_sizes_copy", 4 * (uint64_t)u->count + 1 + tiles_of(u, u->fsdp->settings.param, TILE * each));
+}
+
+static void tell_copy_in(hri_torch *t, const hri_fsdp_unit *u) {
+  tell_kernel(t, "chunk_cat", 6 * (uint64_t)u->count + 2 + tiles_of(u, u->fsdp->settings.reduce, TILE));
 }
 
 /* ---- gathering ---- */
@@ -59,19 +91,19 @@ static void gather(hri_torch *t, hri_fsdp_unit *u) {
 }
 
 /* wait_for_unshard: each parameter gets bytes of its own, which what was gathered is copied to. In a forward that is kept for the next unit
- * to free, so that its copy can run beside the next gathering. */
+ * to free, so that its copy can run beside the next gathering; Python holds it to the end of this function. */
 static void wait_for(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   if (!u->gathered) return;
   hri_torch_at(t, "fully_shard", -1);
-  if (u->state == HRI_FSDP_FORWARD) hri_ten_set(t, &f->copied, NULL);
   for (uint32_t k = 0; k < u->count; k++) {
     uint32_t i = u->members[k];
     hri_ten_give_bytes(t, "all_gather_copy_out", f->module->parameters[i],
                        part_elements(f, i) * f->settings.ranks * hri_ten_type_bytes(f->settings.param));
     hri_ten_role(t, f->module->parameters[i], HR_ROLE_WEIGHT);
   }
-  if (u->state == HRI_FSDP_FORWARD) f->copied = u->gathered;
+  tell_copy_out(t, u);
+  if (u->state == HRI_FSDP_FORWARD) hri_ten_set(t, &f->copied, u->gathered);
   else hri_ten_drop(t, u->gathered);
   u->gathered = NULL;
   u->whole = true;
@@ -99,7 +131,7 @@ static void keep_whole(hri_torch *t, hri_fsdp_unit *u) {
 }
 
 static void drop_gradients(hri_torch *t, hri_fsdp_unit *u) {
-  for (uint32_t k = 0; k < u->count; k++) {
+  for (uint32_t k = u->count; k-- > 0;) { /* as lists go */
     hri_ten_set(t, &u->fsdp->module->parameters[u->members[k]]->grad, NULL);
     hri_ten_set(t, &u->fsdp->accumulated[u->members[k]], NULL);
   }
@@ -123,6 +155,7 @@ static void reduce(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   hri_ten *sent, *reduced;
   sent = flat(t, "reduce_scatter_copy_in", f->settings.reduce, u->elements * f->settings.ranks);
+  tell_copy_in(t, u);
   drop_gradients(t, u);
   hri_torch_on_stream(t, REDUCE);
   reduced = flat(t, "reduce_scatter", f->settings.reduce, u->elements);
@@ -276,6 +309,7 @@ static void list_members(hri_fsdp *f, hri_fsdp_unit *u) {
 static void shard(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   for (uint32_t k = 0; k < u->count; k++) hri_ten_materialize(t, "to", f->module->parameters[u->members[k]]);
+  if (u == f->root) hri_module_place_buffers(t, f->module);
   for (uint32_t k = 0; k < u->count; k++) {
     uint32_t i = u->members[k];
     hri_ten *whole = f->module->parameters[i], *part;
@@ -311,7 +345,6 @@ static void make_units(hri_torch *t, hri_fsdp *f) {
   for (uint32_t k = 0; k < f->unit_count; k++) list_members(f, &f->units[k]);
   for (uint32_t k = 0; k < f->unit_count; k++) {
     hri_torch_at(t, "fully_shard", k < f->layer_count ? (int32_t)k : -1);
-    if (&f->units[k] == f->root) hri_module_place_buffers(t, f->module);
     shard(t, &f->units[k]);
   }
   if (f->root->count == 0) f->root = NULL;
