@@ -22,19 +22,21 @@ COLUMNS = ["step", "phase", "allocated_peak", "reserved_peak", "requested_peak",
 AT_ONCE = int(os.environ.get("DEV_JOBS", "2"))
 
 
-def environment(work, version):
+def environment(work, version, kind):
     result = dict(os.environ, LD_LIBRARY_PATH=str(work / "fake"), HF_HUB_OFFLINE="1", TORCH_SYMBOLIZE_MODE="dladdr", TOKENIZERS_PARALLELISM="false",
                   OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0")
     result.pop("PYTORCH_CUDA_ALLOC_CONF", None)
     older = work / f"transformers-{version}"
     if older.is_dir():
         result["PYTHONPATH"] = str(older)
+    if kind == "zero":  # only where it is used: libraries that find DeepSpeed import it
+        result["PYTHONPATH"] = str(work / "deepspeed")
     return result
 
 
 def run(work, out, version, jobs, done):
-    """One server for some jobs of a version."""
-    with subprocess.Popen([work / "venv/bin/python", HERE / "serve.py", out], env=environment(work, version), stdin=subprocess.PIPE,
+    """One server for some jobs of a version and a kind of sharing."""
+    with subprocess.Popen([work / "venv/bin/python", HERE / "serve.py", out], env=environment(work, version, kind_of(jobs[0])), stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=open(out / f"log-{version}-{jobs[0]['name']}", "a", encoding="utf-8"), text=True) as server:
         server.stdin.write("".join(json.dumps(job) + "\n" for job in jobs))
         server.stdin.close()
@@ -42,11 +44,15 @@ def run(work, out, version, jobs, done):
             done(line.strip())
 
 
+def kind_of(job):
+    return job.get("sharding", {}).get("kind", "")
+
+
 def record(work, out, jobs):
     groups = {}
     for job in sorted(jobs, key=lambda job: job.get("held_back", False)):
-        groups.setdefault((job.get("held_back", False), job["transformers"]), []).append(job)
-    shares = [(version, some[first::AT_ONCE]) for (_, version), some in groups.items() for first in range(AT_ONCE) if some[first::AT_ONCE]]
+        groups.setdefault((job.get("held_back", False), job["transformers"], kind_of(job) == "zero"), []).append(job)
+    shares = [(version, some[first::AT_ONCE]) for (_, version, _), some in groups.items() for first in range(AT_ONCE) if some[first::AT_ONCE]]
     count, lock = [0], threading.Lock()
 
     def done(name):

@@ -138,6 +138,12 @@ static void share(const hri_json *job, hri_torch_job *out) {
     out->ddp.bucket_bytes = number_of(&how, "mb") << 20;
   } else if (is(&how, "kind", "fsdp2")) {
     share_fully(&how, out);
+  } else if (is(&how, "kind", "zero")) {
+    out->sharing = HRI_TORCH_ZERO;
+    out->zero.ranks = out->ranks;
+    out->zero.stage = (uint32_t)number_of(&how, "stage");
+    out->zero.bucket = number_of(&how, "bucket");
+    out->zero.offload = hri_json_has(&how, "offload");
   }
 }
 

@@ -206,6 +206,13 @@ void hri_ten_take_bytes(hri_torch *torch, hri_ten *tensor) {
   tensor->storage = 0;
 }
 
+void hri_ten_show(hri_torch *torch, hri_ten *tensor, const hri_ten *other) {
+  if (torch->failed) return;
+  leave_storage(torch, tensor->storage);
+  tensor->storage = other->storage;
+  if (tensor->storage) torch->storages.items[tensor->storage].refs++;
+}
+
 void hri_ten_retype(hri_torch *torch, hri_ten *tensor, hri_ten_type type) {
   uint32_t before = tensor->storage;
   if (tensor->type == type || torch->failed) return;

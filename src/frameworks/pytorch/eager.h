@@ -191,6 +191,8 @@ void hri_ten_materialize(hri_torch *torch, const char *op, hri_ten *tensor);
  * storage nobody else holds. */
 void hri_ten_give_bytes(hri_torch *torch, const char *op, hri_ten *tensor, uint64_t bytes);
 void hri_ten_take_bytes(hri_torch *torch, hri_ten *tensor);
+/* tensor.data = a view of other's bytes: the old ones go. */
+void hri_ten_show(hri_torch *torch, hri_ten *tensor, const hri_ten *other);
 /* tensor.data = tensor.data.to(type): the same tensor over other bytes; the old ones go when the new are there. */
 void hri_ten_retype(hri_torch *torch, hri_ten *tensor, hri_ten_type type);
 /* A parameter: a leaf that lives until it is dropped. */

@@ -16,7 +16,9 @@ typedef struct loop {
   bool stepped;
   hri_ten **trained; /* what the optimizer steps on: parameters, or this rank's parts of them */
   hri_ddp ddp;
+  uint32_t trained_count;
   hri_fsdp fsdp;
+  hri_zero zero;
 } loop;
 
 static hri_ten *like(loop *r, const char *op, const hri_ten *parameter) {
@@ -39,7 +41,7 @@ static bool steps_on(const loop *r, uint32_t i) { return parameter(r, i)->grad !
 
 /* _init_group: states appear in the first step. The counter is on the device for the fused kernel alone. */
 static void make_states(loop *r, hri_ten **counters) {
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+  for (uint32_t i = 0; i < r->trained_count; i++) {
     if (!steps_on(r, i)) continue;
     if (r->job->optimizer == HRI_TORCH_ADAMW_FUSED) counters[i] = scalar(r, "zeros", 1);
     r->first[i] = like(r, "zeros_like", parameter(r, i));
@@ -61,10 +63,11 @@ static bool paged(const loop *r, uint64_t count) {
 static void make_8bit_states(loop *r) {
   enum { LEAST = 4096, BLOCK = 256, MAP = 256 };
   for (int k = 0; k < 2; k++) r->maps[k] = scalar(r, "qmap", MAP);
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+  for (uint32_t i = 0; i < r->trained_count; i++) {
     hri_ten *p = parameter(r, i), **states[] = {&r->first[i], &r->second[i]};
     uint64_t count = hri_ten_count(p);
-    bool embedding = r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions;
+    bool whole = r->job->sharing != HRI_TORCH_ZERO; /* what is stepped on is parameters, or a part of each */
+    bool embedding = whole && (r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions);
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
     r->t->meta = paged(r, count); /* pages of the host's */
@@ -81,14 +84,14 @@ static void make_8bit_states(loop *r) {
 
 /* exp_avg_sq.sqrt() of all parameters at once, which is divided and added to in place. */
 static void foreach_adam(loop *r, hri_ten **temporary) {
-  for (uint32_t i = 0; i < r->module.parameter_count; i++)
+  for (uint32_t i = 0; i < r->trained_count; i++)
     if (steps_on(r, i)) temporary[i] = like(r, "_foreach_sqrt", parameter(r, i));
-  for (uint32_t i = r->module.parameter_count; i-- > 0;) hri_ten_set(r->t, &temporary[i], NULL); /* as lists go */
+  for (uint32_t i = r->trained_count; i-- > 0;) hri_ten_set(r->t, &temporary[i], NULL); /* as lists go */
 }
 
 /* (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps), one parameter after the other. */
 static void loop_adam(loop *r) {
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+  for (uint32_t i = 0; i < r->trained_count; i++) {
     if (!steps_on(r, i)) continue;
     hri_ten *root = like(r, "sqrt", parameter(r, i)), *denominator = like(r, "div", parameter(r, i));
     hri_ten_drop(r->t, root);
@@ -99,12 +102,15 @@ static void loop_adam(loop *r) {
 /* SGD's first step with momentum clones the gradients into its buffers. */
 static void momentum(loop *r) {
   if (r->stepped) return;
-  for (uint32_t i = 0; i < r->module.parameter_count; i++)
+  for (uint32_t i = 0; i < r->trained_count; i++)
     if (steps_on(r, i)) r->first[i] = like(r, "clone", parameter(r, i));
 }
 
 /* Parts on the host are clipped and stepped on there. */
-static bool on_host(const loop *r) { return r->job->sharing == HRI_TORCH_FSDP2 && r->job->fsdp.offload; }
+static bool on_host(const loop *r) {
+  if (r->job->sharing == HRI_TORCH_ZERO) return r->job->zero.offload;
+  return r->job->sharing == HRI_TORCH_FSDP2 && r->job->fsdp.offload;
+}
 
 static void optimize(loop *r, hri_ten **spare) {
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
@@ -130,7 +136,7 @@ static void clip(loop *r, hri_ten **norms) {
   hri_torch_phase_begin(t, HRI_TORCH_CLIP);
   if (on_host(r)) return;
   hri_torch_at(t, "clip_grad_norm_", -1);
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+  for (uint32_t i = 0; i < r->trained_count; i++) {
     uint64_t of_this = (hri_ten_count(parameter(r, i)) + CHUNK - 1) / CHUNK;
     if (!steps_on(r, i)) continue;
     count++;
@@ -157,7 +163,7 @@ static void clip(loop *r, hri_ten **norms) {
 
 static void zero_grad(loop *r) {
   hri_torch_phase_begin(r->t, HRI_TORCH_ZERO_GRAD);
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) hri_ten_set(r->t, &parameter(r, i)->grad, NULL);
+  for (uint32_t i = 0; i < r->trained_count; i++) hri_ten_set(r->t, &parameter(r, i)->grad, NULL);
 }
 
 /* ---- a step ---- */
@@ -263,14 +269,27 @@ static void micro_step(loop *r, bool last) {
   scaled = for_backward(r, out.loss);
   hri_torch_backward(t, scaled, NULL);
   if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_backward(t, &r->fsdp);
+  if (r->job->sharing == HRI_TORCH_ZERO) hri_zero_after_backward(t, &r->zero);
   hri_ten_drop(t, scaled);
   if (r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_view(t, out.loss, out.loss->shape)); /* loss.detach() */
   hri_ten_drop(t, out.loss);
 }
 
+/* DeepSpeed's engine.step() */
+static void engine_step(loop *r, hri_ten **spare) {
+  hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  hri_zero_before_step(r->t, &r->zero);
+  optimize(r, spare);
+  hri_zero_after_step(r->t, &r->zero);
+}
+
 static void step(loop *r, hri_ten **spare) {
   r->t->step++;
   for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r, k + 1 == r->job->accumulate);
+  if (r->job->sharing == HRI_TORCH_ZERO) {
+    engine_step(r, spare);
+    return;
+  }
   if (r->job->clip) clip(r, spare);
   optimize(r, spare);
   zero_grad(r);
@@ -337,7 +356,10 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   if (!r.first || !r.second || !spare) goto out;
   if (job->sharing == HRI_TORCH_DDP) hri_ddp_init(t, &r.ddp, &r.module, &job->ddp);
   if (job->sharing == HRI_TORCH_FSDP2) hri_fsdp_init(t, &r.fsdp, &r.module, &job->fsdp);
+  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero);
   r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
+  r.trained_count = r.module.parameter_count;
+  if (job->sharing == HRI_TORCH_ZERO) r.trained = &r.zero.master, r.trained_count = 1;
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
   evaluate(&r);
@@ -348,6 +370,7 @@ out:
   hri_free(spare);
   hri_ddp_deinit(&r.ddp);
   hri_fsdp_deinit(&r.fsdp);
+  hri_zero_deinit(&r.zero);
   hri_module_deinit(&r.module);
   return !t->failed;
 }

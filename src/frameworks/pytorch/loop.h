@@ -4,9 +4,10 @@
 
 #include "frameworks/pytorch/ddp.h"
 #include "frameworks/pytorch/fsdp.h"
+#include "frameworks/pytorch/zero.h"
 
 /* How ranks share the job. */
-typedef enum hri_torch_sharing { HRI_TORCH_ALONE = 0, HRI_TORCH_DDP, HRI_TORCH_FSDP2 } hri_torch_sharing;
+typedef enum hri_torch_sharing { HRI_TORCH_ALONE = 0, HRI_TORCH_DDP, HRI_TORCH_FSDP2, HRI_TORCH_ZERO } hri_torch_sharing;
 
 typedef enum hri_torch_optimizer {
   HRI_TORCH_ADAMW = 0, /* foreach, the default on a GPU */
@@ -50,6 +51,7 @@ typedef struct hri_torch_job {
   uint32_t ranks;
   hri_ddp_settings ddp;
   hri_fsdp_settings fsdp;
+  hri_zero_settings zero;
   bool wrapped; /* fsdp: checkpoint_wrapper inside the units (activation_checkpointing of its configuration) */
 } hri_torch_job;
 

@@ -1,0 +1,216 @@
+/* ZeRO-1 and ZeRO-2 (zero.h): the flat weights, the bucket that gradients pass through, and the gradient of this rank's part. The rank is the
+ * first: its part begins where the weights begin. */
+#include "frameworks/pytorch/zero.h"
+
+enum { USUAL_BUCKET = 500000000 };
+
+static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t elements) {
+  return hri_ten_make(t, op, type, hri_ten_shape_of(1, elements, 0, 0, 0));
+}
+
+static uint64_t elements_of(const hri_zero *z, uint32_t i) { return hri_ten_count(z->module->parameters[i]); }
+
+static bool is_inside(const hri_zero *z, uint32_t i) { return z->offsets[i] < z->part; }
+
+/* Of a parameter's elements those in this rank's part. */
+static uint64_t elements_inside(const hri_zero *z, uint32_t i) {
+  uint64_t left = z->part - z->offsets[i], all = elements_of(z, i);
+  return all < left ? all : left;
+}
+
+/* ---- reducing ---- */
+
+/* What goes to each rank is a slice of the bucket; slices are joined to one tensor where there are more than one, up to the bucket's size. */
+typedef struct sending {
+  uint64_t elements;
+  uint32_t slices;
+} sending;
+
+static void send(hri_torch *t, const hri_zero *z, sending *s) {
+  if (s->slices > 1) {
+    hri_ten *joined = flat(t, "allreduce_bucket", z->type, s->elements);
+    hri_ten_role(t, joined, HR_ROLE_COMMUNICATION);
+    hri_ten_drop(t, joined);
+  }
+  *s = (sending){0, 0};
+}
+
+static void average(hri_torch *t, const hri_zero *z) {
+  sending s = {0, 0};
+  uint64_t last = UINT64_MAX, slice = 0;
+  for (uint32_t k = 0; k < z->waiting_count; k++) {
+    uint32_t i = z->waiting[k];
+    uint64_t from = z->offsets[i], end = from + elements_of(z, i);
+    while (from < end) {
+      uint64_t rank = from / z->part, to = (rank + 1) * z->part < end ? (rank + 1) * z->part : end;
+      if (rank != last) {
+        if (slice) s.elements += slice, s.slices++;
+        if (s.elements > z->settings.bucket) send(t, z, &s);
+        slice = 0;
+      }
+      slice += to - from;
+      last = rank;
+      from = to;
+    }
+  }
+  if (slice) s.elements += slice, s.slices++;
+  send(t, z, &s);
+}
+
+/* On their way to the host a gradient is read for its norm and for overflow, and cast. */
+static void take_to_host(hri_torch *t, hri_zero *z, uint32_t i) {
+  uint64_t all = elements_of(z, i), inside = elements_inside(z, i);
+  hri_ten *made[5], *cast;
+  hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, inside, 0, 0, 0)));
+  made[0] = z->type == HRI_F32 ? NULL : flat(t, "float", HRI_F32, all);
+  made[1] = flat(t, "isnan", HRI_BOOL, all);
+  made[2] = flat(t, "isinf", HRI_BOOL, all);
+  made[3] = flat(t, "logical_or", HRI_BOOL, all);
+  made[4] = flat(t, "float", HRI_F32, all);
+  for (int k = 5; k-- > 0;) hri_ten_drop(t, made[k]);
+  cast = z->type == HRI_F32 ? NULL : flat(t, "to", HRI_F32, inside);
+  hri_ten_drop(t, cast);
+  hri_ten_set(t, &z->module->parameters[i]->grad, NULL);
+}
+
+/* copy_grads_in_partition: the bucket will be written again. */
+static void keep(hri_torch *t, hri_zero *z, uint32_t i) {
+  hri_ten *whole = z->module->parameters[i];
+  uint64_t total = 0;
+  if (z->settings.offload) {
+    take_to_host(t, z, i);
+    return;
+  }
+  if (!z->kept) {
+    for (uint32_t k = 0; k < z->inside; k++) total += elements_of(z, k);
+    z->kept = flat(t, "grads_in_partition", z->type, total);
+    hri_ten_role(t, z->kept, HR_ROLE_GRADIENT);
+  }
+  hri_ten_set(t, &whole->grad, hri_ten_view(t, z->kept, whole->shape));
+}
+
+/* reduce_ipg_grads */
+static void reduce(hri_torch *t, hri_zero *z) {
+  average(t, z);
+  for (uint32_t k = 0; k < z->waiting_count; k++) {
+    uint32_t i = z->waiting[k];
+    if (is_inside(z, i)) keep(t, z, i);
+    else if (z->settings.stage == 2) hri_ten_set(t, &z->module->parameters[i]->grad, NULL);
+  }
+  z->waiting_count = 0;
+  z->filled = 0;
+}
+
+static void set_up(hri_torch *t, hri_zero *z) {
+  if (z->bucket) return;
+  hri_torch_at(t, "ZeRO", -1);
+  z->bucket = flat(t, "ipg_bucket", z->type, z->settings.bucket);
+  hri_ten_role(t, z->bucket, HR_ROLE_COMMUNICATION);
+}
+
+/* A gradient goes into the bucket; one that is larger than it stays where it is. */
+static void collect(hri_torch *t, hri_zero *z, uint32_t i) {
+  hri_ten *whole = z->module->parameters[i];
+  hri_torch_at(t, "ZeRO", -1);
+  if (z->filled + elements_of(z, i) > z->settings.bucket) reduce(t, z);
+  if (elements_of(z, i) <= z->settings.bucket) hri_ten_set(t, &whole->grad, hri_ten_view(t, z->bucket, whole->shape));
+  z->filled += elements_of(z, i);
+  z->waiting[z->waiting_count++] = i;
+}
+
+static void gradient_is_there(hri_torch *t, void *context, hri_ten *leaf) {
+  hri_zero *z = context;
+  if (!leaf->parameter) return;
+  set_up(t, z);
+  if (z->settings.stage == 2) collect(t, z, leaf->place);
+}
+
+/* Stage 1 fills the bucket now, in the order of parameters. */
+void hri_zero_after_backward(hri_torch *t, hri_zero *z) {
+  for (uint32_t i = 0; i < z->module->parameter_count && z->settings.stage == 1; i++)
+    if (z->module->parameters[i]->grad) collect(t, z, i);
+  hri_torch_at(t, "ZeRO", -1);
+  reduce(t, z);
+  hri_ten_set(t, &z->bucket, NULL);
+  for (uint32_t i = 0; i < z->module->parameter_count; i++) hri_ten_set(t, &z->module->parameters[i]->grad, NULL);
+}
+
+/* ---- the step ---- */
+
+static void norm(hri_torch *t, hri_zero *z) {
+  for (uint32_t i = 0; i < z->inside; i++)
+    hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, elements_inside(z, i), 0, 0, 0)));
+}
+
+void hri_zero_before_step(hri_torch *t, hri_zero *z) {
+  hri_ten *joined, *gradient;
+  hri_torch_at(t, "ZeRO", -1);
+  if (z->settings.offload) return;
+  norm(t, z);
+  joined = z->inside > 1 ? flat(t, "flatten", z->type, z->part) : hri_ten_keep(z->kept);
+  gradient = z->type == HRI_F32 ? hri_ten_keep(joined) : flat(t, "to", HRI_F32, z->part);
+  hri_ten_drop(t, joined);
+  hri_ten_role(t, gradient, HR_ROLE_GRADIENT);
+  z->master->grad = gradient;
+  hri_ten_set(t, &z->kept, NULL);
+}
+
+void hri_zero_after_step(hri_torch *t, hri_zero *z) {
+  if (z->master) hri_ten_set(t, &z->master->grad, NULL);
+}
+
+/* ---- deepspeed.initialize ---- */
+
+static void place_parameters(hri_zero *z) {
+  uint64_t at = 0, largest = 2 * (uint64_t)z->settings.ranks; /* alignment of the flat tensor */
+  for (uint32_t i = 0; i < z->module->parameter_count; i++) {
+    z->module->parameters[i]->place = i;
+    z->offsets[i] = at;
+    at += elements_of(z, i);
+  }
+  z->part = hri_round_up(at, largest) / z->settings.ranks;
+  for (uint32_t i = 0; i < z->module->parameter_count; i++) z->inside += is_inside(z, i);
+}
+
+/* The part in fp32: a clone, cast, on the host with offload. There gradients go through a tensor as large as the largest parameter. */
+static void make_master(hri_torch *t, hri_zero *z) {
+  hri_ten *clone = flat(t, "clone", z->type, z->part);
+  uint64_t largest = 0;
+  for (uint32_t i = 0; i < z->module->parameter_count; i++)
+    if (elements_of(z, i) > largest) largest = elements_of(z, i);
+  if (z->settings.offload) {
+    t->host_bytes += z->part * hri_ten_type_bytes(HRI_F32);
+    hri_ten_drop(t, clone);
+    z->spare = flat(t, "temp_grad_buffer_for_gpu_offload", z->type, largest);
+    hri_ten_role(t, z->spare, HR_ROLE_COMMUNICATION);
+    return;
+  }
+  z->master = z->type == HRI_F32 ? hri_ten_keep(clone) : flat(t, "to", HRI_F32, z->part);
+  hri_ten_drop(t, clone);
+  hri_ten_role(t, z->master, HR_ROLE_MASTER_WEIGHT);
+  z->master->parameter = z->master->requires_grad = true;
+  hri_ten_drop(t, flat(t, "zeros", HRI_F32, z->part)); /* initialize_optimizer_states */
+}
+
+void hri_zero_init(hri_torch *t, hri_zero *z, hri_module *module, const hri_zero_settings *settings) {
+  *z = (hri_zero){.settings = *settings, .module = module, .type = module->embed->type};
+  if (z->settings.bucket == 0) z->settings.bucket = USUAL_BUCKET;
+  z->offsets = hri_alloc_zero(module->parameter_count, sizeof *z->offsets);
+  z->waiting = hri_alloc_zero(module->parameter_count, sizeof *z->waiting);
+  if (!z->offsets || !z->waiting) {
+    t->failed = true;
+    return;
+  }
+  place_parameters(z);
+  hri_torch_at(t, "ZeRO", -1);
+  z->flat = flat(t, "flatten", z->type, z->part * z->settings.ranks);
+  for (uint32_t i = 0; i < module->parameter_count; i++) hri_ten_show(t, module->parameters[i], z->flat);
+  make_master(t, z);
+  t->accumulated = gradient_is_there;
+  t->accumulated_context = z;
+}
+
+void hri_zero_deinit(hri_zero *z) {
+  hri_free(z->offsets);
+  hri_free(z->waiting);
+}
