@@ -152,6 +152,7 @@ struct hri_torch {
   void (*accumulated)(hri_torch *torch, void *context, hri_ten *leaf);
   void *accumulated_context;
   uint64_t host_bytes; /* of parameters, or this rank's parts of them, that are kept on the host */
+  uint64_t host_buffer_bytes; /* beside them, their gradients and states: what is copied through */
   bool failed;
   void *kernels; /* what kernels ask for beyond their results (kernels.h) */
 };

@@ -102,10 +102,11 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   bool adapters = job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
   if (options->ranks <= 1) return NULL;
   if (settings->eval_batches) return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
-  if (settings->shared.fsdp != HRI_TRUE) return NULL;
-  if (adapters) return "no rules for adapters and quantized weights under fsdp=true";
-  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true; --precision bf16";
-  if (settings->reentrant) return "no rules for reentrant checkpointing under fsdp=true";
+  if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
+  if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
+  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
+  if (settings->shared.zero_stage && job->accumulate > 1) return "no rules for --accumulate under zero_stage";
+  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant) return "no rules for reentrant checkpointing under fsdp=true";
   return NULL;
 }
 
@@ -153,6 +154,11 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
     out->scaler = job->precision == HR_PRECISION_FP16;
     if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
     else add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
+    return;
+  }
+  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own bf16 */
+    out->weights = HRI_BF16;
+    add(text, "bf16 weights with fp32 ones for the optimizer");
     return;
   }
   switch (job->precision) {
@@ -255,7 +261,7 @@ static uint64_t host_bytes(const hr_pytorch *p) {
   uint64_t states = 2;
   if (p->job.optimizer == HRI_TORCH_SGD) states = 0;
   if (p->job.optimizer == HRI_TORCH_SGD_MOMENTUM) states = 1;
-  return p->torch.host_bytes * (2 + states);
+  return p->torch.host_bytes * (2 + states) + p->torch.host_buffer_bytes;
 }
 
 static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
@@ -278,10 +284,22 @@ static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
   if (fsdp->mixed) add(p->info.settings, ", param_dtype %s, reduce_dtype %s", type_word(fsdp->param), type_word(fsdp->reduce));
 }
 
+static void set_zero(hr_pytorch *p) {
+  const hri_torch_shared *s = &p->settings.shared;
+  hri_zero_settings *zero = &p->job.zero;
+  p->job.sharing = HRI_TORCH_ZERO;
+  zero->ranks = p->job.ranks;
+  zero->stage = s->zero_stage;
+  zero->offload = s->offload_optimizer;
+  zero->bucket = s->reduce_elements;
+  add(p->info.settings, ", DeepSpeed's ZeRO-%u over %u ranks%s", zero->stage, p->job.ranks, zero->offload ? ", offload_optimizer to cpu" : "");
+}
+
 /* The rules that stand for what was not recorded are PyTorch's source's alone. */
 static bool was_recorded(const hr_pytorch *p, hr_pytorch_stack stack) {
   bool adamw = p->job.optimizer <= HRI_TORCH_ADAMW_LOOP;
   if (p->job.sharing == HRI_TORCH_DDP) return adamw && !p->job.quantized;
+  if (p->job.sharing == HRI_TORCH_ZERO) return adamw && stack == HR_PYTORCH_PLAIN;
   return adamw && !p->job.reentrant && !(stack == HR_PYTORCH_TRAINER && p->job.fsdp.offload);
 }
 
@@ -290,6 +308,7 @@ static void set_ranks(hr_pytorch *p, const hr_pytorch_options *options) {
   p->info.recorded = true;
   if (p->job.ranks == 1) return;
   if (p->settings.shared.fsdp == HRI_TRUE) set_fsdp(p, options->stack);
+  else if (p->settings.shared.zero_stage) set_zero(p);
   else set_ddp(p, options->stack);
   p->info.recorded = was_recorded(p, options->stack);
   if (!p->info.recorded) unlike(&p->info, "from source, not recorded");
@@ -298,18 +317,23 @@ static void set_ranks(hr_pytorch *p, const hr_pytorch_options *options) {
 
 /* Settings of several ranks that do not go together, by their names. */
 static hr_status check_shared(const hri_torch_settings *settings, const hr_pytorch_options *options, hr_error *error) {
-  const char *ddp = hri_torch_shared_ddp(&settings->shared), *fsdp = hri_torch_shared_fsdp(&settings->shared);
   const hri_torch_shared *s = &settings->shared;
-  bool chosen = s->fsdp == HRI_TRUE;
-  if (options->ranks <= 1 && (ddp || fsdp || chosen)) {
-    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of several ranks", ddp ? ddp : fsdp ? fsdp : "fsdp");
+  bool fsdp = s->fsdp == HRI_TRUE, zero = s->zero_stage > 0;
+  const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s), *of_zero = hri_torch_shared_zero(s);
+  const char *any = of_ddp ? of_ddp : of_fsdp ? of_fsdp : of_zero ? of_zero : fsdp ? "fsdp" : zero ? "zero_stage" : NULL;
+  if (options->ranks <= 1 && any) {
+    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of several ranks", any);
     return hri_hint(error, HR_ERROR_USAGE, "--ranks 8 beside it: so many processes, each with a GPU");
   }
-  if (chosen && ddp)
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of DistributedDataParallel, which fsdp=true is not", ddp);
-  if (!chosen && fsdp) {
-    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of fully_shard", fsdp);
-    return hri_hint(error, HR_ERROR_USAGE, "fsdp=true,%s=...", fsdp);
+  if (fsdp && zero)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: fsdp=true and zero_stage are two ways to share a job; one of them");
+  if ((fsdp || zero) && of_ddp)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of DistributedDataParallel, which %s is not", of_ddp,
+                    fsdp ? "fsdp=true" : "zero_stage");
+  if ((!fsdp && of_fsdp) || (!zero && of_zero)) {
+    bool first = !fsdp && of_fsdp;
+    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of %s", first ? of_fsdp : of_zero, first ? "fully_shard" : "DeepSpeed's ZeRO");
+    return hri_hint(error, HR_ERROR_USAGE, first ? "fsdp=true,%s=..." : "zero_stage=2,%s=...", first ? of_fsdp : of_zero);
   }
   if ((s->param || s->reduce) && options->stack == HR_PYTORCH_TRAINER)
     return hri_fail(error, HR_ERROR_USAGE,

@@ -16,14 +16,18 @@ const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; 
 /* clang-format off */
 typedef enum key {
   OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST,
-  FIND_UNUSED, BUCKET_VIEW, BUCKET_MB, FSDP, RESHARDS, OFFLOAD, WRAPPED, PARAM_TYPE, REDUCE_TYPE, KEYS
+  FIND_UNUSED, BUCKET_VIEW, BUCKET_MB, FSDP, RESHARDS, OFFLOAD, WRAPPED, PARAM_TYPE, REDUCE_TYPE,
+  ZERO_STAGE, OFFLOAD_OPTIMIZER, REDUCE_ELEMENTS, KEYS
 } key;
 static const char *const keys[KEYS] = {
   "optim", "use_reentrant", "eval_batches", "per_device_eval_batch_size", "compute_metrics", "eval_accumulation_steps",
   "ddp_find_unused_parameters", "gradient_as_bucket_view", "ddp_bucket_cap_mb", "fsdp", "reshard_after_forward", "cpu_offload",
-  "activation_checkpointing", "param_dtype", "reduce_dtype"};
+  "activation_checkpointing", "param_dtype", "reduce_dtype",
+  "zero_stage", "offload_optimizer", "reduce_bucket_size"};
 /* clang-format on */
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
+static const char *const stages[] = {"", "1", "2"};
+static const char *const places[] = {"none", "cpu"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
 typedef struct words {
@@ -33,7 +37,12 @@ typedef struct words {
 static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},  [REENTRANT] = {truths, 2},  [METRICS] = {truths, 2},
                                    [FIND_UNUSED] = {truths, 2},     [BUCKET_VIEW] = {truths, 2}, [FSDP] = {truths, 2},
                                    [RESHARDS] = {truths, 2},        [OFFLOAD] = {truths, 2},     [WRAPPED] = {truths, 2},
-                                   [PARAM_TYPE] = {types, 4},       [REDUCE_TYPE] = {types, 4}};
+                                   [PARAM_TYPE] = {types, 4},       [REDUCE_TYPE] = {types, 4},
+                                   [ZERO_STAGE] = {stages, 3},      [OFFLOAD_OPTIMIZER] = {places, 2}};
+
+/* Batches and rows, of which each is run; elements of a bucket. */
+static uint32_t most_of(key k) { return k == REDUCE_ELEMENTS ? 4000000000u : MOST; }
+
 
 /* Settings that say true, false, or nothing. */
 static hri_torch_choice *choice_of(hri_torch_shared *s, key k) {
@@ -46,10 +55,13 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   uint32_t *const numbers[KEYS] = {[EVAL_BATCHES] = &out->eval_batches,
                                    [EVAL_ROWS] = &out->eval_rows,
                                    [EVAL_TO_HOST] = &out->eval_to_host,
-                                   [BUCKET_MB] = &out->shared.bucket_mb};
+                                   [BUCKET_MB] = &out->shared.bucket_mb,
+                                   [REDUCE_ELEMENTS] = &out->shared.reduce_elements};
   if (choice_of(&out->shared, k)) *choice_of(&out->shared, k) = value ? HRI_TRUE : HRI_FALSE;
   else if (k == PARAM_TYPE) out->shared.param = (hri_torch_word_type)value;
   else if (k == REDUCE_TYPE) out->shared.reduce = (hri_torch_word_type)value;
+  else if (k == ZERO_STAGE) out->shared.zero_stage = value;
+  else if (k == OFFLOAD_OPTIMIZER) out->shared.offload_optimizer = value != 0;
   else if (k == OPTIM) out->optim = (hri_torch_optim)value;
   else if (k == REENTRANT) out->reentrant = value != 0;
   else if (k == METRICS) out->metrics = value != 0;
@@ -57,13 +69,13 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
 }
 
 /* Digits of a number in range; 0: it is none. */
-static uint32_t number(const char *text, size_t length) {
-  uint32_t value = 0;
+static uint32_t number(const char *text, size_t length, uint32_t most) {
+  uint64_t value = 0;
   for (size_t i = 0; i < length; i++) {
-    if (text[i] < '0' || text[i] > '9' || value > MOST) return 0;
-    value = 10 * value + (uint32_t)(text[i] - '0');
+    if (text[i] < '0' || text[i] > '9' || value > most) return 0;
+    value = 10 * value + (uint64_t)(text[i] - '0');
   }
-  return value <= MOST ? value : 0;
+  return value <= most ? (uint32_t)value : 0;
 }
 
 static uint32_t find(const words *w, const char *text, size_t length) {
@@ -85,10 +97,10 @@ static hr_status refuse(const char *what, const words *w, const char *text, size
 }
 
 static hr_status counted(key k, const char *text, size_t length, hri_torch_settings *out, hr_error *error) {
-  uint32_t value = number(text, length);
+  uint32_t value = number(text, length, most_of(k));
   if (value == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is a number from 1 to %d, not '%.*s'",
-                    keys[k], MOST, (int)(length < 40 ? length : 40), text);
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is a number from 1 to %u, not '%.*s'",
+                    keys[k], most_of(k), (int)(length < 40 ? length : 40), text);
   store(out, k, value);
   return HR_OK;
 }
@@ -126,6 +138,11 @@ const char *hri_torch_shared_fsdp(const hri_torch_shared *s) {
   if (s->wrapped) return keys[WRAPPED];
   if (s->param) return keys[PARAM_TYPE];
   return s->reduce ? keys[REDUCE_TYPE] : NULL;
+}
+
+const char *hri_torch_shared_zero(const hri_torch_shared *s) {
+  if (s->offload_optimizer) return keys[OFFLOAD_OPTIMIZER];
+  return s->reduce_elements ? keys[REDUCE_ELEMENTS] : NULL;
 }
 
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {

@@ -57,19 +57,11 @@ static void average(hri_torch *t, const hri_zero *z) {
   send(t, z, &s);
 }
 
-/* On their way to the host a gradient is read for its norm and for overflow, and cast. */
+/* On its way to the host a gradient is read for its norm, and cast. */
 static void take_to_host(hri_torch *t, hri_zero *z, uint32_t i) {
-  uint64_t all = elements_of(z, i), inside = elements_inside(z, i);
-  hri_ten *made[5], *cast;
+  uint64_t inside = elements_inside(z, i);
   hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, inside, 0, 0, 0)));
-  made[0] = z->type == HRI_F32 ? NULL : flat(t, "float", HRI_F32, all);
-  made[1] = flat(t, "isnan", HRI_BOOL, all);
-  made[2] = flat(t, "isinf", HRI_BOOL, all);
-  made[3] = flat(t, "logical_or", HRI_BOOL, all);
-  made[4] = flat(t, "float", HRI_F32, all);
-  for (int k = 5; k-- > 0;) hri_ten_drop(t, made[k]);
-  cast = z->type == HRI_F32 ? NULL : flat(t, "to", HRI_F32, inside);
-  hri_ten_drop(t, cast);
+  if (z->type != HRI_F32) hri_ten_drop(t, flat(t, "to", HRI_F32, inside));
   hri_ten_set(t, &z->module->parameters[i]->grad, NULL);
 }
 
@@ -180,6 +172,7 @@ static void make_master(hri_torch *t, hri_zero *z) {
     if (elements_of(z, i) > largest) largest = elements_of(z, i);
   if (z->settings.offload) {
     t->host_bytes += z->part * hri_ten_type_bytes(HRI_F32);
+    t->host_buffer_bytes += (z->part + largest) * hri_ten_type_bytes(z->type); /* new weights and gradients on their way */
     hri_ten_drop(t, clone);
     z->spare = flat(t, "temp_grad_buffer_for_gpu_offload", z->type, largest);
     hri_ten_role(t, z->spare, HR_ROLE_COMMUNICATION);
