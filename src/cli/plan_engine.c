@@ -133,6 +133,7 @@ static void print_live(const hr_pytorch *pytorch) {
 /* A change of the job: at most two techniques at once. Effect classes as for our own fixes. */
 typedef struct change {
   bool checkpointing, expandable;
+  bool shards;    /* several ranks share weights, gradients and states, where each has them all */
   bool to_host;   /* evaluation gives its logits to the host after each batch */
   bool narrow;    /* AdamW's states in 8 bits */
   uint32_t split; /* the micro-batch by this, and as many micro-steps more */
@@ -145,6 +146,8 @@ static const change changes[] = {
     {.to_host = true, .effect = HR_EFFECT_SAME_BITS},
     {.to_host = true, .checkpointing = true, .effect = HR_EFFECT_SAME_BITS},
     {.checkpointing = true, .effect = HR_EFFECT_SAME_BITS},
+    {.shards = true, .effect = HR_EFFECT_ROUNDING},
+    {.shards = true, .checkpointing = true, .effect = HR_EFFECT_ROUNDING},
     {.split = 2, .effect = HR_EFFECT_ROUNDING},
     {.split = 4, .effect = HR_EFFECT_ROUNDING},
     {.split = 8, .effect = HR_EFFECT_ROUNDING},
@@ -181,6 +184,9 @@ static bool has_setting(const cli_config *config, const char *name) {
 static bool change_job(const cli_config *config, const change *c, hr_job *job) {
   if (c->to_host && (!has_setting(config, "compute_metrics=true") || has_setting(config, "eval_accumulation_steps")))
     return false;
+  if (c->shards && (config->own.ranks <= 1 || has_setting(config, "fsdp") || has_setting(config, "zero_stage") ||
+                    has_setting(config, "ddp_") || has_setting(config, "bucket_view")))
+    return false;
   if (c->narrow && (job->optimizer != HR_OPTIMIZER_ADAMW || has_setting(config, "optim=") || job->model.lora.rank))
     return false;
   if (c->narrow) job->optimizer = HR_OPTIMIZER_ADAMW8BIT;
@@ -201,6 +207,7 @@ static void say_change(const change *c, const hr_job *job, hr_pytorch_stack stac
   const char *framework = stack == HR_PYTORCH_TRAINER ? "transformers" : "";
   text[0] = 0;
   if (c->expandable) (void)snprintf(text, bytes, "PYTORCH_ALLOC_CONF=expandable_segments:True");
+  if (c->shards) (void)snprintf(text, bytes, *framework ? "TrainingArguments(fsdp=True)" : "fully_shard of each block and of the model");
   if (c->to_host) (void)snprintf(text, bytes, "TrainingArguments(eval_accumulation_steps=1)");
   if (c->checkpointing) say(text, bytes, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
   if (c->split) say(text, bytes, framework, HR_TECHNIQUE_MICRO_BATCH, job->micro_batch);
@@ -226,8 +233,9 @@ static hr_status each_fix(const cli_config *config,
     options.conf = config->own.engine_conf;
     options.ranks = config->own.ranks;
     if (!change_job(config, &changes[i], &job)) continue;
-    if (changes[i].to_host) {
-      (void)snprintf(conf, sizeof conf, "%.300s,eval_accumulation_steps=1", config->own.engine_conf);
+    if (changes[i].to_host || changes[i].shards) {
+      const char *before = config->own.engine_conf ? config->own.engine_conf : "";
+      (void)snprintf(conf, sizeof conf, "%.300s%s%s", before, *before ? "," : "", changes[i].shards ? "fsdp=true" : "eval_accumulation_steps=1");
       options.conf = conf;
     }
     hr_error refused;

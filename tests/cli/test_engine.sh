@@ -57,6 +57,32 @@ run plan gpt2-124m --device rtx-3060 --engine pytorch:plain --engine-conf eval_b
 # Where one change of the settings has no rules the others are tried.
 run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_no_err
 
+# Several ranks: buckets stand beside the gradients or instead of them; sharded weights and states are fewer bytes by rank; offload takes them to the host.
+base="plan llama-3.2-1b --device a100-80 --precision fp32 --micro-batch 1 --engine pytorch:plain --json"
+run $base; expect_rc 0; alone=$(json_number allocated_bytes); expect_json 'd["engines"]["pytorch"]["ranks"] == 1 and d["engines"]["pytorch"]["recorded"]'
+run $base --ranks 8; expect_rc 0; beside=$(json_number allocated_bytes); expect_json 'd["engines"]["pytorch"]["ranks"] == 8'
+run $base --ranks 8 --engine-conf gradient_as_bucket_view=true; expect_rc 0; instead=$(json_number allocated_bytes)
+[ "$beside" -gt $((alone + 4000000000)) ] || fail "buckets take no memory beside the gradients"
+[ "$instead" -lt $((beside - 2000000000)) ] || fail "gradients that are views of buckets take as much"
+run $base --ranks 2 --engine-conf fsdp=true; expect_rc 0; two=$(json_number allocated_bytes)
+run $base --ranks 8 --engine-conf fsdp=true; expect_rc 0; eight=$(json_number allocated_bytes); expect_json 'd["engines"]["pytorch"]["host_bytes"] == 0'
+[ "$two" -lt "$alone" ] && [ "$eight" -lt $((two * 2 / 3)) ] || fail "parts of more ranks are no smaller"
+run $base --ranks 8 --engine-conf fsdp=true,cpu_offload=true; expect_rc 0; [ "$(json_number allocated_bytes)" -lt "$eight" ] || fail "offload leaves as much on the device"
+expect_json 'd["engines"]["pytorch"]["host_bytes"] > 2e9'
+run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2,reduce_bucket_size=20000000; expect_rc 0; small=$(json_number allocated_bytes)
+run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2; expect_rc 0; [ "$small" -lt "$(json_number allocated_bytes)" ] || fail "a smaller bucket is no smaller"
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf zero_stage=1 --json; expect_rc 0
+expect_json 'not d["engines"]["pytorch"]["recorded"]' '"from source, not recorded" in d["engines"]["pytorch"]["unlike"]'
+run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8; expect_rc 3; expect_out 'fsdp=True'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err 'fsdp is of several ranks'; expect_err 'ranks 8'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf cpu_offload=true; refuses 2; expect_err 'fsdp=true,cpu_offload'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,zero_stage=2; refuses 2; expect_err 'two ways'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,ddp_bucket_cap_mb=25; refuses 2; expect_err 'DistributedDataParallel'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,param_dtype=bf16; refuses 2; expect_err 'pytorch:plain'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 0; refuses 2; expect_err 'ranks'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf eval_batches=2; refuses 2; expect_err 'evaluation on several ranks'
+run plan gpt2-124m --device rtx-3060 --ranks 4; refuses 2; expect_err 'engine pytorch'
+
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'
 for model in gemma-2b smollm3-3b granite-3.1-2b olmo-2-1b stablelm-3b phi-2; do
