@@ -138,6 +138,13 @@ static void share(const hri_json *job, hri_torch_job *out) {
     out->ddp.bucket_bytes = number_of(&how, "mb") << 20;
   } else if (is(&how, "kind", "fsdp2")) {
     share_fully(&how, out);
+  } else if (is(&how, "kind", "zero") && number_of(&how, "stage") == 3) {
+    out->sharing = HRI_TORCH_ZERO3;
+    out->zero3.ranks = out->ranks;
+    out->zero3.bucket = number_of(&how, "bucket");
+    out->zero3.prefetch = out->zero3.bucket / 10;
+    out->zero3.offload = hri_json_has(&how, "offload");
+    out->zero3.offload_parameters = is(&how, "offload", "all");
   } else if (is(&how, "kind", "zero")) {
     out->sharing = HRI_TORCH_ZERO;
     out->zero.ranks = out->ranks;

@@ -401,6 +401,30 @@ hri_ten *hri_aten_linear(hri_torch *t, hri_ten *given, hri_ten *given_weight, hr
   return y;
 }
 
+static void linear_function_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  hri_ten *x = hri_fn_saved(t, fn, 0), *weight = hri_fn_saved(t, fn, 1);
+  if (g[0]) {
+    hri_aten_workspace(t);
+    for (uint32_t k = 0; k < 2; k++)
+      if (hri_fn_needs(fn, k)) in[k] = hri_ten_make(t, "mm", g[0]->type, fn->shapes[k]);
+    if (hri_fn_needs(fn, 2)) in[2] = hri_ten_sum(t, g[0]->type, fn->shapes[2], hri_ten_count(g[0]) / fn->shapes[2].dims[0]);
+  }
+  hri_ten_drop(t, weight);
+  hri_ten_drop(t, x);
+}
+
+hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias) {
+  hri_ten *inputs[] = {x, weight, bias}, *y;
+  hri_fn *fn = hri_fn_make(t, linear_function_backward, inputs, bias ? 3 : 2);
+  hri_ten_shape shape = x->shape;
+  shape.dims[shape.rank - 1] = weight->shape.dims[0];
+  hri_fn_save(t, fn, x);
+  hri_fn_save(t, fn, weight);
+  y = bound(t, fn, hri_ten_make(t, "mm", x->type, shape));
+  hri_aten_workspace(t);
+  return y;
+}
+
 static void bmm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *b = fn->numbers[0] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[0] - 1) : NULL;
   hri_ten *a = fn->numbers[1] ? hri_fn_saved(t, fn, (uint32_t)fn->numbers[1] - 1) : NULL;

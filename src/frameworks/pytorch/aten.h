@@ -59,6 +59,8 @@ hri_ten *hri_aten_layer_norm(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten 
 hri_ten *hri_aten_embedding(hri_torch *t, hri_ten *weight, hri_ten *ids);
 /* x [.., in] by weight [out, in], which is transposed, or Conv1D's [in, out]; bias may be NULL. */
 hri_ten *hri_aten_linear(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias, bool transposed);
+/* The same as a function of Python's, as DeepSpeed has one: both gradients are tensors of their own. */
+hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias);
 /* Products of batches of matrices: [.., m, k] by [.., k, n]. */
 hri_ten *hri_aten_bmm(hri_torch *t, hri_ten *a, hri_ten *b, uint64_t n);
 /* q [B, H, T, D], k and v [B, KV, T, D]: [B, H, T, D]. mask: [B, 1, T, T] of truth values, or NULL; the memory-efficient

@@ -19,6 +19,7 @@ typedef struct loop {
   uint32_t trained_count;
   hri_fsdp fsdp;
   hri_zero zero;
+  hri_zero3 zero3;
 } loop;
 
 static hri_ten *like(loop *r, const char *op, const hri_ten *parameter) {
@@ -66,7 +67,7 @@ static void make_8bit_states(loop *r) {
   for (uint32_t i = 0; i < r->trained_count; i++) {
     hri_ten *p = parameter(r, i), **states[] = {&r->first[i], &r->second[i]};
     uint64_t count = hri_ten_count(p);
-    bool whole = r->job->sharing != HRI_TORCH_ZERO; /* what is stepped on is parameters, or a part of each */
+    bool whole = r->job->sharing < HRI_TORCH_ZERO; /* what is stepped on is parameters, or a part of each */
     bool embedding = whole && (r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions);
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
@@ -109,6 +110,7 @@ static void momentum(loop *r) {
 /* Parts on the host are clipped and stepped on there. */
 static bool on_host(const loop *r) {
   if (r->job->sharing == HRI_TORCH_ZERO) return r->job->zero.offload;
+  if (r->job->sharing == HRI_TORCH_ZERO3) return r->job->zero3.offload;
   return r->job->sharing == HRI_TORCH_FSDP2 && r->job->fsdp.offload;
 }
 
@@ -222,6 +224,7 @@ static hri_module_output forward(loop *r) {
   hri_module_output out;
   bool ddp = r->job->sharing == HRI_TORCH_DDP;
   if (ddp) hri_ddp_before_forward(r->t, &r->ddp);
+  if (r->job->sharing == HRI_TORCH_ZERO3) hri_zero3_before_forward(r->t, &r->zero3);
   r->t->autocast = r->job->autocast;
   out = hri_module_forward(r->t, &r->module, &r->batch);
   r->t->autocast = HRI_F32;
@@ -270,6 +273,7 @@ static void micro_step(loop *r, bool last) {
   hri_torch_backward(t, scaled, NULL);
   if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_backward(t, &r->fsdp);
   if (r->job->sharing == HRI_TORCH_ZERO) hri_zero_after_backward(t, &r->zero);
+  if (r->job->sharing == HRI_TORCH_ZERO3) hri_zero3_after_backward(t, &r->zero3);
   hri_ten_drop(t, scaled);
   if (r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_view(t, out.loss, out.loss->shape)); /* loss.detach() */
   hri_ten_drop(t, out.loss);
@@ -283,11 +287,30 @@ static void engine_step(loop *r, hri_ten **spare) {
   hri_zero_after_step(r->t, &r->zero);
 }
 
+/* The same of stage 3: one group after the other. */
+static void engine_step_by_groups(loop *r, hri_ten **spare) {
+  bool stepped = r->stepped;
+  hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  hri_zero3_begin_step(r->t, &r->zero3);
+  for (size_t k = 0; k < r->zero3.groups.count && !on_host(r); k++) {
+    hri_zero3_group *group = &r->zero3.groups.items[k];
+    hri_zero3_before_group(r->t, &r->zero3, group);
+    r->stepped = stepped;
+    optimize(r, spare);
+    hri_zero3_after_group(r->t, group);
+  }
+  hri_zero3_end_step(r->t, &r->zero3);
+}
+
 static void step(loop *r, hri_ten **spare) {
   r->t->step++;
   for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r, k + 1 == r->job->accumulate);
   if (r->job->sharing == HRI_TORCH_ZERO) {
     engine_step(r, spare);
+    return;
+  }
+  if (r->job->sharing == HRI_TORCH_ZERO3) {
+    engine_step_by_groups(r, spare);
     return;
   }
   if (r->job->clip) clip(r, spare);
@@ -338,7 +361,7 @@ static void evaluate(loop *r) {
 
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   loop r = {.t = t, .job = job};
-  hri_ten **spare = NULL;
+  hri_ten **spare = NULL, **masters = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
@@ -360,17 +383,26 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
   r.trained_count = r.module.parameter_count;
   if (job->sharing == HRI_TORCH_ZERO) r.trained = &r.zero.master, r.trained_count = 1;
+  if (job->sharing == HRI_TORCH_ZERO3) {
+    hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
+    r.trained_count = (uint32_t)r.zero3.groups.count;
+    r.trained = masters = hri_alloc_zero(r.trained_count, sizeof(hri_ten *));
+    if (!masters) goto out;
+    for (uint32_t k = 0; k < r.trained_count; k++) masters[k] = r.zero3.groups.items[k].master;
+  }
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
   evaluate(&r);
 out:
-  if (!r.first || !r.second || !spare) t->failed = true;
+  if (!r.first || !r.second || !spare || !r.trained) t->failed = true;
   hri_free(r.first);
   hri_free(r.second);
   hri_free(spare);
   hri_ddp_deinit(&r.ddp);
   hri_fsdp_deinit(&r.fsdp);
   hri_zero_deinit(&r.zero);
+  if (r.zero3.module) hri_zero3_deinit(&r.zero3);
+  hri_free(masters);
   hri_module_deinit(&r.module);
   return !t->failed;
 }

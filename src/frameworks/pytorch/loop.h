@@ -5,9 +5,10 @@
 #include "frameworks/pytorch/ddp.h"
 #include "frameworks/pytorch/fsdp.h"
 #include "frameworks/pytorch/zero.h"
+#include "frameworks/pytorch/zero3.h"
 
 /* How ranks share the job. */
-typedef enum hri_torch_sharing { HRI_TORCH_ALONE = 0, HRI_TORCH_DDP, HRI_TORCH_FSDP2, HRI_TORCH_ZERO } hri_torch_sharing;
+typedef enum hri_torch_sharing { HRI_TORCH_ALONE = 0, HRI_TORCH_DDP, HRI_TORCH_FSDP2, HRI_TORCH_ZERO, HRI_TORCH_ZERO3 } hri_torch_sharing;
 
 typedef enum hri_torch_optimizer {
   HRI_TORCH_ADAMW = 0, /* foreach, the default on a GPU */
@@ -52,6 +53,7 @@ typedef struct hri_torch_job {
   hri_ddp_settings ddp;
   hri_fsdp_settings fsdp;
   hri_zero_settings zero;
+  hri_zero3_settings zero3;
   bool wrapped; /* fsdp: checkpoint_wrapper inside the units (activation_checkpointing of its configuration) */
 } hri_torch_job;
 

@@ -47,6 +47,43 @@ static hri_ten *adapted_4bit(hri_torch *t, const hri_module *module, const hri_m
   return sum;
 }
 
+/* A module's turn begins: what it gets instead of `x`, a new reference; and ends: `*y` is what its caller gets. */
+static hri_ten *begins(hri_torch *t, const hri_module *module, const char *name, hri_ten *a, hri_ten *b, hri_ten *x) {
+  hri_ten *const parameters[] = {a, b};
+  hri_ten *given = module->watch ? module->watch->enter(t, module->watch_context, parameters, x) : hri_ten_keep(x);
+  if (name) hri_torch_at(t, name, -2);
+  return given;
+}
+
+static void ends(hri_torch *t, const hri_module *module, hri_ten *a, hri_ten *b, hri_ten **y) {
+  hri_ten *const parameters[] = {a, b};
+  if (module->watch) hri_ten_set(t, y, module->watch->leave(t, module->watch_context, parameters, *y));
+}
+
+/* A module that has its turn and changes nothing (dropout that is off), or whose result needs no gradient. */
+static void passes(hri_torch *t, const hri_module *module) {
+  hri_ten *none = NULL;
+  hri_ten_drop(t, begins(t, module, NULL, NULL, NULL, NULL));
+  ends(t, module, NULL, NULL, &none);
+}
+
+/* nn.Dropout */
+static hri_ten *drops(hri_torch *t, const hri_module *module, hri_ten *x) {
+  hri_ten *given = begins(t, module, NULL, NULL, NULL, x), *y = hri_aten_dropout(t, given, module->dropout);
+  hri_ten_drop(t, given);
+  ends(t, module, NULL, NULL, &y);
+  return y;
+}
+
+static hri_ten *apply_plain(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear, hri_ten *given) {
+  hri_ten *x = begins(t, module, name, linear->weight, linear->bias, given), *y;
+  if (module->watch && !linear->conv1d) y = hri_aten_linear_function(t, x, linear->weight, linear->bias);
+  else y = hri_aten_linear(t, x, linear->weight, linear->bias, !linear->conv1d);
+  hri_ten_drop(t, x);
+  ends(t, module, linear->weight, linear->bias, &y);
+  return y;
+}
+
 static hri_ten *apply(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
                       hri_ten *x) {
   hri_ten *y;
@@ -55,7 +92,7 @@ static hri_ten *apply(hri_torch *t, const hri_module *module, const char *name, 
     y = hri_bnb_linear(t, linear->packed, x, linear->bias);
     return linear->a ? adapted_4bit(t, module, linear, x, y) : y;
   }
-  y = hri_aten_linear(t, x, linear->weight, linear->bias, !linear->conv1d);
+  y = apply_plain(t, module, name, linear, x);
   return linear->a ? adapted(t, module, linear, x, y) : y;
 }
 
@@ -108,11 +145,22 @@ static hri_ten *rms(hri_torch *t, const hri_module *module, const char *name, hr
   return module->model->norm_weight_offset != 0 ? gemma_norm(t, name, x, weight) : rms_norm(t, name, x, weight);
 }
 
-static hri_ten *any_norm(hri_torch *t, const hri_module *module, const char *name, hri_ten *x,
+static hri_ten *any_norm(hri_torch *t, const hri_module *module, const char *name, hri_ten *given,
                          hri_ten *const weights[2]) {
-  if (module->model->norm == HR_NORM_RMS) return rms(t, module, name, x, weights[0]);
-  hri_torch_at(t, name, -2);
-  return hri_aten_layer_norm(t, x, weights[0], weights[1]);
+  hri_ten *x = begins(t, module, name, weights[0], weights[1], given), *y;
+  if (module->model->norm == HR_NORM_RMS) y = rms(t, module, name, x, weights[0]);
+  else y = hri_aten_layer_norm(t, x, weights[0], weights[1]);
+  hri_ten_drop(t, x);
+  ends(t, module, weights[0], weights[1], &y);
+  return y;
+}
+
+/* Of each head. */
+static hri_ten *head_norm(hri_torch *t, const hri_module *module, const char *name, hri_ten *given, hri_ten *weight) {
+  hri_ten *x = begins(t, module, name, weight, NULL, given), *y = rms(t, module, name, x, weight);
+  hri_ten_drop(t, x);
+  ends(t, module, weight, NULL, &y);
+  return y;
 }
 
 /* view(rows, tokens, heads, width).transpose(1, 2). Gradients of what was turned come in the order of heads (slices are
@@ -218,8 +266,10 @@ static hri_ten *attend(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_ten *v
 
 /* ---- GPT-2 ---- */
 
-static hri_ten *gpt2_attention(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
+static hri_ten *gpt2_attention(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *given) {
+  hri_ten *x = begins(t, p->module, NULL, NULL, NULL, given);
   hri_ten *fused = apply(t, p->module, "attn.c_attn", &l->q, x), *parts[3], *y;
+  hri_ten_drop(t, x);
   hri_aten_split_last(t, fused, 3, parts);
   hri_ten_drop(t, fused);
   for (int i = 0; i < 3; i++)
@@ -227,8 +277,9 @@ static hri_ten *gpt2_attention(hri_torch *t, pass *p, const hri_module_layer *l,
                 heads_of(t, parts[i], p->module->model->head_count, i != 1 && p->module->attention == HRI_TORCH_EAGER));
   y = attend(t, p, parts[0], parts[1], parts[2]);
   hri_ten_set(t, &y, apply(t, p->module, "attn.c_proj", &l->o, y));
-  hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
+  hri_ten_set(t, &y, drops(t, p->module, y));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
+  ends(t, p->module, NULL, NULL, &y);
   return y;
 }
 
@@ -246,12 +297,15 @@ static hri_ten *new_gelu(hri_torch *t, hri_ten *x) {
   return y;
 }
 
-static hri_ten *gpt2_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
-  hri_ten *y = apply(t, p->module, "mlp.c_fc", &l->gate, x);
-  hri_torch_at(t, "mlp.act", -2);
+static hri_ten *gpt2_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *given) {
+  hri_ten *x = begins(t, p->module, NULL, NULL, NULL, given), *y = apply(t, p->module, "mlp.c_fc", &l->gate, x);
+  hri_ten_drop(t, x);
+  hri_ten_set(t, &y, begins(t, p->module, "mlp.act", NULL, NULL, y));
   hri_ten_set(t, &y, new_gelu(t, y));
+  ends(t, p->module, NULL, NULL, &y);
   hri_ten_set(t, &y, apply(t, p->module, "mlp.c_proj", &l->down, y));
-  hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
+  hri_ten_set(t, &y, drops(t, p->module, y));
+  ends(t, p->module, NULL, NULL, &y);
   return y;
 }
 
@@ -309,14 +363,14 @@ static void separate(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *
   const hr_model *m = p->module->model;
   bool early = m->family == HR_FAMILY_QWEN3;
   parts[0] = projected(t, p->module, "self_attn.q_proj", &l->q, x, m->head_count, true);
-  if (early) hri_ten_set(t, &parts[0], rms(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
+  if (early) hri_ten_set(t, &parts[0], head_norm(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
   parts[1] = projected(t, p->module, "self_attn.k_proj", &l->k, x, m->kv_head_count, true);
-  if (early) hri_ten_set(t, &parts[1], rms(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
+  if (early) hri_ten_set(t, &parts[1], head_norm(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
   parts[2] =
       projected(t, p->module, "self_attn.v_proj", &l->v, x, m->kv_head_count, p->module->attention == HRI_TORCH_EAGER);
   if (!l->qk_norms[0] || early) return;
-  hri_ten_set(t, &parts[0], rms(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
-  hri_ten_set(t, &parts[1], rms(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
+  hri_ten_set(t, &parts[0], head_norm(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
+  hri_ten_set(t, &parts[1], head_norm(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
 }
 
 /* Phi-3 turns a slice of each head and joins it with what is left, even where nothing is; both are sliced first. */
@@ -340,6 +394,7 @@ static void turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *out[2]
 
 static hri_ten *llama_attention(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
   hri_ten *parts[3], *turned[2], *y;
+  hri_ten_drop(t, begins(t, p->module, NULL, NULL, NULL, NULL)); /* called by keywords */
   if (p->module->model->family == HR_FAMILY_PHI3) sliced(t, p, l, x, parts);
   else separate(t, p, l, x, parts);
   hri_torch_at(t, "self_attn.rotary", -2);
@@ -348,36 +403,49 @@ static hri_ten *llama_attention(hri_torch *t, pass *p, const hri_module_layer *l
   y = attend(t, p, parts[0], parts[1], parts[2]);
   hri_ten_set(t, &y, apply(t, p->module, "self_attn.o_proj", &l->o, y));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
+  ends(t, p->module, NULL, NULL, &y);
   return y;
 }
 
 /* down(act(gate(x)) * up(x)) */
-static hri_ten *llama_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
+static hri_ten *activated(hri_torch *t, const hri_module *module, const char *name, const char *act, hri_ten *given) {
+  hri_ten *x = begins(t, module, name, NULL, NULL, given), *y;
+  hri_torch_at(t, name, -2);
+  y = hri_aten_activation(t, act, x);
+  hri_ten_drop(t, x);
+  ends(t, module, NULL, NULL, &y);
+  return y;
+}
+
+static hri_ten *llama_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *given) {
   const char *act = p->module->model->activation == HR_ACTIVATION_SILU ? "silu" : "gelu";
+  hri_ten *x = begins(t, p->module, NULL, NULL, NULL, given);
   hri_ten *gate = apply(t, p->module, "mlp.gate_proj", &l->gate, x), *up, *y;
-  hri_torch_at(t, "mlp.act_fn", -2);
-  hri_ten_set(t, &gate, hri_aten_activation(t, act, gate));
+  hri_ten_set(t, &gate, activated(t, p->module, "mlp.act_fn", act, gate));
   up = apply(t, p->module, "mlp.up_proj", &l->up, x);
   y = hri_aten_mul(t, gate, up);
   hri_ten_drop(t, gate);
   hri_ten_drop(t, up);
+  hri_ten_drop(t, x);
   hri_ten_set(t, &y, apply(t, p->module, "mlp.down_proj", &l->down, y));
+  ends(t, p->module, NULL, NULL, &y);
   return y;
 }
 
 /* gate, up = gate_up(x).chunk(2); up = up * act(gate); down(up) */
-static hri_ten *phi3_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
-  hri_ten *parts[2], *fused = apply(t, p->module, "mlp.gate_up_proj", &l->gate, x), *act, *y;
-  (void)p;
+static hri_ten *phi3_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *given) {
+  hri_ten *x = begins(t, p->module, NULL, NULL, NULL, given), *act, *y;
+  hri_ten *parts[2], *fused = apply(t, p->module, "mlp.gate_up_proj", &l->gate, x);
+  hri_ten_drop(t, x);
   hri_aten_split_last(t, fused, 2, parts);
   hri_ten_drop(t, fused);
-  hri_torch_at(t, "mlp.activation_fn", -2);
-  act = hri_aten_activation(t, "silu", parts[0]);
+  act = activated(t, p->module, "mlp.activation_fn", "silu", parts[0]);
   hri_ten_set(t, &parts[1], hri_aten_mul(t, parts[1], act));
   hri_ten_drop(t, act);
   y = apply(t, p->module, "mlp.down_proj", &l->down, parts[1]);
   hri_ten_drop(t, parts[1]);
   hri_ten_drop(t, parts[0]);
+  ends(t, p->module, NULL, NULL, &y);
   return y;
 }
 
@@ -385,7 +453,7 @@ static hri_ten *phi3_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_t
 static hri_ten *behind(hri_torch *t, pass *p, const char *name, hri_ten *x, hri_ten *const weights[2]) {
   hri_ten *y = hri_ten_keep(x);
   if (p->module->model->post_norms) hri_ten_set(t, &y, any_norm(t, p->module, name, x, weights));
-  if (p->module->model->family == HR_FAMILY_PHI3) hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
+  if (p->module->model->family == HR_FAMILY_PHI3) hri_ten_set(t, &y, drops(t, p->module, y));
   return y;
 }
 
@@ -557,23 +625,28 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   beginning b = {0};
   hri_torch_at(t, "embed_tokens", -1);
   hri_ten_drop(t, enter(t, m, HRI_MODULE_EMBEDDING, NULL));
+  hri_ten_drop(t, begins(t, m, "embed_tokens", m->embed, NULL, NULL));
   b.embeds = hri_aten_embedding(t, m->embed, batch->ids);
+  ends(t, m, m->embed, NULL, &b.embeds);
   leave(t, m, HRI_MODULE_EMBEDDING, b.embeds);
   if (m->model->embedding_scale != 1) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
   b.positions = position_ids(t, batch->ids->shape.dims[1]);
   if (!m->model->learned_positions) {
     make_masks(t, p, batch, b.embeds->type);
     for (int k = 0; k < hri_module_rotary_kinds(m->model); k++) rotary(t, p, b.positions, b.embeds->type, k);
+    passes(t, m);
     b.hidden = hri_ten_keep(b.embeds);
     return b;
   }
+  hri_ten_drop(t, begins(t, m, "wpe", m->positions, NULL, NULL));
   hri_torch_at(t, "wpe", -1);
   b.position_embeds = hri_aten_embedding(t, m->positions, b.positions);
+  ends(t, m, m->positions, NULL, &b.position_embeds);
   hri_torch_at(t, "embed_tokens", -1);
   b.hidden = hri_aten_add(t, b.embeds, b.position_embeds);
   make_masks(t, p, batch, b.embeds->type);
   hri_torch_at(t, "drop", -1);
-  hri_ten_set(t, &b.hidden, hri_aten_dropout(t, b.hidden, m->dropout));
+  hri_ten_set(t, &b.hidden, drops(t, m, b.hidden));
   return b;
 }
 
@@ -598,9 +671,14 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   return loss;
 }
 
-static hri_ten *plain_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
+static hri_ten *plain_block(hri_torch *t, hri_ten *given, void *context, uint32_t index) {
   const hri_module *module = ((pass *)context)->module;
-  return (module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block)(t, hidden, context, index);
+  hri_ten *hidden = begins(t, module, NULL, NULL, NULL, given), *y;
+  hri_torch_at(t, NULL, (int32_t)index);
+  y = (module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block)(t, hidden, context, index);
+  hri_ten_drop(t, hidden);
+  ends(t, module, NULL, NULL, &y);
+  return y;
 }
 
 /* A block with its hooks, as it stands in a checkpointed region. */
@@ -642,6 +720,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   }
   p->module = module;
   hri_ten_drop(t, enter(t, module, HRI_MODULE_WHOLE, NULL));
+  for (int k = 0; k < 2; k++) hri_ten_drop(t, begins(t, module, NULL, NULL, NULL, NULL)); /* the model with its head, and without */
   b = embedded(t, p, batch);
   if (module->model->lora.rank && module->checkpoint) b.embeds->requires_grad = true; /* enable_input_require_grads */
   hidden = b.hidden;
@@ -655,6 +734,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   hri_ten_set(t, &hidden, enter(t, module, HRI_MODULE_NORM, hidden));
   hri_ten_set(t, &hidden, any_norm(t, module, "norm", hidden, module->norm));
   leave(t, module, HRI_MODULE_NORM, hidden);
+  ends(t, module, NULL, NULL, &hidden);
   hri_ten_drop(t, b.embeds);
   hri_ten_drop(t, b.positions);
   hri_ten_drop(t, b.position_embeds);
@@ -663,7 +743,10 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   drop_all(t, p->sin, 2);
   hri_ten_set(t, &hidden, enter(t, module, HRI_MODULE_HEAD, hidden));
   hri_torch_at(t, "lm_head", -1);
-  out.logits = hri_aten_linear(t, hidden, module->head ? module->head : module->embed, NULL, true);
+  {
+    hri_module_linear head = {.weight = module->head ? module->head : module->embed};
+    out.logits = apply_plain(t, module, "lm_head", &head, hidden);
+  }
   leave(t, module, HRI_MODULE_HEAD, out.logits);
   if (module->model->logit_softcap > 0) {
     hri_ten_set(t, &out.logits, hri_aten_div_scalar(t, out.logits));
@@ -671,6 +754,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     hri_ten_set(t, &out.logits, hri_aten_mul_scalar(t, out.logits));
   }
   if (batch->labels) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
+  ends(t, module, NULL, NULL, &out.loss);
   hri_ten_drop(t, hidden);
   return out;
 }

@@ -32,6 +32,13 @@ typedef struct hri_module_hooks {
   void (*leave)(hri_torch *torch, void *context, int32_t module, hri_ten *output);
 } hri_module_hooks;
 
+/* The same around every module, those without parameters too: `parameters` are its own two, NULL where it has fewer. What the module gets, and
+ * what its caller gets: new references. input NULL: none of its positional arguments needs a gradient. */
+typedef struct hri_module_watch {
+  hri_ten *(*enter)(hri_torch *torch, void *context, hri_ten *const parameters[2], hri_ten *input);
+  hri_ten *(*leave)(hri_torch *torch, void *context, hri_ten *const parameters[2], hri_ten *output);
+} hri_module_watch;
+
 typedef struct hri_module {
   const hr_model *model;
   hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
@@ -46,6 +53,8 @@ typedef struct hri_module {
   bool on_host; /* parameters and buffers get no bytes when they are made: whoever shards them brings them to the device */
   const hri_module_hooks *hooks;
   void *hooks_context;
+  const hri_module_watch *watch; /* of DeepSpeed, which brings its own linear function too */
+  void *watch_context;
   bool hooks_outside; /* of checkpointed regions (checkpoint_wrapper), not inside them */
   hri_torch_attention attention;
   uint32_t capability; /* of the device: which fused attention there is */
