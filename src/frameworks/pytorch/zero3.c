@@ -34,12 +34,14 @@ static void gather_one(hri_torch *t, hri_zero3 *z, int32_t i) {
 
 static void gather_together(hri_torch *t, hri_zero3 *z, hri_zero3_gather *g) {
   uint64_t elements = 0;
-  hri_ten *parts = NULL;
+  hri_ten **parts = hri_alloc_zero(g->count, sizeof(hri_ten *));
+  if (!parts) t->failed = true;
   for (uint32_t k = 0; k < g->count; k++) elements += part_elements(z, (int32_t)g->members[k]);
   g->flat = flat(t, "all_gather_coalesced", z->type, elements * z->settings.ranks);
   hri_ten_role(t, g->flat, HR_ROLE_COMMUNICATION);
-  if (z->settings.offload_parameters) parts = flat(t, "cat", z->type, elements);
-  hri_ten_drop(t, parts);
+  for (uint32_t k = 0; k < g->count && parts; k++) parts[k] = from_host(t, z, (int32_t)g->members[k]);
+  for (uint32_t k = g->count; k-- > 0 && parts;) hri_ten_drop(t, parts[k]);
+  hri_free(parts);
 }
 
 /* Takes `members`, in the order of parameters. */
@@ -277,19 +279,29 @@ void hri_zero3_before_forward(hri_torch *t, hri_zero3 *z) {
 
 /* ---- gradients ---- */
 
+/* With the optimizer on the host a part comes to the device, is read for its norm in double, and goes back in fp32. */
+static void take_to_host(hri_torch *t, const hri_zero3 *z, int32_t i) {
+  enum { AT_ONCE = 250000000 };
+  uint64_t elements = part_elements(z, i);
+  hri_ten *part = flat(t, "to", z->type, elements);
+  hri_ten_drop(t, flat(t, "double", HRI_I64, elements < AT_ONCE ? elements : AT_ONCE));
+  if (z->type != HRI_F32) hri_ten_drop(t, flat(t, "to", HRI_F32, elements));
+  hri_ten_drop(t, part);
+}
+
 /* reduce_scatter_coalesced: parts of all gradients, rank by rank, in one tensor; a gradient alone is such a tensor where it needs no padding. */
 static void reduce(hri_torch *t, hri_zero3 *z) {
   uint64_t elements = 0;
+  hri_ten *joined = NULL;
   bool as_it_is = z->waiting_count == 1 && whole_elements(z, (int32_t)z->waiting[0]) % z->settings.ranks == 0;
   if (z->waiting_count == 0) return;
   for (uint32_t k = 0; k < z->waiting_count; k++) elements += part_elements(z, (int32_t)z->waiting[k]) * z->settings.ranks;
   hri_torch_at(t, "ZeRO", -1);
   hri_torch_on_stream(t, REDUCE);
-  if (!as_it_is) {
-    hri_ten *joined = flat(t, "reduce_scatter_coalesced", z->type, elements);
-    hri_ten_role(t, joined, HR_ROLE_COMMUNICATION);
-    hri_ten_drop(t, joined);
-  }
+  if (!as_it_is) joined = flat(t, "reduce_scatter_coalesced", z->type, elements);
+  hri_ten_role(t, joined, HR_ROLE_COMMUNICATION);
+  for (uint32_t k = 0; k < z->waiting_count && z->settings.offload; k++) take_to_host(t, z, (int32_t)z->waiting[k]);
+  hri_ten_drop(t, joined);
   hri_torch_on_stream(t, 0);
   for (uint32_t k = 0; k < z->waiting_count; k++) hri_ten_set(t, &z->module->parameters[z->waiting[k]]->grad, NULL);
   z->waiting_count = 0;
@@ -417,8 +429,11 @@ static void make_buffers(hri_torch *t, hri_zero3 *z) {
   if (z->settings.offload) t->host_buffer_bytes += all * hri_ten_type_bytes(z->type);
   else z->gradients = flat(t, "zeros", z->type, all);
   if (z->gradients) hri_ten_role(t, z->gradients, HR_ROLE_GRADIENT);
-  for (uint32_t i = 0; i < z->module->parameter_count; i++)
-    hri_ten_drop(t, flat(t, "all_gather", z->type, part_elements(z, (int32_t)i) * z->settings.ranks));
+  for (uint32_t i = 0; i < z->module->parameter_count; i++) {
+    hri_ten *whole = flat(t, "all_gather", z->type, part_elements(z, (int32_t)i) * z->settings.ranks);
+    hri_ten_drop(t, from_host(t, z, (int32_t)i));
+    hri_ten_drop(t, whole);
+  }
 }
 
 void hri_zero3_init(hri_torch *t, hri_zero3 *z, hri_module *module, const hri_zero3_settings *settings) {
