@@ -286,20 +286,18 @@ static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
 
 static void set_zero(hr_pytorch *p) {
   const hri_torch_shared *s = &p->settings.shared;
-  hri_zero_settings *zero = &p->job.zero;
-  p->job.sharing = HRI_TORCH_ZERO;
-  zero->ranks = p->job.ranks;
-  zero->stage = s->zero_stage;
-  zero->offload = s->offload_optimizer;
-  zero->bucket = s->reduce_elements;
-  add(p->info.settings, ", DeepSpeed's ZeRO-%u over %u ranks%s", zero->stage, p->job.ranks, zero->offload ? ", offload_optimizer to cpu" : "");
+  p->job.zero = (hri_zero_settings){p->job.ranks, s->zero_stage, s->offload_optimizer, s->reduce_elements};
+  p->job.zero3 = (hri_zero3_settings){p->job.ranks, s->offload_optimizer, s->offload_param, s->reduce_elements, s->prefetch_elements};
+  p->job.sharing = s->zero_stage == 3 ? HRI_TORCH_ZERO3 : HRI_TORCH_ZERO;
+  add(p->info.settings, ", DeepSpeed's ZeRO-%u over %u ranks%s%s", s->zero_stage, p->job.ranks, s->offload_optimizer ? ", offload_optimizer to cpu" : "",
+      s->offload_param ? ", offload_param to cpu" : "");
 }
 
 /* The rules that stand for what was not recorded are PyTorch's source's alone. */
 static bool was_recorded(const hr_pytorch *p, hr_pytorch_stack stack) {
   bool adamw = p->job.optimizer <= HRI_TORCH_ADAMW_LOOP;
   if (p->job.sharing == HRI_TORCH_DDP) return adamw && !p->job.quantized;
-  if (p->job.sharing == HRI_TORCH_ZERO) return adamw && stack == HR_PYTORCH_PLAIN;
+  if (p->job.sharing >= HRI_TORCH_ZERO) return adamw && stack == HR_PYTORCH_PLAIN;
   return adamw && !p->job.reentrant && !(stack == HR_PYTORCH_TRAINER && p->job.fsdp.offload);
 }
 
@@ -335,6 +333,10 @@ static hr_status check_shared(const hri_torch_settings *settings, const hr_pytor
     hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of %s", first ? of_fsdp : of_zero, first ? "fully_shard" : "DeepSpeed's ZeRO");
     return hri_hint(error, HR_ERROR_USAGE, first ? "fsdp=true,%s=..." : "zero_stage=2,%s=...", first ? of_fsdp : of_zero);
   }
+  if (zero && s->zero_stage < 3 && hri_torch_shared_zero3(s))
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of zero_stage=3", hri_torch_shared_zero3(s));
+  if (s->offload_param && !s->offload_optimizer)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: offload_param goes with offload_optimizer=cpu here");
   if ((s->param || s->reduce) && options->stack == HR_PYTORCH_TRAINER)
     return hri_fail(error, HR_ERROR_USAGE,
                     "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "

@@ -17,16 +17,16 @@ const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; 
 typedef enum key {
   OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST,
   FIND_UNUSED, BUCKET_VIEW, BUCKET_MB, FSDP, RESHARDS, OFFLOAD, WRAPPED, PARAM_TYPE, REDUCE_TYPE,
-  ZERO_STAGE, OFFLOAD_OPTIMIZER, REDUCE_ELEMENTS, KEYS
+  ZERO_STAGE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, REDUCE_ELEMENTS, PREFETCH_ELEMENTS, KEYS
 } key;
 static const char *const keys[KEYS] = {
   "optim", "use_reentrant", "eval_batches", "per_device_eval_batch_size", "compute_metrics", "eval_accumulation_steps",
   "ddp_find_unused_parameters", "gradient_as_bucket_view", "ddp_bucket_cap_mb", "fsdp", "reshard_after_forward", "cpu_offload",
   "activation_checkpointing", "param_dtype", "reduce_dtype",
-  "zero_stage", "offload_optimizer", "reduce_bucket_size"};
+  "zero_stage", "offload_optimizer", "offload_param", "reduce_bucket_size", "stage3_prefetch_bucket_size"};
 /* clang-format on */
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
-static const char *const stages[] = {"", "1", "2"};
+static const char *const stages[] = {"", "1", "2", "3"};
 static const char *const places[] = {"none", "cpu"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
@@ -38,10 +38,11 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},  [REENTRANT] 
                                    [FIND_UNUSED] = {truths, 2},     [BUCKET_VIEW] = {truths, 2}, [FSDP] = {truths, 2},
                                    [RESHARDS] = {truths, 2},        [OFFLOAD] = {truths, 2},     [WRAPPED] = {truths, 2},
                                    [PARAM_TYPE] = {types, 4},       [REDUCE_TYPE] = {types, 4},
-                                   [ZERO_STAGE] = {stages, 3},      [OFFLOAD_OPTIMIZER] = {places, 2}};
+                                   [ZERO_STAGE] = {stages, 4},      [OFFLOAD_OPTIMIZER] = {places, 2},
+                                   [OFFLOAD_PARAM] = {places, 2}};
 
 /* Batches and rows, of which each is run; elements of a bucket. */
-static uint32_t most_of(key k) { return k == REDUCE_ELEMENTS ? 4000000000u : MOST; }
+static uint32_t most_of(key k) { return k == REDUCE_ELEMENTS || k == PREFETCH_ELEMENTS ? 4000000000u : MOST; }
 
 
 /* Settings that say true, false, or nothing. */
@@ -56,12 +57,14 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
                                    [EVAL_ROWS] = &out->eval_rows,
                                    [EVAL_TO_HOST] = &out->eval_to_host,
                                    [BUCKET_MB] = &out->shared.bucket_mb,
-                                   [REDUCE_ELEMENTS] = &out->shared.reduce_elements};
+                                   [REDUCE_ELEMENTS] = &out->shared.reduce_elements,
+                                   [PREFETCH_ELEMENTS] = &out->shared.prefetch_elements};
   if (choice_of(&out->shared, k)) *choice_of(&out->shared, k) = value ? HRI_TRUE : HRI_FALSE;
   else if (k == PARAM_TYPE) out->shared.param = (hri_torch_word_type)value;
   else if (k == REDUCE_TYPE) out->shared.reduce = (hri_torch_word_type)value;
   else if (k == ZERO_STAGE) out->shared.zero_stage = value;
   else if (k == OFFLOAD_OPTIMIZER) out->shared.offload_optimizer = value != 0;
+  else if (k == OFFLOAD_PARAM) out->shared.offload_param = value != 0;
   else if (k == OPTIM) out->optim = (hri_torch_optim)value;
   else if (k == REENTRANT) out->reentrant = value != 0;
   else if (k == METRICS) out->metrics = value != 0;
@@ -142,7 +145,12 @@ const char *hri_torch_shared_fsdp(const hri_torch_shared *s) {
 
 const char *hri_torch_shared_zero(const hri_torch_shared *s) {
   if (s->offload_optimizer) return keys[OFFLOAD_OPTIMIZER];
-  return s->reduce_elements ? keys[REDUCE_ELEMENTS] : NULL;
+  return s->reduce_elements ? keys[REDUCE_ELEMENTS] : hri_torch_shared_zero3(s);
+}
+
+const char *hri_torch_shared_zero3(const hri_torch_shared *s) {
+  if (s->offload_param) return keys[OFFLOAD_PARAM];
+  return s->prefetch_elements ? keys[PREFETCH_ELEMENTS] : NULL;
 }
 
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {

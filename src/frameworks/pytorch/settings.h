@@ -28,8 +28,8 @@ typedef struct hri_torch_shared {
   hri_torch_choice fsdp, reshards, offload, wrapped; /* fsdp; reshard_after_forward, cpu_offload, activation_checkpointing */
   hri_torch_word_type param, reduce;                 /* param_dtype, reduce_dtype of a MixedPrecisionPolicy */
   uint32_t zero_stage;      /* DeepSpeed's zero_optimization: stage; 0: not named */
-  bool offload_optimizer;   /* its offload_optimizer: cpu */
-  uint32_t reduce_elements; /* its reduce_bucket_size; 0: not named */
+  bool offload_optimizer, offload_param; /* its offload_optimizer, offload_param: cpu */
+  uint32_t reduce_elements, prefetch_elements; /* its reduce_bucket_size, stage3_prefetch_bucket_size; 0: not named */
 } hri_torch_shared;
 
 typedef struct hri_torch_settings {
@@ -46,6 +46,7 @@ hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr
 const char *hri_torch_shared_ddp(const hri_torch_shared *shared);
 const char *hri_torch_shared_fsdp(const hri_torch_shared *shared);
 const char *hri_torch_shared_zero(const hri_torch_shared *shared);
+const char *hri_torch_shared_zero3(const hri_torch_shared *shared); /* of stage 3 alone */
 const char *hri_torch_optim_name(hri_torch_optim optim);
 
 #endif
