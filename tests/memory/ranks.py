@@ -140,6 +140,9 @@ def trainer_arguments(job, model):
         if how.get("wrapped"):
             config["activation_checkpointing"] = True
         return {"fsdp": True, "fsdp_config": config}
+    if kind(job) == "zero":
+        take_ranks_for_granted()
+        return {"deepspeed": deepspeed_config(job), "bf16": job["precision"] == "bf16"}
     return {}
 
 
@@ -162,11 +165,17 @@ def deepspeed_config(job):
             "zero_force_ds_cpu_optimizer": False}
 
 
-def deepspeed_loop(job, phases, build, rows, optimizer_for, steps):
-    import deepspeed
+def take_ranks_for_granted():
+    """That all ranks run the same modules, which stage 3 compares."""
     from deepspeed.runtime.zero import partitioned_param_coordinator
 
-    partitioned_param_coordinator.assert_ints_same_as_other_ranks = lambda *_: None  # that all ranks run the same modules is taken for granted
+    partitioned_param_coordinator.assert_ints_same_as_other_ranks = lambda *_: None
+
+
+def deepspeed_loop(job, phases, build, rows, optimizer_for, steps):
+    import deepspeed
+
+    take_ranks_for_granted()
     phases.begin("load")
     model = build(job)
     model.train()

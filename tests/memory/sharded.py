@@ -74,6 +74,21 @@ def zero():
     yield 6, {"precision": "bf16"}, plain | {"stage": 3, "offload": ["optimizer", "all"]}
 
 
+def zero_by_trainer():
+    """A second draw: TrainingArguments(deepspeed=...), whose optimizer is the Trainer's own."""
+    plain = {"offload": None, "bucket": None}
+    for stage in (1, 2, 3):
+        yield 5, {"precision": "bf16", "loop": "trainer"}, plain | {"stage": stage}
+        yield 3, {"precision": "bf16", "loop": "trainer", "checkpointing": CHECKPOINTING[1]}, plain | {"stage": stage}
+
+
+def zero_accumulating():
+    """A third draw."""
+    plain = {"offload": None, "bucket": None}
+    for stage in (1, 2, 3):
+        yield 5, {"precision": "bf16", "loop": ["plain", "trainer"], "accumulation": [2, 4]}, plain | {"stage": stage}
+
+
 KINDS = {"ddp": ddp, "fsdp2": fsdp2, "fsdp1": fsdp1, "zero": zero}
 
 
@@ -106,10 +121,15 @@ def drawn(rng, kind, setting, sharding):
 
 
 def table():
-    rng = random.Random(SEED)
+    found = drawn_table(random.Random(SEED), KINDS, {})
+    found = drawn_table(random.Random(SEED + 1), {"zero": zero_by_trainer}, found)
+    return list(drawn_table(random.Random(SEED + 2), {"zero": zero_accumulating}, found).values())
+
+
+def drawn_table(rng, kinds, found):
     first = json.loads(Path(__file__).with_name("jobs.json").read_text(encoding="utf-8"))
-    found = {}
-    for kind, settings in KINDS.items():
+    found = dict(found)
+    for kind, settings in kinds.items():
         some = {}
         for count, setting, sharding in settings():
             for _ in range(count):
@@ -121,7 +141,7 @@ def table():
         for job in rng.sample(rest, max(0, (len(some) + 2) // 3 - (len(some) - len(rest)))):
             job["held_back"] = True
         found |= some
-    return list(found.values())
+    return found
 
 
 def lessons():
@@ -159,6 +179,8 @@ def lessons():
     for stage in (1, 2, 3):
         add("llama3-1b", "zero", {"offload": None, "bucket": None, "stage": stage}, precision="bf16")
         add("llama3-1b", "zero", {"offload": None, "bucket": 20000000, "stage": stage}, precision="bf16")
+        add("llama3-1b", "zero", {"offload": None, "bucket": None, "stage": stage}, precision="bf16", loop="trainer")
+        add("llama3-1b", "zero", {"offload": None, "bucket": None, "stage": stage}, precision="bf16", accumulation=2)
     add("llama3-1b", "zero", {"offload": "optimizer", "bucket": None, "stage": 2}, precision="bf16")
     add("llama3-1b", "zero", {"offload": "all", "bucket": None, "stage": 3}, precision="bf16")
     return result

@@ -364,6 +364,6 @@ def trainer_loop(job, phases):
 
 def run(job, phases):
     with attention_backend(job):
-        if ranks.kind(job) == "zero":
+        if ranks.kind(job) == "zero" and job["loop"] != "trainer":
             return ranks.deepspeed_loop(job, phases, build, rows, optimizer_for, STEPS)
         return (trainer_loop if job["loop"] == "trainer" else plain_loop)(job, phases)
