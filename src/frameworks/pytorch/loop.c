@@ -255,7 +255,7 @@ static void micro_step(loop *r, bool last) {
   hri_ten *scaled;
   hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
   next_batch(r, r->job->batch);
-  r->ddp.exchanges = r->fsdp.exchanges = last; /* the others run under no_sync() */
+  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = last; /* the others run under no_sync() */
   out = forward(r);
   if (r->job->trainer && r->job->ranks > 1) /* loss *= num_processes */
     hri_ten_set(t, &out.loss, hri_aten_mul_scalar_in_place(t, out.loss));

@@ -105,7 +105,7 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
   if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
-  if (settings->shared.zero_stage && job->accumulate > 1) return "no rules for --accumulate under zero_stage";
+  if (settings->shared.offload_optimizer && job->accumulate > 1) return "no rules for --accumulate with offload_optimizer";
   if (settings->shared.fsdp == HRI_TRUE && settings->reentrant) return "no rules for reentrant checkpointing under fsdp=true";
   return NULL;
 }
@@ -297,7 +297,7 @@ static void set_zero(hr_pytorch *p) {
 static bool was_recorded(const hr_pytorch *p, hr_pytorch_stack stack) {
   bool adamw = p->job.optimizer <= HRI_TORCH_ADAMW_LOOP;
   if (p->job.sharing == HRI_TORCH_DDP) return adamw && !p->job.quantized;
-  if (p->job.sharing >= HRI_TORCH_ZERO) return adamw && stack == HR_PYTORCH_PLAIN;
+  if (p->job.sharing >= HRI_TORCH_ZERO) return adamw && !(stack == HR_PYTORCH_TRAINER && p->settings.shared.offload_optimizer);
   return adamw && !p->job.reentrant && !(stack == HR_PYTORCH_TRAINER && p->job.fsdp.offload);
 }
 

@@ -117,12 +117,17 @@ static void gradient_is_there(hri_torch *t, void *context, hri_ten *leaf) {
   if (z->settings.stage == 2) collect(t, z, leaf->place);
 }
 
-/* Stage 1 fills the bucket now, in the order of parameters. */
+/* Stage 1 fills the bucket now, in the order of parameters; before the last micro-step gradients and the bucket stay as they are. Stage 2 adds
+ * what it kept to that of the micro-steps before. */
 void hri_zero_after_backward(hri_torch *t, hri_zero *z) {
+  if (z->settings.stage == 1 && !z->boundary) return;
   for (uint32_t i = 0; i < z->module->parameter_count && z->settings.stage == 1; i++)
     if (z->module->parameters[i]->grad) collect(t, z, i);
   hri_torch_at(t, "ZeRO", -1);
   reduce(t, z);
+  if (z->accumulated) hri_ten_drop(t, z->kept);
+  else z->accumulated = z->kept;
+  z->kept = NULL;
   hri_ten_set(t, &z->bucket, NULL);
   for (uint32_t i = 0; i < z->module->parameter_count; i++) hri_ten_set(t, &z->module->parameters[i]->grad, NULL);
 }
@@ -139,12 +144,12 @@ void hri_zero_before_step(hri_torch *t, hri_zero *z) {
   hri_torch_at(t, "ZeRO", -1);
   if (z->settings.offload) return;
   norm(t, z);
-  joined = z->inside > 1 ? flat(t, "flatten", z->type, z->part) : hri_ten_keep(z->kept);
+  joined = z->inside > 1 ? flat(t, "flatten", z->type, z->part) : hri_ten_keep(z->accumulated);
   gradient = z->type == HRI_F32 ? hri_ten_keep(joined) : flat(t, "to", HRI_F32, z->part);
   hri_ten_drop(t, joined);
   hri_ten_role(t, gradient, HR_ROLE_GRADIENT);
   z->master->grad = gradient;
-  hri_ten_set(t, &z->kept, NULL);
+  hri_ten_set(t, &z->accumulated, NULL);
 }
 
 void hri_zero_after_step(hri_torch *t, hri_zero *z) {

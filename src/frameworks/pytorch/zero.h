@@ -24,6 +24,8 @@ typedef struct hri_zero {
   hri_ten *bucket;         /* from the first gradient of a backward to its end */
   uint64_t filled;         /* elements of it */
   hri_ten *kept;           /* gradients of this rank's parameters, whole */
+  hri_ten *accumulated;    /* the same of the micro-steps so far */
+  bool boundary;           /* the micro-step is the last of its step */
   uint32_t *waiting, waiting_count, inside; /* parameters in the bucket; `inside`: how many lie in this rank's part, if only in part */
 } hri_zero;
 
