@@ -136,6 +136,10 @@ static void share(const hri_json *job, hri_torch_job *out) {
       assert_int_equal(hri_json_opt_bool(&how, "unused", &out->ddp.find_unused, &error), HR_OK);
     out->ddp.ranks = out->ranks;
     out->ddp.bucket_bytes = number_of(&how, "mb") << 20;
+  } else if (is(&how, "kind", "fsdp1")) {
+    share_fully(&how, out);
+    out->fsdp.flat = true;
+    out->fsdp.keeps = is(&how, "strategy", "shard_grad_op");
   } else if (is(&how, "kind", "fsdp2")) {
     share_fully(&how, out);
   } else if (is(&how, "kind", "zero") && number_of(&how, "stage") == 3) {

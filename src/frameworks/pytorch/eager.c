@@ -535,7 +535,9 @@ static void run(hri_torch *torch, fn_list *ready, hri_fn *fn) {
       hri_ten_drop(torch, inputs[i]);
       continue;
     }
+    if (next->leaf && next->leaf->stream) hri_torch_on_stream(torch, next->leaf->stream);
     add_to_buffer(torch, &next->buffer[fn->next_output[i]], inputs[i]);
+    if (torch->label.stream) hri_torch_on_stream(torch, 0);
     assert(next->waiting > 0);
     if (--next->waiting == 0) push_ready(torch, ready, next);
   }

@@ -80,6 +80,7 @@ struct hri_ten {
   hri_ten_shape shape;
   bool requires_grad, parameter;
   uint32_t place;     /* of a parameter: among those that its owner lists (ddp.h) */
+  uint8_t stream;     /* of a leaf: that its gradients are added on */
   uint8_t output;     /* of `made_by`: which of its results */
   hri_fn *made_by;    /* grad_fn; NULL of leaves */
   hri_fn *accumulate; /* of a leaf: its AccumulateGrad, while a graph has one (no reference) */

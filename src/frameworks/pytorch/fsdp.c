@@ -6,7 +6,7 @@
 #include <string.h>
 
 /* Streams beside the usual one: their requests have memory of their own in the caching allocator. */
-enum { COPY_IN = 1, REDUCE = 2 };
+enum { COPY_IN = 1, REDUCE = 2, LOWER = 3 };
 
 static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t elements) {
   hri_ten *tensor = hri_ten_make(t, op, type, hri_ten_shape_of(1, elements, 0, 0, 0));
@@ -65,11 +65,28 @@ static void gather_from_host(hri_torch *t, hri_fsdp_unit *u, hri_ten **inputs) {
   }
 }
 
+/* FullyShardedDataParallel's unshard: the part is cast in a stream of its own, and gathered into what parameters will be views of. */
+static void gather_flat(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *cast = NULL;
+  hri_torch_at(t, "FullyShardedDataParallel", -1);
+  hri_torch_on_stream(t, LOWER);
+  if (f->settings.param != f->type) cast = flat(t, "_use_low_precision_shard", f->settings.param, u->elements);
+  hri_torch_on_stream(t, COPY_IN);
+  u->gathered = flat(t, "all_gather", f->settings.param, u->elements * f->settings.ranks);
+  hri_ten_drop(t, cast);
+  hri_torch_on_stream(t, 0);
+}
+
 /* foreach_all_gather: parts are cast, all into one tensor; the gathered ones are another. */
 static void gather(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   hri_ten *cast = NULL, **inputs;
   if (u->whole || u->gathered) return;
+  if (f->settings.flat) {
+    gather_flat(t, u);
+    return;
+  }
   hri_torch_at(t, "fully_shard", -1);
   hri_torch_on_stream(t, COPY_IN);
   if (f->settings.offload) {
@@ -95,6 +112,14 @@ static void gather(hri_torch *t, hri_fsdp_unit *u) {
 static void wait_for(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   if (!u->gathered) return;
+  if (f->settings.flat) {
+    for (uint32_t k = 0; k < u->count; k++) hri_ten_show(t, f->module->parameters[u->members[k]], u->gathered);
+    hri_ten_role(t, u->gathered, HR_ROLE_WEIGHT);
+    u->whole_flat = u->gathered;
+    u->gathered = NULL;
+    u->whole = true;
+    return;
+  }
   hri_torch_at(t, "fully_shard", -1);
   for (uint32_t k = 0; k < u->count; k++) {
     uint32_t i = u->members[k];
@@ -112,6 +137,7 @@ static void wait_for(hri_torch *t, hri_fsdp_unit *u) {
 static void give_back(hri_torch *t, hri_fsdp_unit *u) {
   if (!u->whole) return;
   for (uint32_t k = 0; k < u->count; k++) hri_ten_take_bytes(t, u->fsdp->module->parameters[u->members[k]]);
+  hri_ten_set(t, &u->whole_flat, NULL);
   u->whole = false;
 }
 
@@ -166,6 +192,28 @@ static void reduce(hri_torch *t, hri_fsdp_unit *u) {
   f->sent = sent;
 }
 
+/* The gradients of all views are joined, in the stream of the gathering, before the parameters are given back; what comes of them is a part. */
+static void reduce_flat(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *joined, *wide, *padded, *reduced;
+  uint64_t all = u->elements * f->settings.ranks;
+  hri_torch_on_stream(t, COPY_IN);
+  joined = flat(t, "cat", f->settings.param, u->total);
+  hri_torch_on_stream(t, REDUCE);
+  give_back(t, u);
+  drop_gradients(t, u);
+  wide = f->settings.reduce == f->settings.param ? hri_ten_keep(joined) : flat(t, "to", f->settings.reduce, u->total);
+  padded = all == u->total ? hri_ten_keep(wide) : flat(t, "pad", f->settings.reduce, all);
+  reduced = flat(t, "reduce_scatter", f->settings.reduce, u->elements);
+  if (f->settings.reduce != f->type) hri_ten_set(t, &reduced, flat(t, "to", f->type, u->elements));
+  hri_torch_on_stream(t, 0);
+  hand_out(t, u, reduced);
+  hri_ten_drop(t, reduced);
+  hri_ten_drop(t, padded);
+  hri_ten_drop(t, wide);
+  hri_ten_drop(t, joined);
+}
+
 static bool has_gradients(const hri_fsdp_unit *u) {
   for (uint32_t k = 0; k < u->count; k++)
     if (u->fsdp->module->parameters[u->members[k]]->grad || u->fsdp->accumulated[u->members[k]]) return true;
@@ -175,6 +223,11 @@ static bool has_gradients(const hri_fsdp_unit *u) {
 static void behind_backward(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   u->state = HRI_FSDP_BEHIND;
+  if (f->settings.flat) {
+    hri_torch_at(t, "FullyShardedDataParallel", -1);
+    if (has_gradients(u)) reduce_flat(t, u);
+    return;
+  }
   hri_torch_at(t, "fully_shard", -1);
   for (uint32_t k = 0; k < u->count; k++) /* accumulate_unsharded_grad_if_needed */
     if (f->accumulated[u->members[k]]) hri_ten_set(t, &f->module->parameters[u->members[k]]->grad, NULL);
@@ -214,12 +267,27 @@ static hri_fsdp_unit *unit_of(hri_fsdp *f, int32_t module) {
   return f->tail;
 }
 
+/* The lazy initialization of FullyShardedDataParallel makes each unit's flat tensor, with mixed precision also one in the weights' type, and gives
+ * them back. */
+static void begin_flat(hri_torch *t, hri_fsdp *f) {
+  if (!f->settings.flat || f->begun) return;
+  f->begun = true;
+  hri_torch_at(t, "FullyShardedDataParallel", -1);
+  for (uint32_t k = 0; k < f->unit_count; k++) {
+    const hri_fsdp_unit *u = &f->units[(k + f->unit_count - 1) % f->unit_count]; /* the model's first */
+    hri_ten_drop(t, flat(t, "init_flat_param_attributes", f->settings.param, u->elements * f->settings.ranks));
+    if (f->settings.param == f->type) continue;
+    hri_ten_drop(t, flat(t, "init_flat_param_attributes", f->type, u->elements * f->settings.ranks));
+  }
+}
+
 static hri_ten *enter(hri_torch *t, void *context, int32_t module, hri_ten *input) {
   hri_fsdp *f = context;
   hri_fsdp_unit *u = unit_of(f, module);
   bool first;
   hri_fn *fn;
   hri_ten *passed;
+  if (module == HRI_MODULE_WHOLE) begin_flat(t, f);
   if (!u) return hri_ten_keep(input);
   if (u->state == HRI_FSDP_BEFORE) { /* it runs again for its backward */
     gather(t, u);
@@ -301,7 +369,9 @@ static void list_members(hri_fsdp *f, hri_fsdp_unit *u) {
     if (!of_unit(f, i, u)) continue;
     u->members[u->count++] = i;
     u->elements += part_elements(f, i);
+    u->total += hri_ten_count(f->module->parameters[i]);
   }
+  if (f->settings.flat) u->elements = divided(u->total, f->settings.ranks);
   f->member_count += u->count;
 }
 
@@ -330,6 +400,31 @@ static void shard(hri_torch *t, hri_fsdp_unit *u) {
   }
 }
 
+/* FullyShardedDataParallel: parameters are joined, this rank's part of the flat tensor is cloned; what lies in it of each parameter is what the
+ * optimizer steps on. */
+static void shard_flat(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *joined, *part;
+  uint64_t at = 0;
+  if (u == f->root) hri_module_place_buffers(t, f->module);
+  for (uint32_t k = 0; k < u->count; k++) hri_ten_materialize(t, "to", f->module->parameters[u->members[k]]);
+  joined = flat(t, "cat", f->type, u->total);
+  part = flat(t, "clone", f->type, u->elements);
+  hri_ten_role(t, part, HR_ROLE_WEIGHT);
+  hri_ten_drop(t, joined);
+  for (uint32_t k = 0; k < u->count; k++) {
+    hri_ten *whole = f->module->parameters[u->members[k]], **own = &f->parts[u->members[k]];
+    uint64_t count = hri_ten_count(whole), left = at < u->elements ? u->elements - at : 0;
+    *own = hri_ten_view(t, part, hri_ten_shape_of(1, count < left ? count : left, 0, 0, 0));
+    (*own)->parameter = (*own)->requires_grad = true;
+    at += count;
+    hri_ten_take_bytes(t, whole);
+    whole->type = f->settings.param;
+    whole->parameter = false; /* a view: autocast keeps no cast of it */
+    whole->stream = COPY_IN;
+  }
+}
+
 static hri_fsdp_unit *next_unit(hri_fsdp *f, bool reshards) {
   hri_fsdp_unit *u = &f->units[f->unit_count++];
   *u = (hri_fsdp_unit){.fsdp = f, .reshards = reshards};
@@ -345,7 +440,8 @@ static void make_units(hri_torch *t, hri_fsdp *f) {
   for (uint32_t k = 0; k < f->unit_count; k++) list_members(f, &f->units[k]);
   for (uint32_t k = 0; k < f->unit_count; k++) {
     hri_torch_at(t, "fully_shard", k < f->layer_count ? (int32_t)k : -1);
-    shard(t, &f->units[k]);
+    if (f->settings.flat) shard_flat(t, &f->units[k]);
+    else shard(t, &f->units[k]);
   }
   if (f->root->count == 0) f->root = NULL;
 }

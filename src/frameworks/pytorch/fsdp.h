@@ -1,9 +1,11 @@
-/* torch.distributed.fsdp.fully_shard on one of several ranks: each rank keeps a part of every parameter, and of gradients and optimizer states.
+/* torch.distributed.fsdp.fully_shard, and FullyShardedDataParallel before it, on one of several ranks: each rank keeps a part of every parameter, and of gradients and optimizer states.
  * Parameters of a unit (a block, what is left) are gathered before they are used and given back behind it; the gradients of a unit are summed
  * over all ranks when its backward is through, and each rank keeps its part.
  *
+ * The older one joins a unit's parameters to one flat tensor, which is cut anywhere; the newer one cuts each parameter by rows.
+ *
  * Sources: torch/distributed/fsdp/_fully_shard/{_fsdp_param_group,_fsdp_collectives,_fsdp_param,_fsdp_state}.py, and
- * accelerate/utils/fsdp_utils.py for the units that the Trainer makes. */
+ * torch/distributed/fsdp/{_runtime_utils,_flat_param}.py, accelerate/utils/fsdp_utils.py for the units that the Trainer makes. */
 #ifndef HRI_PYTORCH_FSDP_H
 #define HRI_PYTORCH_FSDP_H
 
@@ -11,6 +13,7 @@
 
 typedef struct hri_fsdp_settings {
   uint32_t ranks;
+  bool flat;                  /* FullyShardedDataParallel, with use_orig_params */
   bool by_accelerate;         /* embeddings, and norm with head, are units of their own */
   bool keeps;                 /* reshard_after_forward=False: blocks stay whole up to their backward */
   bool offload;               /* CPUOffloadPolicy: parts of parameters, gradients and states are on the host */
@@ -26,8 +29,10 @@ typedef struct hri_fsdp_unit {
   hri_fsdp *fsdp;
   uint32_t *members, count; /* indices of parameters */
   uint64_t elements;        /* of this rank's part, each parameter padded */
+  uint64_t total;           /* of all parameters */
   bool reshards, whole;     /* `whole`: parameters are there */
   hri_fsdp_state state;
+  hri_ten *whole_flat; /* flat: what all parameters are views of */
   hri_ten *gathered; /* what was gathered and is not copied to parameters yet */
   bool ran;          /* in this pass, as the `place`-th unit */
   uint32_t place;
@@ -46,6 +51,7 @@ struct hri_fsdp {
   hri_fsdp_unit *embedding, *tail, *root; /* NULL: none */
   hri_ten *copied;        /* what the last unit of a forward was gathered in, kept while the next gathers */
   hri_ten *sent;          /* what the last unit's gradients were sent from, kept until the next one's are */
+  bool begun;             /* the first forward was */
   bool exchanges;         /* set_requires_gradient_sync */
 };
 

@@ -106,6 +106,7 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
   if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
   if (settings->shared.offload_optimizer && job->accumulate > 1) return "no rules for --accumulate with offload_optimizer";
+  if (settings->shared.fsdp_version == 1 && job->accumulate > 1) return "no rules for --accumulate under fsdp_version=1";
   if (settings->shared.fsdp == HRI_TRUE && settings->reentrant) return "no rules for reentrant checkpointing under fsdp=true";
   return NULL;
 }
@@ -271,6 +272,7 @@ static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
   p->job.sharing = HRI_TORCH_FSDP2;
   fsdp->ranks = p->job.ranks;
   fsdp->by_accelerate = trainer;
+  fsdp->flat = s->fsdp_version == 1;
   fsdp->keeps = s->reshards == HRI_FALSE;
   fsdp->offload = s->offload == HRI_TRUE;
   fsdp->mixed = trainer ? p->job.autocast != HRI_F32 : s->param != HRI_TYPE_UNSAID;
@@ -279,7 +281,7 @@ static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
   fsdp->casts_output = trainer && fsdp->mixed;
   p->job.wrapped = s->wrapped == HRI_TRUE;
   p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
-  add(p->info.settings, ", fully_shard over %u ranks%s%s%s", p->job.ranks, fsdp->keeps ? ", reshard_after_forward=False" : "",
+  add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard", p->job.ranks, fsdp->keeps ? ", reshard_after_forward=False" : "",
       fsdp->offload ? ", CPUOffloadPolicy" : "", p->job.wrapped ? ", its activation_checkpointing" : "");
   if (fsdp->mixed) add(p->info.settings, ", param_dtype %s, reduce_dtype %s", type_word(fsdp->param), type_word(fsdp->reduce));
 }
@@ -341,6 +343,10 @@ static hr_status check_shared(const hri_torch_settings *settings, const hr_pytor
     return hri_fail(error, HR_ERROR_USAGE,
                     "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
                     "both from --precision");
+  if (s->fsdp_version == 1 && (options->stack == HR_PYTORCH_TRAINER || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
+                    "activation_checkpointing");
   if (s->reduce && !s->param)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
   return HR_OK;

@@ -17,16 +17,17 @@ const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; 
 typedef enum key {
   OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST,
   FIND_UNUSED, BUCKET_VIEW, BUCKET_MB, FSDP, RESHARDS, OFFLOAD, WRAPPED, PARAM_TYPE, REDUCE_TYPE,
-  ZERO_STAGE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, REDUCE_ELEMENTS, PREFETCH_ELEMENTS, KEYS
+  FSDP_VERSION, ZERO_STAGE, OFFLOAD_OPTIMIZER, OFFLOAD_PARAM, REDUCE_ELEMENTS, PREFETCH_ELEMENTS, KEYS
 } key;
 static const char *const keys[KEYS] = {
   "optim", "use_reentrant", "eval_batches", "per_device_eval_batch_size", "compute_metrics", "eval_accumulation_steps",
   "ddp_find_unused_parameters", "gradient_as_bucket_view", "ddp_bucket_cap_mb", "fsdp", "reshard_after_forward", "cpu_offload",
   "activation_checkpointing", "param_dtype", "reduce_dtype",
-  "zero_stage", "offload_optimizer", "offload_param", "reduce_bucket_size", "stage3_prefetch_bucket_size"};
+  "fsdp_version", "zero_stage", "offload_optimizer", "offload_param", "reduce_bucket_size", "stage3_prefetch_bucket_size"};
 /* clang-format on */
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
 static const char *const stages[] = {"", "1", "2", "3"};
+static const char *const versions[] = {"", "1", "2"};
 static const char *const places[] = {"none", "cpu"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
@@ -38,7 +39,7 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},  [REENTRANT] 
                                    [FIND_UNUSED] = {truths, 2},     [BUCKET_VIEW] = {truths, 2}, [FSDP] = {truths, 2},
                                    [RESHARDS] = {truths, 2},        [OFFLOAD] = {truths, 2},     [WRAPPED] = {truths, 2},
                                    [PARAM_TYPE] = {types, 4},       [REDUCE_TYPE] = {types, 4},
-                                   [ZERO_STAGE] = {stages, 4},      [OFFLOAD_OPTIMIZER] = {places, 2},
+                                   [FSDP_VERSION] = {versions, 3},  [ZERO_STAGE] = {stages, 4},      [OFFLOAD_OPTIMIZER] = {places, 2},
                                    [OFFLOAD_PARAM] = {places, 2}};
 
 /* Batches and rows, of which each is run; elements of a bucket. */
@@ -62,6 +63,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   if (choice_of(&out->shared, k)) *choice_of(&out->shared, k) = value ? HRI_TRUE : HRI_FALSE;
   else if (k == PARAM_TYPE) out->shared.param = (hri_torch_word_type)value;
   else if (k == REDUCE_TYPE) out->shared.reduce = (hri_torch_word_type)value;
+  else if (k == FSDP_VERSION) out->shared.fsdp_version = value;
   else if (k == ZERO_STAGE) out->shared.zero_stage = value;
   else if (k == OFFLOAD_OPTIMIZER) out->shared.offload_optimizer = value != 0;
   else if (k == OFFLOAD_PARAM) out->shared.offload_param = value != 0;
@@ -139,6 +141,7 @@ const char *hri_torch_shared_fsdp(const hri_torch_shared *s) {
   if (s->reshards) return keys[RESHARDS];
   if (s->offload) return keys[OFFLOAD];
   if (s->wrapped) return keys[WRAPPED];
+  if (s->fsdp_version) return keys[FSDP_VERSION];
   if (s->param) return keys[PARAM_TYPE];
   return s->reduce ? keys[REDUCE_TYPE] : NULL;
 }

@@ -27,6 +27,7 @@ typedef struct hri_torch_shared {
   uint32_t bucket_mb;                        /* ddp_bucket_cap_mb; 0: not named */
   hri_torch_choice fsdp, reshards, offload, wrapped; /* fsdp; reshard_after_forward, cpu_offload, activation_checkpointing */
   hri_torch_word_type param, reduce;                 /* param_dtype, reduce_dtype of a MixedPrecisionPolicy */
+  uint32_t fsdp_version;    /* 1: FullyShardedDataParallel; 0: not named */
   uint32_t zero_stage;      /* DeepSpeed's zero_optimization: stage; 0: not named */
   bool offload_optimizer, offload_param; /* its offload_optimizer, offload_param: cpu */
   uint32_t reduce_elements, prefetch_elements; /* its reduce_bucket_size, stage3_prefetch_bucket_size; 0: not named */
