@@ -338,7 +338,8 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   if (status == HR_OK && config->own.engine_conf)
     status = hri_fail(error, HR_ERROR_USAGE, "--engine-conf is of --engine pytorch");
   if (status == HR_OK && config->own.ranks > 1)
-    status = hri_fail(error, HR_ERROR_USAGE, "--ranks is of --engine pytorch: Headroom's own engine runs on one device");
+    status =
+        hri_fail(error, HR_ERROR_USAGE, "--ranks is of --engine pytorch: Headroom's own engine runs on one device");
   if (status == HR_OK && config->own.snapshot)
     status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);

@@ -90,7 +90,8 @@ static void print_figures(const hr_pytorch_info *info) {
   print_figure("allocated", info->allocated_bytes, "torch.cuda.max_memory_allocated()");
   print_figure("reserved", info->reserved_bytes, "torch.cuda.max_memory_reserved()");
   print_figure("context and kernels", info->context_bytes, "assumed");
-  print_figure("used of the device", need(info), info->ranks > 1 ? "of each rank's" : "as nvidia-smi shows the process");
+  print_figure("used of the device", need(info),
+               info->ranks > 1 ? "of each rank's" : "as nvidia-smi shows the process");
   if (info->host_bytes) print_figure("host memory", info->host_bytes, "weights, gradients and states, of each rank");
   (void)putchar('\n');
 }
@@ -207,7 +208,9 @@ static void say_change(const change *c, const hr_job *job, hr_pytorch_stack stac
   const char *framework = stack == HR_PYTORCH_TRAINER ? "transformers" : "";
   text[0] = 0;
   if (c->expandable) (void)snprintf(text, bytes, "PYTORCH_ALLOC_CONF=expandable_segments:True");
-  if (c->shards) (void)snprintf(text, bytes, *framework ? "TrainingArguments(fsdp=True)" : "fully_shard of each block and of the model");
+  if (c->shards)
+    (void)snprintf(text, bytes,
+                   *framework ? "TrainingArguments(fsdp=True)" : "fully_shard of each block and of the model");
   if (c->to_host) (void)snprintf(text, bytes, "TrainingArguments(eval_accumulation_steps=1)");
   if (c->checkpointing) say(text, bytes, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
   if (c->split) say(text, bytes, framework, HR_TECHNIQUE_MICRO_BATCH, job->micro_batch);
@@ -235,7 +238,8 @@ static hr_status each_fix(const cli_config *config,
     if (!change_job(config, &changes[i], &job)) continue;
     if (changes[i].to_host || changes[i].shards) {
       const char *before = config->own.engine_conf ? config->own.engine_conf : "";
-      (void)snprintf(conf, sizeof conf, "%.300s%s%s", before, *before ? "," : "", changes[i].shards ? "fsdp=true" : "eval_accumulation_steps=1");
+      (void)snprintf(conf, sizeof conf, "%.300s%s%s", before, *before ? "," : "",
+                     changes[i].shards ? "fsdp=true" : "eval_accumulation_steps=1");
       options.conf = conf;
     }
     hr_error refused;

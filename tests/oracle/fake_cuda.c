@@ -278,7 +278,8 @@ static void know_pinned(const void *pointer, size_t size) {
     pinned.ranges = realloc(pinned.ranges, pinned.capacity * sizeof *pinned.ranges);
     if (!pinned.ranges) abort();
   }
-  for (i = pinned.count++; i > 0 && pinned.ranges[i - 1].address > (uintptr_t)pointer; i--) pinned.ranges[i] = pinned.ranges[i - 1];
+  for (i = pinned.count++; i > 0 && pinned.ranges[i - 1].address > (uintptr_t)pointer; i--)
+    pinned.ranges[i] = pinned.ranges[i - 1];
   pinned.ranges[i] = (range){(uintptr_t)pointer, size};
   pthread_mutex_unlock(&lock);
 }
@@ -316,7 +317,9 @@ cudaError_t cudaFreeHost(void *pointer) {
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer) {
   memset(attributes, 0, sizeof *attributes);
   bool device = (uintptr_t)pointer >= segments.base && (uintptr_t)pointer < segments.base + ((uint64_t)1 << 42);
-  attributes->type = device ? cudaMemoryTypeDevice : is_pinned(pointer) ? cudaMemoryTypeHost : cudaMemoryTypeUnregistered;
+  attributes->type = device               ? cudaMemoryTypeDevice
+                     : is_pinned(pointer) ? cudaMemoryTypeHost
+                                          : cudaMemoryTypeUnregistered;
   attributes->devicePointer = device ? (void *)(uintptr_t)pointer : NULL;
   return cudaSuccess;
 }

@@ -407,7 +407,8 @@ static void linear_function_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g
     hri_aten_workspace(t);
     for (uint32_t k = 0; k < 2; k++)
       if (hri_fn_needs(fn, k)) in[k] = hri_ten_make(t, "mm", g[0]->type, fn->shapes[k]);
-    if (hri_fn_needs(fn, 2)) in[2] = hri_ten_sum(t, g[0]->type, fn->shapes[2], hri_ten_count(g[0]) / fn->shapes[2].dims[0]);
+    if (hri_fn_needs(fn, 2))
+      in[2] = hri_ten_sum(t, g[0]->type, fn->shapes[2], hri_ten_count(g[0]) / fn->shapes[2].dims[0]);
   }
   hri_ten_drop(t, weight);
   hri_ten_drop(t, x);

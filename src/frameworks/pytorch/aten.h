@@ -33,7 +33,8 @@ hri_ten *hri_aten_add(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_add_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mul(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x);
-hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t, hri_ten *x); /* x *= n: the same bytes, another place in the graph */
+hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t,
+                                      hri_ten *x); /* x *= n: the same bytes, another place in the graph */
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_pow(hri_torch *t, hri_ten *x);

@@ -123,7 +123,8 @@ struct hri_fn {
   uint64_t numbers[4];                /* what the op needs to know of itself */
   uint32_t label;
   hri_ten *held[HRI_FN_HELD]; /* what lives as long as the function, without being saved by it */
-  void (*before)(hri_torch *torch, void *context); /* tensor.register_hook on its result: called when the gradient is there; NULL: none */
+  void (*before)(hri_torch *torch,
+                 void *context); /* tensor.register_hook on its result: called when the gradient is there; NULL: none */
   void *before_context;
   /* of one pass of the engine */
   uint32_t waiting;
@@ -152,7 +153,7 @@ struct hri_torch {
   /* The hook behind AccumulateGrad, of whoever exchanges gradients with other ranks; NULL: none. */
   void (*accumulated)(hri_torch *torch, void *context, hri_ten *leaf);
   void *accumulated_context;
-  uint64_t host_bytes; /* of parameters, or this rank's parts of them, that are kept on the host */
+  uint64_t host_bytes;        /* of parameters, or this rank's parts of them, that are kept on the host */
   uint64_t host_buffer_bytes; /* beside them, their gradients and states: what is copied through */
   bool failed;
   void *kernels; /* what kernels ask for beyond their results (kernels.h) */

@@ -46,7 +46,8 @@ static void tell_copy_out(hri_torch *t, const hri_fsdp_unit *u) {
   while (chunks * chunks < times) chunks++;
   if (chunks > ranks) chunks = ranks;
   each = divided(times, chunks);
-  tell_kernel(t, "split_with_sizes_copy", 4 * (uint64_t)u->count + 1 + tiles_of(u, u->fsdp->settings.param, TILE * each));
+  tell_kernel(t, "split_with_sizes_copy",
+              4 * (uint64_t)u->count + 1 + tiles_of(u, u->fsdp->settings.param, TILE * each));
 }
 
 static void tell_copy_in(hri_torch *t, const hri_fsdp_unit *u) {

@@ -33,26 +33,26 @@ typedef struct hri_fsdp_unit {
   bool reshards, whole;     /* `whole`: parameters are there */
   hri_fsdp_state state;
   hri_ten *whole_flat; /* flat: what all parameters are views of */
-  hri_ten *gathered; /* what was gathered and is not copied to parameters yet */
-  bool ran;          /* in this pass, as the `place`-th unit */
+  hri_ten *gathered;   /* what was gathered and is not copied to parameters yet */
+  bool ran;            /* in this pass, as the `place`-th unit */
   uint32_t place;
 } hri_fsdp_unit;
 
 struct hri_fsdp {
   hri_fsdp_settings settings;
   hri_module *module;
-  hri_ten_type type;      /* of the parts */
-  hri_ten **parts;        /* of each parameter, this rank's; `grad` is of the part too. Of those on the host without bytes */
-  hri_ten **accumulated;  /* whole gradients of micro-steps that did not exchange, in the type of `reduce` */
-  hri_fsdp_unit *units;   /* blocks; then those of embeddings, of norm and head, and of the model, where there are such */
-  hri_fsdp_unit **order;  /* as they ran */
-  uint32_t *members;      /* of all units */
+  hri_ten_type type; /* of the parts */
+  hri_ten **parts;   /* of each parameter, this rank's; `grad` is of the part too. Of those on the host without bytes */
+  hri_ten **accumulated; /* whole gradients of micro-steps that did not exchange, in the type of `reduce` */
+  hri_fsdp_unit *units; /* blocks; then those of embeddings, of norm and head, and of the model, where there are such */
+  hri_fsdp_unit **order; /* as they ran */
+  uint32_t *members;     /* of all units */
   uint32_t unit_count, order_count, layer_count, member_count;
   hri_fsdp_unit *embedding, *tail, *root; /* NULL: none */
-  hri_ten *copied;        /* what the last unit of a forward was gathered in, kept while the next gathers */
-  hri_ten *sent;          /* what the last unit's gradients were sent from, kept until the next one's are */
-  bool begun;             /* the first forward was */
-  bool exchanges;         /* set_requires_gradient_sync */
+  hri_ten *copied; /* what the last unit of a forward was gathered in, kept while the next gathers */
+  hri_ten *sent;   /* what the last unit's gradients were sent from, kept until the next one's are */
+  bool begun;      /* the first forward was */
+  bool exchanges;  /* set_requires_gradient_sync */
 };
 
 /* fully_shard of each block, then of the rest; parameters come to the device unit by unit. `module` was made without bytes. */

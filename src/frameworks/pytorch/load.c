@@ -268,7 +268,8 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
 }
 
 void hri_module_place_buffers(hri_torch *torch, hri_module *module) {
-  hri_ten *const all[] = {module->frequencies[0], module->frequencies[1], module->frequencies[2], module->frequencies[3], module->scale};
+  hri_ten *const all[] = {module->frequencies[0], module->frequencies[1], module->frequencies[2],
+                          module->frequencies[3], module->scale};
   for (unsigned k = 0; k < sizeof all / sizeof *all; k++)
     if (all[k]) hri_ten_materialize(torch, "to", all[k]);
 }

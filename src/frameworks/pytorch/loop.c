@@ -68,7 +68,8 @@ static void make_8bit_states(loop *r) {
     hri_ten *p = parameter(r, i), **states[] = {&r->first[i], &r->second[i]};
     uint64_t count = hri_ten_count(p);
     bool whole = r->job->sharing < HRI_TORCH_ZERO; /* what is stepped on is parameters, or a part of each */
-    bool embedding = whole && (r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions);
+    bool embedding =
+        whole && (r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions);
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
     r->t->meta = paged(r, count); /* pages of the host's */
@@ -191,7 +192,8 @@ static void drop_batch(loop *r, hri_module_batch *batch) {
 
 /* accelerate's gather of a number, and the sum of what came. Takes it. */
 static hri_ten *of_all_ranks(loop *r, hri_ten *number) {
-  hri_ten *copy = hri_ten_like(r->t, "clone", number, number->type), *all = scalar_of(r, "all_gather", HRI_I64, r->job->ranks), *sum;
+  hri_ten *copy = hri_ten_like(r->t, "clone", number, number->type),
+          *all = scalar_of(r, "all_gather", HRI_I64, r->job->ranks), *sum;
   hri_ten_drop(r->t, copy);
   sum = scalar_of(r, "sum", HRI_I64, 1);
   hri_ten_drop(r->t, all);

@@ -8,7 +8,13 @@
 #include "frameworks/pytorch/zero3.h"
 
 /* How ranks share the job. */
-typedef enum hri_torch_sharing { HRI_TORCH_ALONE = 0, HRI_TORCH_DDP, HRI_TORCH_FSDP2, HRI_TORCH_ZERO, HRI_TORCH_ZERO3 } hri_torch_sharing;
+typedef enum hri_torch_sharing {
+  HRI_TORCH_ALONE = 0,
+  HRI_TORCH_DDP,
+  HRI_TORCH_FSDP2,
+  HRI_TORCH_ZERO,
+  HRI_TORCH_ZERO3
+} hri_torch_sharing;
 
 typedef enum hri_torch_optimizer {
   HRI_TORCH_ADAMW = 0, /* foreach, the default on a GPU */

@@ -75,7 +75,8 @@ static hri_ten *drops(hri_torch *t, const hri_module *module, hri_ten *x) {
   return y;
 }
 
-static hri_ten *apply_plain(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear, hri_ten *given) {
+static hri_ten *apply_plain(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
+                            hri_ten *given) {
   hri_ten *x = begins(t, module, name, linear->weight, linear->bias, given), *y;
   if (module->watch && !linear->conv1d) y = hri_aten_linear_function(t, x, linear->weight, linear->bias);
   else y = hri_aten_linear(t, x, linear->weight, linear->bias, !linear->conv1d);
@@ -692,7 +693,8 @@ static hri_ten *hooked_block(hri_torch *t, hri_ten *hidden, void *context, uint3
   return output;
 }
 
-static hri_ten *run_block(hri_torch *t, pass *p, uint32_t index, hri_ten *hidden, hri_ten *const arguments[HRI_FN_HELD]) {
+static hri_ten *run_block(hri_torch *t, pass *p, uint32_t index, hri_ten *hidden,
+                          hri_ten *const arguments[HRI_FN_HELD]) {
   const hri_module *module = p->module;
   bool outside = module->hooks && module->hooks_outside;
   hri_ten *input, *output;
@@ -720,7 +722,8 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   }
   p->module = module;
   hri_ten_drop(t, enter(t, module, HRI_MODULE_WHOLE, NULL));
-  for (int k = 0; k < 2; k++) hri_ten_drop(t, begins(t, module, NULL, NULL, NULL, NULL)); /* the model with its head, and without */
+  for (int k = 0; k < 2; k++)
+    hri_ten_drop(t, begins(t, module, NULL, NULL, NULL, NULL)); /* the model with its head, and without */
   b = embedded(t, p, batch);
   if (module->model->lora.rank && module->checkpoint) b.embeds->requires_grad = true; /* enable_input_require_grads */
   hidden = b.hidden;

@@ -28,7 +28,8 @@ typedef struct hri_module_layer {
 /* What is put around modules (register_forward_pre_hook, register_forward_hook): blocks by their layer, and some by name. */
 enum { HRI_MODULE_WHOLE = -1, HRI_MODULE_EMBEDDING = -2, HRI_MODULE_NORM = -3, HRI_MODULE_HEAD = -4 };
 typedef struct hri_module_hooks {
-  hri_ten *(*enter)(hri_torch *torch, void *context, int32_t module, hri_ten *input); /* what the module gets: a new reference */
+  hri_ten *(*enter)(hri_torch *torch, void *context, int32_t module,
+                    hri_ten *input); /* what the module gets: a new reference */
   void (*leave)(hri_torch *torch, void *context, int32_t module, hri_ten *output);
 } hri_module_hooks;
 
@@ -48,9 +49,10 @@ typedef struct hri_module {
   uint32_t packed_count;
   hri_module_layer *layers;
   hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */
-  int32_t *layer_of; /* of each parameter; -1: of none */
+  int32_t *layer_of;    /* of each parameter; -1: of none */
   uint32_t parameter_count;
-  bool on_host; /* parameters and buffers get no bytes when they are made: whoever shards them brings them to the device */
+  bool
+      on_host; /* parameters and buffers get no bytes when they are made: whoever shards them brings them to the device */
   const hri_module_hooks *hooks;
   void *hooks_context;
   const hri_module_watch *watch; /* of DeepSpeed, which brings its own linear function too */

@@ -98,16 +98,22 @@ static const char *refuse_device(const hr_job *job) {
 }
 
 /* What there are no rules for on several ranks. */
-static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hr_pytorch_options *options) {
-  bool adapters = job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
+static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings,
+                                const hr_pytorch_options *options) {
+  bool adapters =
+      job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
   if (options->ranks <= 1) return NULL;
-  if (settings->eval_batches) return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
+  if (settings->eval_batches)
+    return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
   if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
-  if (settings->shared.offload_optimizer && job->accumulate > 1) return "no rules for --accumulate with offload_optimizer";
-  if (settings->shared.fsdp_version == 1 && job->accumulate > 1) return "no rules for --accumulate under fsdp_version=1";
-  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant) return "no rules for reentrant checkpointing under fsdp=true";
+  if (settings->shared.offload_optimizer && job->accumulate > 1)
+    return "no rules for --accumulate with offload_optimizer";
+  if (settings->shared.fsdp_version == 1 && job->accumulate > 1)
+    return "no rules for --accumulate under fsdp_version=1";
+  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant)
+    return "no rules for reentrant checkpointing under fsdp=true";
   return NULL;
 }
 
@@ -281,25 +287,29 @@ static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
   fsdp->casts_output = trainer && fsdp->mixed;
   p->job.wrapped = s->wrapped == HRI_TRUE;
   p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
-  add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard", p->job.ranks, fsdp->keeps ? ", reshard_after_forward=False" : "",
-      fsdp->offload ? ", CPUOffloadPolicy" : "", p->job.wrapped ? ", its activation_checkpointing" : "");
-  if (fsdp->mixed) add(p->info.settings, ", param_dtype %s, reduce_dtype %s", type_word(fsdp->param), type_word(fsdp->reduce));
+  add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard",
+      p->job.ranks, fsdp->keeps ? ", reshard_after_forward=False" : "", fsdp->offload ? ", CPUOffloadPolicy" : "",
+      p->job.wrapped ? ", its activation_checkpointing" : "");
+  if (fsdp->mixed)
+    add(p->info.settings, ", param_dtype %s, reduce_dtype %s", type_word(fsdp->param), type_word(fsdp->reduce));
 }
 
 static void set_zero(hr_pytorch *p) {
   const hri_torch_shared *s = &p->settings.shared;
   p->job.zero = (hri_zero_settings){p->job.ranks, s->zero_stage, s->offload_optimizer, s->reduce_elements};
-  p->job.zero3 = (hri_zero3_settings){p->job.ranks, s->offload_optimizer, s->offload_param, s->reduce_elements, s->prefetch_elements};
+  p->job.zero3 = (hri_zero3_settings){p->job.ranks, s->offload_optimizer, s->offload_param, s->reduce_elements,
+                                      s->prefetch_elements};
   p->job.sharing = s->zero_stage == 3 ? HRI_TORCH_ZERO3 : HRI_TORCH_ZERO;
-  add(p->info.settings, ", DeepSpeed's ZeRO-%u over %u ranks%s%s", s->zero_stage, p->job.ranks, s->offload_optimizer ? ", offload_optimizer to cpu" : "",
-      s->offload_param ? ", offload_param to cpu" : "");
+  add(p->info.settings, ", DeepSpeed's ZeRO-%u over %u ranks%s%s", s->zero_stage, p->job.ranks,
+      s->offload_optimizer ? ", offload_optimizer to cpu" : "", s->offload_param ? ", offload_param to cpu" : "");
 }
 
 /* The rules that stand for what was not recorded are PyTorch's source's alone. */
 static bool was_recorded(const hr_pytorch *p, hr_pytorch_stack stack) {
   bool adamw = p->job.optimizer <= HRI_TORCH_ADAMW_LOOP;
   if (p->job.sharing == HRI_TORCH_DDP) return adamw && !p->job.quantized;
-  if (p->job.sharing >= HRI_TORCH_ZERO) return adamw && !(stack == HR_PYTORCH_TRAINER && p->settings.shared.offload_optimizer);
+  if (p->job.sharing >= HRI_TORCH_ZERO)
+    return adamw && !(stack == HR_PYTORCH_TRAINER && p->settings.shared.offload_optimizer);
   return adamw && !p->job.reentrant && !(stack == HR_PYTORCH_TRAINER && p->job.fsdp.offload);
 }
 
@@ -319,34 +329,49 @@ static void set_ranks(hr_pytorch *p, const hr_pytorch_options *options) {
 static hr_status check_shared(const hri_torch_settings *settings, const hr_pytorch_options *options, hr_error *error) {
   const hri_torch_shared *s = &settings->shared;
   bool fsdp = s->fsdp == HRI_TRUE, zero = s->zero_stage > 0;
-  const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s), *of_zero = hri_torch_shared_zero(s);
-  const char *any = of_ddp ? of_ddp : of_fsdp ? of_fsdp : of_zero ? of_zero : fsdp ? "fsdp" : zero ? "zero_stage" : NULL;
+  const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s),
+             *of_zero = hri_torch_shared_zero(s);
+  const char *any = of_ddp    ? of_ddp
+                    : of_fsdp ? of_fsdp
+                    : of_zero ? of_zero
+                    : fsdp    ? "fsdp"
+                    : zero    ? "zero_stage"
+                              : NULL;
   if (options->ranks <= 1 && any) {
     hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of several ranks", any);
     return hri_hint(error, HR_ERROR_USAGE, "--ranks 8 beside it: so many processes, each with a GPU");
   }
   if (fsdp && zero)
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: fsdp=true and zero_stage are two ways to share a job; one of them");
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: fsdp=true and zero_stage are two ways to share a job; one of them");
   if ((fsdp || zero) && of_ddp)
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of DistributedDataParallel, which %s is not", of_ddp,
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: %s is of DistributedDataParallel, which %s is not", of_ddp,
                     fsdp ? "fsdp=true" : "zero_stage");
   if ((!fsdp && of_fsdp) || (!zero && of_zero)) {
     bool first = !fsdp && of_fsdp;
-    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of %s", first ? of_fsdp : of_zero, first ? "fully_shard" : "DeepSpeed's ZeRO");
-    return hri_hint(error, HR_ERROR_USAGE, first ? "fsdp=true,%s=..." : "zero_stage=2,%s=...", first ? of_fsdp : of_zero);
+    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of %s", first ? of_fsdp : of_zero,
+             first ? "fully_shard" : "DeepSpeed's ZeRO");
+    return hri_hint(error, HR_ERROR_USAGE, first ? "fsdp=true,%s=..." : "zero_stage=2,%s=...",
+                    first ? of_fsdp : of_zero);
   }
   if (zero && s->zero_stage < 3 && hri_torch_shared_zero3(s))
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of zero_stage=3", hri_torch_shared_zero3(s));
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of zero_stage=3",
+                    hri_torch_shared_zero3(s));
   if (s->offload_param && !s->offload_optimizer)
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: offload_param goes with offload_optimizer=cpu here");
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: offload_param goes with offload_optimizer=cpu here");
   if ((s->param || s->reduce) && options->stack == HR_PYTORCH_TRAINER)
-    return hri_fail(error, HR_ERROR_USAGE,
-                    "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
-                    "both from --precision");
-  if (s->fsdp_version == 1 && (options->stack == HR_PYTORCH_TRAINER || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
-    return hri_fail(error, HR_ERROR_USAGE,
-                    "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
-                    "activation_checkpointing");
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
+        "both from --precision");
+  if (s->fsdp_version == 1 &&
+      (options->stack == HR_PYTORCH_TRAINER || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
+        "activation_checkpointing");
   if (s->reduce && !s->param)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
   return HR_OK;

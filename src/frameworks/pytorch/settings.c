@@ -35,21 +35,21 @@ typedef struct words {
   const char *const *list; /* "" is none; NULL: a number from 1 to MOST */
   uint32_t count;
 } words;
-static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},  [REENTRANT] = {truths, 2},  [METRICS] = {truths, 2},
-                                   [FIND_UNUSED] = {truths, 2},     [BUCKET_VIEW] = {truths, 2}, [FSDP] = {truths, 2},
-                                   [RESHARDS] = {truths, 2},        [OFFLOAD] = {truths, 2},     [WRAPPED] = {truths, 2},
-                                   [PARAM_TYPE] = {types, 4},       [REDUCE_TYPE] = {types, 4},
-                                   [FSDP_VERSION] = {versions, 3},  [ZERO_STAGE] = {stages, 4},      [OFFLOAD_OPTIMIZER] = {places, 2},
-                                   [OFFLOAD_PARAM] = {places, 2}};
+static const words values[KEYS] =
+    {[OPTIM] = {optims, HRI_OPTIMS}, [REENTRANT] = {truths, 2},         [METRICS] = {truths, 2},
+     [FIND_UNUSED] = {truths, 2},    [BUCKET_VIEW] = {truths, 2},       [FSDP] = {truths, 2},
+     [RESHARDS] = {truths, 2},       [OFFLOAD] = {truths, 2},           [WRAPPED] = {truths, 2},
+     [PARAM_TYPE] = {types, 4},      [REDUCE_TYPE] = {types, 4},        [FSDP_VERSION] = {versions, 3},
+     [ZERO_STAGE] = {stages, 4},     [OFFLOAD_OPTIMIZER] = {places, 2}, [OFFLOAD_PARAM] = {places, 2}};
 
 /* Batches and rows, of which each is run; elements of a bucket. */
 static uint32_t most_of(key k) { return k == REDUCE_ELEMENTS || k == PREFETCH_ELEMENTS ? 4000000000u : MOST; }
 
-
 /* Settings that say true, false, or nothing. */
 static hri_torch_choice *choice_of(hri_torch_shared *s, key k) {
-  hri_torch_choice *const choices[KEYS] = {[FIND_UNUSED] = &s->find_unused, [BUCKET_VIEW] = &s->bucket_view, [FSDP] = &s->fsdp,
-                                           [RESHARDS] = &s->reshards,       [OFFLOAD] = &s->offload,         [WRAPPED] = &s->wrapped};
+  hri_torch_choice *const choices[KEYS] =
+      {[FIND_UNUSED] = &s->find_unused, [BUCKET_VIEW] = &s->bucket_view, [FSDP] = &s->fsdp,
+       [RESHARDS] = &s->reshards,       [OFFLOAD] = &s->offload,         [WRAPPED] = &s->wrapped};
   return choices[k];
 }
 

@@ -19,17 +19,23 @@ typedef enum hri_torch_optim {
 } hri_torch_optim;
 
 typedef enum hri_torch_choice { HRI_UNSAID = 0, HRI_FALSE, HRI_TRUE } hri_torch_choice;
-typedef enum hri_torch_word_type { HRI_TYPE_UNSAID = 0, HRI_TYPE_FP32, HRI_TYPE_BF16, HRI_TYPE_FP16 } hri_torch_word_type;
+typedef enum hri_torch_word_type {
+  HRI_TYPE_UNSAID = 0,
+  HRI_TYPE_FP32,
+  HRI_TYPE_BF16,
+  HRI_TYPE_FP16
+} hri_torch_word_type;
 
 /* How several ranks share a job: of DistributedDataParallel, of fully_shard as fsdp_config has it. */
 typedef struct hri_torch_shared {
   hri_torch_choice find_unused, bucket_view; /* ddp_find_unused_parameters; gradient_as_bucket_view */
   uint32_t bucket_mb;                        /* ddp_bucket_cap_mb; 0: not named */
-  hri_torch_choice fsdp, reshards, offload, wrapped; /* fsdp; reshard_after_forward, cpu_offload, activation_checkpointing */
-  hri_torch_word_type param, reduce;                 /* param_dtype, reduce_dtype of a MixedPrecisionPolicy */
-  uint32_t fsdp_version;    /* 1: FullyShardedDataParallel; 0: not named */
-  uint32_t zero_stage;      /* DeepSpeed's zero_optimization: stage; 0: not named */
-  bool offload_optimizer, offload_param; /* its offload_optimizer, offload_param: cpu */
+  hri_torch_choice fsdp, reshards, offload,
+      wrapped;                                 /* fsdp; reshard_after_forward, cpu_offload, activation_checkpointing */
+  hri_torch_word_type param, reduce;           /* param_dtype, reduce_dtype of a MixedPrecisionPolicy */
+  uint32_t fsdp_version;                       /* 1: FullyShardedDataParallel; 0: not named */
+  uint32_t zero_stage;                         /* DeepSpeed's zero_optimization: stage; 0: not named */
+  bool offload_optimizer, offload_param;       /* its offload_optimizer, offload_param: cpu */
   uint32_t reduce_elements, prefetch_elements; /* its reduce_bucket_size, stage3_prefetch_bucket_size; 0: not named */
 } hri_torch_shared;
 

@@ -177,7 +177,8 @@ static void make_master(hri_torch *t, hri_zero *z) {
     if (elements_of(z, i) > largest) largest = elements_of(z, i);
   if (z->settings.offload) {
     t->host_bytes += z->part * hri_ten_type_bytes(HRI_F32);
-    t->host_buffer_bytes += (z->part + largest) * hri_ten_type_bytes(z->type); /* new weights and gradients on their way */
+    t->host_buffer_bytes +=
+        (z->part + largest) * hri_ten_type_bytes(z->type); /* new weights and gradients on their way */
     hri_ten_drop(t, clone);
     z->spare = flat(t, "temp_grad_buffer_for_gpu_offload", z->type, largest);
     hri_ten_role(t, z->spare, HR_ROLE_COMMUNICATION);

@@ -16,17 +16,18 @@ typedef struct hri_zero_settings {
 typedef struct hri_zero {
   hri_zero_settings settings;
   hri_module *module;
-  hri_ten_type type;       /* of weights and gradients */
-  uint64_t *offsets;       /* of each parameter in the flat tensor */
-  uint64_t part;           /* elements of each rank's part */
-  hri_ten *flat, *master;  /* all weights; this rank's part, in fp32 */
-  hri_ten *spare;          /* with offload: what gradients go through on their way to the host */
-  hri_ten *bucket;         /* from the first gradient of a backward to its end */
-  uint64_t filled;         /* elements of it */
-  hri_ten *kept;           /* gradients of this rank's parameters, whole */
-  hri_ten *accumulated;    /* the same of the micro-steps so far */
-  bool boundary;           /* the micro-step is the last of its step */
-  uint32_t *waiting, waiting_count, inside; /* parameters in the bucket; `inside`: how many lie in this rank's part, if only in part */
+  hri_ten_type type;      /* of weights and gradients */
+  uint64_t *offsets;      /* of each parameter in the flat tensor */
+  uint64_t part;          /* elements of each rank's part */
+  hri_ten *flat, *master; /* all weights; this rank's part, in fp32 */
+  hri_ten *spare;         /* with offload: what gradients go through on their way to the host */
+  hri_ten *bucket;        /* from the first gradient of a backward to its end */
+  uint64_t filled;        /* elements of it */
+  hri_ten *kept;          /* gradients of this rank's parameters, whole */
+  hri_ten *accumulated;   /* the same of the micro-steps so far */
+  bool boundary;          /* the micro-step is the last of its step */
+  uint32_t *waiting, waiting_count,
+      inside; /* parameters in the bucket; `inside`: how many lie in this rank's part, if only in part */
 } hri_zero;
 
 /* deepspeed.initialize: the parameters of `module`, which are on the device, become views of a flat tensor. */

@@ -26,7 +26,8 @@ static hri_ten *from_host(hri_torch *t, const hri_zero3 *z, int32_t i) {
 
 static void gather_one(hri_torch *t, hri_zero3 *z, int32_t i) {
   hri_ten *part;
-  hri_ten_give_bytes(t, "all_gather", tensor(z, i), part_elements(z, i) * z->settings.ranks * hri_ten_type_bytes(z->type));
+  hri_ten_give_bytes(t, "all_gather", tensor(z, i),
+                     part_elements(z, i) * z->settings.ranks * hri_ten_type_bytes(z->type));
   hri_ten_role(t, tensor(z, i), HR_ROLE_WEIGHT);
   part = from_host(t, z, i);
   hri_ten_drop(t, part);
@@ -125,7 +126,8 @@ static void pass_uses(hri_zero3 *z, const hri_zero3_call *call) {
   uint32_t missing = 0, passed = 0;
   for (int k = 0; k < 2; k++)
     missing += call->parameters[k] >= 0 && z->parameters[call->parameters[k]].fetched_for < (int64_t)z->step;
-  for (; passed < missing && z->next_use < z->uses.count; passed++) mark_fetched(z, &z->uses.items[z->next_use++], false);
+  for (; passed < missing && z->next_use < z->uses.count; passed++)
+    mark_fetched(z, &z->uses.items[z->next_use++], false);
 }
 
 static bool is_member(const uint32_t *members, uint32_t count, int32_t parameter) {
@@ -197,7 +199,8 @@ static void release(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call) {
     int32_t i = call->parameters[k];
     if (i < 0) continue;
     if (z->parameters[i].active) z->parameters[i].active--;
-    if (z->traced && (z->parameters[i].persists || z->parameters[i].fetched_for > (int64_t)z->step || used_soon(z, i))) continue;
+    if (z->traced && (z->parameters[i].persists || z->parameters[i].fetched_for > (int64_t)z->step || used_soon(z, i)))
+      continue;
     give_back(t, z, i);
   }
 }
@@ -295,7 +298,8 @@ static void reduce(hri_torch *t, hri_zero3 *z) {
   hri_ten *joined = NULL;
   bool as_it_is = z->waiting_count == 1 && whole_elements(z, (int32_t)z->waiting[0]) % z->settings.ranks == 0;
   if (z->waiting_count == 0) return;
-  for (uint32_t k = 0; k < z->waiting_count; k++) elements += part_elements(z, (int32_t)z->waiting[k]) * z->settings.ranks;
+  for (uint32_t k = 0; k < z->waiting_count; k++)
+    elements += part_elements(z, (int32_t)z->waiting[k]) * z->settings.ranks;
   hri_torch_at(t, "ZeRO", -1);
   hri_torch_on_stream(t, REDUCE);
   if (!as_it_is) joined = flat(t, "reduce_scatter_coalesced", z->type, elements);
