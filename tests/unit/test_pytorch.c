@@ -663,6 +663,56 @@ static void test_evaluation(void **state) {
   assert_int_equal(info_with(&job, "").allocated_by_phase[HR_PYTORCH_EVALUATE], 0);
 }
 
+static hr_pytorch_info info_of_ranks(const hr_job *job, uint32_t ranks, const char *conf) {
+  hr_pytorch_options options;
+  hr_pytorch *pytorch;
+  hr_error error;
+  hr_pytorch_info info;
+  hr_pytorch_options_init(&options);
+  options.stack = HR_PYTORCH_PLAIN;
+  options.ranks = ranks;
+  options.conf = conf;
+  assert_int_equal(hr_pytorch_create(job, &options, &pytorch, &error), HR_OK);
+  info = *hr_pytorch_get(pytorch);
+  hr_pytorch_destroy(pytorch);
+  return info;
+}
+
+/* Each way to share holds less than the one before it, by what it shares; parts are an N-th, what is on the host no byte of the device. */
+static void test_sharing(void **state) {
+  hr_job job = job_on("llama-3.2-1b", "h100");
+  hr_error error;
+  hr_pytorch_info alone, ddp, zero[4], two, eight, offload;
+  uint64_t parameters = 1235814400;
+  (void)state;
+  job.precision = HR_PRECISION_FP32;
+  job.sequence_length = 256;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  alone = info_of_ranks(&job, 1, "");
+  ddp = info_of_ranks(&job, 8, "gradient_as_bucket_view=true");
+  assert_true(alone.recorded && alone.ranks == 1 && ddp.ranks == 8);
+  assert_true(ddp.at_peak_by_role[HR_ROLE_COMMUNICATION] >= 4 * parameters);
+  two = info_of_ranks(&job, 2, "fsdp=true");
+  eight = info_of_ranks(&job, 8, "fsdp=true");
+  assert_true(two.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] / 4 >=
+              eight.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] * 99 / 100);
+  assert_true(two.allocated_bytes < alone.allocated_bytes && eight.allocated_bytes < two.allocated_bytes);
+  offload = info_of_ranks(&job, 8, "fsdp=true,cpu_offload=true");
+  assert_int_equal(eight.host_bytes, 0);
+  assert_true(offload.host_bytes >= 2 * parameters &&
+              offload.host_bytes < 2 * parameters * 101 / 100); /* 16 bytes each, by 8 */
+  assert_int_equal(offload.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], 0);
+  job.precision = HR_PRECISION_BF16;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  zero[1] = info_of_ranks(&job, 8, "zero_stage=1,reduce_bucket_size=1000000");
+  zero[2] = info_of_ranks(&job, 8, "zero_stage=2,reduce_bucket_size=1000000");
+  zero[3] = info_of_ranks(&job, 8, "zero_stage=3,reduce_bucket_size=1000000");
+  assert_true(zero[1].allocated_bytes > zero[2].allocated_bytes && zero[2].allocated_bytes > zero[3].allocated_bytes);
+  assert_int_equal(zero[1].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], zero[2].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE]);
+  assert_true(info_of_ranks(&job, 8, "zero_stage=3,offload_optimizer=cpu,offload_param=cpu").host_bytes >=
+              2 * parameters);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_recorded),      cmocka_unit_test(test_ddp),
@@ -672,6 +722,7 @@ int main(void) {
       cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface),
       cmocka_unit_test(test_budget),        cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_settings),      cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_sharing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
