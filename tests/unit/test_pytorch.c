@@ -118,6 +118,7 @@ static void share_fully(const hri_json *how, hri_torch_job *out) {
   } else if (out->trainer && out->autocast != HRI_F32) {
     out->fsdp.mixed = out->fsdp.casts_output = true;
     out->fsdp.param = out->fsdp.reduce = out->autocast;
+    out->autocast = HRI_F32; /* accelerate puts no autocast around such a model */
   }
 }
 

@@ -171,7 +171,8 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
   switch (job->precision) {
   case HR_PRECISION_BF16:
     out->autocast = HRI_BF16;
-    add(text, "autocast to bf16, fp32 weights");
+    add(text, p->job.trainer && p->settings.shared.fsdp == HRI_TRUE ? "bf16=True, fp32 weights"
+                                                                    : "autocast to bf16, fp32 weights");
     break;
   case HR_PRECISION_FP16:
     out->autocast = HRI_F16;
@@ -285,6 +286,7 @@ static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
   fsdp->param = trainer ? p->job.autocast : type_of(s->param);
   fsdp->reduce = trainer || !s->reduce ? fsdp->param : type_of(s->reduce);
   fsdp->casts_output = trainer && fsdp->mixed;
+  if (trainer) p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
   p->job.wrapped = s->wrapped == HRI_TRUE;
   p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
   add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard",

@@ -164,6 +164,13 @@ static void prefetch(hri_torch *t, hri_zero3 *z) {
   else hri_free(members);
 }
 
+/* ds_active_sub_modules is a set: a module that runs again for its backward, and stops early there, is in it once. Of a tied embedding there are two
+ * modules. */
+static void activate(hri_zero3 *z, int32_t i) {
+  bool tied = !z->module->head && tensor(z, i) == z->module->embed;
+  z->parameters[i].active = tied ? z->parameters[i].active + 1 : 1;
+}
+
 /* fetch_sub_module */
 static void fetch(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call) {
   if (t->failed) return;
@@ -171,7 +178,7 @@ static void fetch(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call) {
   gather_missing(t, z, call);
   for (int k = 0; k < 2; k++) {
     if (call->parameters[k] < 0) continue;
-    z->parameters[call->parameters[k]].active++;
+    activate(z, call->parameters[k]);
     wait_for(t, z, call->parameters[k]);
   }
   if (z->traced) {
