@@ -146,6 +146,7 @@ static void share(const hri_json *job, hri_torch_job *out) {
   } else if (is(&how, "kind", "zero") && number_of(&how, "stage") == 3) {
     out->sharing = HRI_TORCH_ZERO3;
     out->zero3.ranks = out->ranks;
+    out->zero3.two_groups = out->trainer;
     out->zero3.bucket = number_of(&how, "bucket");
     out->zero3.prefetch = out->zero3.bucket / 10;
     out->zero3.offload = hri_json_has(&how, "offload");
@@ -153,6 +154,7 @@ static void share(const hri_json *job, hri_torch_job *out) {
   } else if (is(&how, "kind", "zero")) {
     out->sharing = HRI_TORCH_ZERO;
     out->zero.ranks = out->ranks;
+    out->zero.two_groups = out->trainer;
     out->zero.stage = (uint32_t)number_of(&how, "stage");
     out->zero.bucket = number_of(&how, "bucket");
     out->zero.offload = hri_json_has(&how, "offload");

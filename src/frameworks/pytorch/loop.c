@@ -281,15 +281,20 @@ static void micro_step(loop *r, bool last) {
   hri_ten_drop(t, out.loss);
 }
 
-/* DeepSpeed's engine.step() */
+/* DeepSpeed's engine.step(), one group of parameters after the other. */
 static void engine_step(loop *r, hri_ten **spare) {
+  bool stepped = r->stepped;
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
-  hri_zero_before_step(r->t, &r->zero);
-  optimize(r, spare);
-  hri_zero_after_step(r->t, &r->zero);
+  hri_zero_begin_step(r->t, &r->zero);
+  for (uint32_t k = 0; k < r->zero.group_count && !on_host(r); k++) {
+    hri_zero_before_group(r->t, &r->zero, &r->zero.groups[k]);
+    r->stepped = stepped;
+    optimize(r, spare);
+    hri_zero_after_group(r->t, &r->zero, &r->zero.groups[k]);
+  }
 }
 
-/* The same of stage 3: one group after the other. */
+/* The same of stage 3. */
 static void engine_step_by_groups(loop *r, hri_ten **spare) {
   bool stepped = r->stepped;
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
@@ -384,13 +389,14 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero);
   r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
   r.trained_count = r.module.parameter_count;
-  if (job->sharing == HRI_TORCH_ZERO) r.trained = &r.zero.master, r.trained_count = 1;
-  if (job->sharing == HRI_TORCH_ZERO3) {
-    hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
-    r.trained_count = (uint32_t)r.zero3.groups.count;
-    r.trained = masters = hri_alloc_zero(r.trained_count, sizeof(hri_ten *));
+  if (job->sharing >= HRI_TORCH_ZERO) {
+    bool third = job->sharing == HRI_TORCH_ZERO3;
+    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
+    r.trained_count = third ? (uint32_t)r.zero3.groups.count : r.zero.group_count;
+    r.trained = masters = hri_alloc_zero(r.trained_count + 1, sizeof(hri_ten *));
     if (!masters) goto out;
-    for (uint32_t k = 0; k < r.trained_count; k++) masters[k] = r.zero3.groups.items[k].master;
+    for (uint32_t k = 0; k < r.trained_count; k++)
+      masters[k] = third ? r.zero3.groups.items[k].master : r.zero.groups[k].master;
   }
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);

@@ -298,9 +298,10 @@ static void set_fsdp(hr_pytorch *p, hr_pytorch_stack stack) {
 
 static void set_zero(hr_pytorch *p) {
   const hri_torch_shared *s = &p->settings.shared;
-  p->job.zero = (hri_zero_settings){p->job.ranks, s->zero_stage, s->offload_optimizer, s->reduce_elements};
-  p->job.zero3 = (hri_zero3_settings){p->job.ranks, s->offload_optimizer, s->offload_param, s->reduce_elements,
-                                      s->prefetch_elements};
+  p->job.zero =
+      (hri_zero_settings){p->job.ranks, s->zero_stage, s->offload_optimizer, p->job.trainer, s->reduce_elements};
+  p->job.zero3 = (hri_zero3_settings){p->job.ranks,   s->offload_optimizer, s->offload_param,
+                                      p->job.trainer, s->reduce_elements,   s->prefetch_elements};
   p->job.sharing = s->zero_stage == 3 ? HRI_TORCH_ZERO3 : HRI_TORCH_ZERO;
   add(p->info.settings, ", DeepSpeed's ZeRO-%u over %u ranks%s%s", s->zero_stage, p->job.ranks,
       s->offload_optimizer ? ", offload_optimizer to cpu" : "", s->offload_param ? ", offload_param to cpu" : "");

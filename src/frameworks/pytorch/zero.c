@@ -10,11 +10,17 @@ static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t e
 
 static uint64_t elements_of(const hri_zero *z, uint32_t i) { return hri_ten_count(z->module->parameters[i]); }
 
-static bool is_inside(const hri_zero *z, uint32_t i) { return z->offsets[i] < z->part; }
+static uint32_t group_of(const hri_zero *z, uint32_t i) {
+  return z->settings.two_groups && z->module->parameters[i]->shape.rank == 1;
+}
+
+static uint64_t part_of(const hri_zero *z, uint32_t i) { return z->groups[group_of(z, i)].part; }
+
+static bool is_inside(const hri_zero *z, uint32_t i) { return z->offsets[i] < part_of(z, i); }
 
 /* Of a parameter's elements those in this rank's part. */
 static uint64_t elements_inside(const hri_zero *z, uint32_t i) {
-  uint64_t left = z->part - z->offsets[i], all = elements_of(z, i);
+  uint64_t left = part_of(z, i) - z->offsets[i], all = elements_of(z, i);
   return all < left ? all : left;
 }
 
@@ -40,9 +46,9 @@ static void average(hri_torch *t, const hri_zero *z) {
   uint64_t last = UINT64_MAX, slice = 0;
   for (uint32_t k = 0; k < z->waiting_count; k++) {
     uint32_t i = z->waiting[k];
-    uint64_t from = z->offsets[i], end = from + elements_of(z, i);
+    uint64_t from = z->offsets[i], end = from + elements_of(z, i), part = part_of(z, i);
     while (from < end) {
-      uint64_t rank = from / z->part, to = (rank + 1) * z->part < end ? (rank + 1) * z->part : end;
+      uint64_t rank = from / part, to = (rank + 1) * part < end ? (rank + 1) * part : end;
       if (rank != last) {
         if (slice) s.elements += slice, s.slices++;
         if (s.elements > z->settings.bucket) send(t, z, &s);
@@ -74,7 +80,7 @@ static void keep(hri_torch *t, hri_zero *z, uint32_t i) {
     return;
   }
   if (!z->kept) {
-    for (uint32_t k = 0; k < z->inside; k++) total += elements_of(z, k);
+    for (uint32_t k = 0; k < z->module->parameter_count; k++) total += is_inside(z, k) ? elements_of(z, k) : 0;
     z->kept = flat(t, "grads_in_partition", z->type, total);
     hri_ten_role(t, z->kept, HR_ROLE_GRADIENT);
   }
@@ -134,61 +140,87 @@ void hri_zero_after_backward(hri_torch *t, hri_zero *z) {
 
 /* ---- the step ---- */
 
-static void norm(hri_torch *t, hri_zero *z) {
-  for (uint32_t i = 0; i < z->inside; i++)
-    hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, elements_inside(z, i), 0, 0, 0)));
+void hri_zero_begin_step(hri_torch *t, hri_zero *z) {
+  hri_torch_at(t, "ZeRO", -1);
+  for (uint32_t i = 0; i < z->module->parameter_count && !z->settings.offload; i++) /* the norm, in double */
+    if (is_inside(z, i))
+      hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, elements_inside(z, i), 0, 0, 0)));
 }
 
-void hri_zero_before_step(hri_torch *t, hri_zero *z) {
+void hri_zero_before_group(hri_torch *t, hri_zero *z, hri_zero_group *g) {
   hri_ten *joined, *gradient;
+  bool last = g == &z->groups[z->group_count - 1];
   hri_torch_at(t, "ZeRO", -1);
-  if (z->settings.offload) return;
-  norm(t, z);
-  joined = z->inside > 1 ? flat(t, "flatten", z->type, z->part) : hri_ten_keep(z->accumulated);
-  gradient = z->type == HRI_F32 ? hri_ten_keep(joined) : flat(t, "to", HRI_F32, z->part);
+  joined = g->inside > 1 ? flat(t, "flatten", z->type, g->part) : hri_ten_keep(z->accumulated);
+  gradient = z->type == HRI_F32 ? hri_ten_keep(joined) : flat(t, "to", HRI_F32, g->part);
   hri_ten_drop(t, joined);
   hri_ten_role(t, gradient, HR_ROLE_GRADIENT);
-  z->master->grad = gradient;
-  hri_ten_set(t, &z->accumulated, NULL);
+  g->master->grad = gradient;
+  if (last) hri_ten_set(t, &z->accumulated, NULL); /* the others' gradients are views of it */
 }
 
-void hri_zero_after_step(hri_torch *t, hri_zero *z) {
-  if (z->master) hri_ten_set(t, &z->master->grad, NULL);
+void hri_zero_after_group(hri_torch *t, hri_zero *z, hri_zero_group *g) {
+  (void)z;
+  hri_ten_set(t, &g->master->grad, NULL);
 }
 
 /* ---- deepspeed.initialize ---- */
 
 static void place_parameters(hri_zero *z) {
-  uint64_t at = 0, largest = 2 * (uint64_t)z->settings.ranks; /* alignment of the flat tensor */
+  uint64_t alignment = 2 * (uint64_t)z->settings.ranks; /* of a flat tensor */
+  z->group_count = z->settings.two_groups ? 2 : 1;
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
+    hri_zero_group *g = &z->groups[group_of(z, i)];
     z->module->parameters[i]->place = i;
-    z->offsets[i] = at;
-    at += elements_of(z, i);
+    z->offsets[i] = g->elements;
+    g->elements += elements_of(z, i);
   }
-  z->part = hri_round_up(at, largest) / z->settings.ranks;
-  for (uint32_t i = 0; i < z->module->parameter_count; i++) z->inside += is_inside(z, i);
+  for (uint32_t k = 0; k < z->group_count; k++)
+    z->groups[k].part = hri_round_up(z->groups[k].elements, alignment) / z->settings.ranks;
+  for (uint32_t i = 0; i < z->module->parameter_count; i++) z->groups[group_of(z, i)].inside += is_inside(z, i);
 }
 
-/* The part in fp32: a clone, cast, on the host with offload. There gradients go through a tensor as large as the largest parameter. */
-static void make_master(hri_torch *t, hri_zero *z) {
-  hri_ten *clone = flat(t, "clone", z->type, z->part);
+/* The part in fp32: a clone, cast, on the host with offload. */
+static void make_master(hri_torch *t, hri_zero *z, hri_zero_group *g) {
+  hri_ten *clone = flat(t, "clone", z->type, g->part);
+  if (z->settings.offload) {
+    t->host_bytes += g->part * hri_ten_type_bytes(HRI_F32);
+    t->host_buffer_bytes += g->part * hri_ten_type_bytes(z->type); /* new weights on their way */
+    hri_ten_drop(t, clone);
+    return;
+  }
+  g->master = z->type == HRI_F32 ? hri_ten_keep(clone) : flat(t, "to", HRI_F32, g->part);
+  hri_ten_drop(t, clone);
+  hri_ten_role(t, g->master, HR_ROLE_MASTER_WEIGHT);
+  g->master->parameter = g->master->requires_grad = true;
+}
+
+/* Cached memory is given back before each group. */
+static void flatten(hri_torch *t, hri_zero *z, uint32_t group) {
+  hri_zero_group *g = &z->groups[group];
+  hri_torch_empty_cache(t);
+  g->flat = flat(t, "flatten", z->type, g->part * z->settings.ranks);
+  hri_ten_role(t, g->flat, HR_ROLE_WEIGHT);
+  for (uint32_t i = 0; i < z->module->parameter_count; i++)
+    if (group_of(z, i) == group) hri_ten_show(t, z->module->parameters[i], g->flat);
+  make_master(t, z, g);
+}
+
+/* initialize_optimizer_states; with offload gradients go through a tensor as large as the largest parameter. */
+static void make_buffers(hri_torch *t, hri_zero *z) {
   uint64_t largest = 0;
   for (uint32_t i = 0; i < z->module->parameter_count; i++)
     if (elements_of(z, i) > largest) largest = elements_of(z, i);
   if (z->settings.offload) {
-    t->host_bytes += z->part * hri_ten_type_bytes(HRI_F32);
-    t->host_buffer_bytes +=
-        (z->part + largest) * hri_ten_type_bytes(z->type); /* new weights and gradients on their way */
-    hri_ten_drop(t, clone);
+    t->host_buffer_bytes += largest * hri_ten_type_bytes(z->type);
     z->spare = flat(t, "temp_grad_buffer_for_gpu_offload", z->type, largest);
     hri_ten_role(t, z->spare, HR_ROLE_COMMUNICATION);
     return;
   }
-  z->master = z->type == HRI_F32 ? hri_ten_keep(clone) : flat(t, "to", HRI_F32, z->part);
-  hri_ten_drop(t, clone);
-  hri_ten_role(t, z->master, HR_ROLE_MASTER_WEIGHT);
-  z->master->parameter = z->master->requires_grad = true;
-  hri_ten_drop(t, flat(t, "zeros", HRI_F32, z->part)); /* initialize_optimizer_states */
+  for (uint32_t k = 0; k < z->group_count; k++) {
+    hri_ten *zeros = flat(t, "zeros", HRI_F32, z->groups[k].part);
+    hri_ten_drop(t, zeros);
+  }
 }
 
 void hri_zero_init(hri_torch *t, hri_zero *z, hri_module *module, const hri_zero_settings *settings) {
@@ -202,9 +234,8 @@ void hri_zero_init(hri_torch *t, hri_zero *z, hri_module *module, const hri_zero
   }
   place_parameters(z);
   hri_torch_at(t, "ZeRO", -1);
-  z->flat = flat(t, "flatten", z->type, z->part * z->settings.ranks);
-  for (uint32_t i = 0; i < module->parameter_count; i++) hri_ten_show(t, module->parameters[i], z->flat);
-  make_master(t, z);
+  for (uint32_t k = 0; k < z->group_count; k++) flatten(t, z, k);
+  make_buffers(t, z);
   t->accumulated = gradient_is_there;
   t->accumulated_context = z;
 }

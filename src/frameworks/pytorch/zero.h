@@ -10,24 +10,32 @@
 typedef struct hri_zero_settings {
   uint32_t ranks, stage; /* 1, 2 */
   bool offload;          /* offload_optimizer: fp32 weights, states and the step are on the host */
+  bool two_groups;       /* the Trainer's: matrices, which decay, and the rest */
   uint64_t bucket;       /* reduce_bucket_size, in elements; 0: DeepSpeed's 500,000,000 */
 } hri_zero_settings;
+
+enum { HRI_ZERO_GROUPS = 2 };
+
+typedef struct hri_zero_group { /* of the optimizer's parameters */
+  uint64_t elements, part;      /* of all; of each rank's part */
+  uint32_t inside;              /* parameters that lie in this rank's part, if only partly */
+  hri_ten *flat, *master;       /* all weights; this rank's part, in fp32 */
+} hri_zero_group;
 
 typedef struct hri_zero {
   hri_zero_settings settings;
   hri_module *module;
-  hri_ten_type type;      /* of weights and gradients */
-  uint64_t *offsets;      /* of each parameter in the flat tensor */
-  uint64_t part;          /* elements of each rank's part */
-  hri_ten *flat, *master; /* all weights; this rank's part, in fp32 */
-  hri_ten *spare;         /* with offload: what gradients go through on their way to the host */
-  hri_ten *bucket;        /* from the first gradient of a backward to its end */
-  uint64_t filled;        /* elements of it */
-  hri_ten *kept;          /* gradients of this rank's parameters, whole */
-  hri_ten *accumulated;   /* the same of the micro-steps so far */
-  bool boundary;          /* the micro-step is the last of its step */
-  uint32_t *waiting, waiting_count,
-      inside; /* parameters in the bucket; `inside`: how many lie in this rank's part, if only in part */
+  hri_ten_type type; /* of weights and gradients */
+  uint64_t *offsets; /* of each parameter in the flat tensor of its group */
+  hri_zero_group groups[HRI_ZERO_GROUPS];
+  uint32_t group_count;
+  hri_ten *spare;                   /* with offload: what gradients go through on their way to the host */
+  hri_ten *bucket;                  /* from the first gradient of a backward to its end */
+  uint64_t filled;                  /* elements of it */
+  hri_ten *kept;                    /* gradients of this rank's parameters, whole */
+  hri_ten *accumulated;             /* the same of the micro-steps so far */
+  bool boundary;                    /* the micro-step is the last of its step */
+  uint32_t *waiting, waiting_count; /* parameters in the bucket */
 } hri_zero;
 
 /* deepspeed.initialize: the parameters of `module`, which are on the device, become views of a flat tensor. */
@@ -35,8 +43,9 @@ void hri_zero_init(hri_torch *t, hri_zero *zero, hri_module *module, const hri_z
 void hri_zero_deinit(hri_zero *zero);
 /* engine.backward() when it has gone through the graph: what is left to reduce. */
 void hri_zero_after_backward(hri_torch *t, hri_zero *zero);
-/* engine.step() before the optimizer's: the norm, and the gradient of `master`. */
-void hri_zero_before_step(hri_torch *t, hri_zero *zero);
-void hri_zero_after_step(hri_torch *t, hri_zero *zero);
+/* engine.step(): the norm; then for each group the gradient of its `master`, the optimizer's step, and its end. */
+void hri_zero_begin_step(hri_torch *t, hri_zero *zero);
+void hri_zero_before_group(hri_torch *t, hri_zero *zero, hri_zero_group *group);
+void hri_zero_after_group(hri_torch *t, hri_zero *zero, hri_zero_group *group);
 
 #endif

@@ -377,18 +377,27 @@ void hri_zero3_end_step(hri_torch *t, hri_zero3 *z) {
 
 /* ---- deepspeed.initialize ---- */
 
-static void list_groups(hri_torch *t, hri_zero3 *z) {
+/* Of the parameters of one kind: vectors are apart from matrices where the Trainer makes the optimizer. */
+static void list_groups_of(hri_torch *t, hri_zero3 *z, bool vectors) {
   hri_zero3_group g = {0};
   uint64_t all = 0;
   uint32_t count = z->module->parameter_count;
-  for (uint32_t i = 0; i < count; i++) all += part_elements(z, (int32_t)i);
+  bool apart = z->settings.two_groups;
+  for (uint32_t i = 0; i < count; i++)
+    if (!apart || (tensor(z, (int32_t)i)->shape.rank == 1) == vectors) all += part_elements(z, (int32_t)i);
   for (uint32_t i = 0; i < count; i++) {
+    if (apart && (tensor(z, (int32_t)i)->shape.rank == 1) != vectors) continue;
     g.elements += part_elements(z, (int32_t)i);
-    g.count++;
-    if (i + 1 < count && (all <= group_size || g.elements < group_size)) continue;
+    if (all <= group_size || g.elements < group_size) continue;
     if (!hri_array_push(&z->groups, g)) t->failed = true;
-    g = (hri_zero3_group){.first = i + 1};
+    g.elements = 0;
   }
+  if (g.elements && !hri_array_push(&z->groups, g)) t->failed = true;
+}
+
+static void list_groups(hri_torch *t, hri_zero3 *z) {
+  list_groups_of(t, z, false);
+  if (z->settings.two_groups) list_groups_of(t, z, true);
 }
 
 /* Each parameter's part is cut off, the whole goes; then all parts come together in one tensor, over the host. */
@@ -407,6 +416,7 @@ static void cut(hri_torch *t, hri_zero3 *z) {
   }
   for (uint32_t i = 0; i < count; i++) hri_ten_drop(t, parts[i]);
   hri_free(parts);
+  hri_torch_empty_cache(t);
   if (z->settings.offload_parameters) t->host_buffer_bytes += all * hri_ten_type_bytes(z->type);
   else z->parts = flat(t, "defragment", z->type, all);
   if (z->parts) hri_ten_role(t, z->parts, HR_ROLE_WEIGHT);

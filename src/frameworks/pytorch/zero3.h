@@ -11,6 +11,7 @@
 typedef struct hri_zero3_settings {
   uint32_t ranks;
   bool offload, offload_parameters; /* fp32 weights and states on the host; parts of parameters too */
+  bool two_groups;                  /* the Trainer's: matrices, which decay, and the rest */
   uint64_t bucket;                  /* reduce_bucket_size, in elements; 0: 500,000,000 */
   uint64_t prefetch;                /* stage3_prefetch_bucket_size; 0: 50,000,000 */
 } hri_zero3_settings;
@@ -42,7 +43,6 @@ typedef struct hri_zero3_use {
 } hri_zero3_use;
 
 typedef struct hri_zero3_group { /* sub_group: what the optimizer steps on at a time */
-  uint32_t first, count;
   uint64_t elements;
   hri_ten *master;
 } hri_zero3_group;
