@@ -4,6 +4,7 @@ A job is a dictionary (jobs.py has the table and says what each field means). Mo
 that nobody wrote to: kernels do nothing here, and values are not looked at."""
 
 import contextlib
+import fnmatch
 import types
 
 import torch
@@ -104,7 +105,10 @@ def build(job):
             cls._init_weights = lambda self, module: None
     weights = PRECISIONS[job["precision"]][0]
     model = kind._from_config(config, attn_implementation=job["attention"], torch_dtype=weights)
-    model.config.use_cache = False
+    model.config.use_cache = job.get("use_cache", False)
+    for name, parameter in model.named_parameters():
+        if any(fnmatch.fnmatch(name, pattern) for pattern in job.get("frozen", ())):
+            parameter.requires_grad_(False)
     if job.get("checkpointing"):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
     return model
@@ -147,8 +151,11 @@ def quantized(job):
     folder = tempfile.mkdtemp()
     try:
         checkpoint(build(dict(job, precision="bf16" if compute == torch.bfloat16 else "fp16", checkpointing=None)), folder)
-        how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
-                                              bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
+        if job["quantized"] == "int8":
+            how = transformers.BitsAndBytesConfig(load_in_8bit=True)
+        else:
+            how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
+                                                  bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
         model = getattr(transformers, CLASSES[MODELS[job["model"]][0]][1]).from_pretrained(
             folder, quantization_config=how, attn_implementation=job["attention"], torch_dtype=compute, device_map={"": 0})
     finally:
@@ -188,7 +195,8 @@ def with_adapters(job, model):
     if job.get("checkpointing"):
         model.enable_input_require_grads()
     return get_peft_model(model, LoraConfig(r=lora["rank"], lora_alpha=2 * lora["rank"], lora_dropout=lora.get("dropout", 0.0),
-                                            target_modules=lora["targets"], task_type="CAUSAL_LM"))
+                                            target_modules=lora["targets"], use_dora=lora.get("use_dora", False),
+                                            modules_to_save=lora.get("modules_to_save"), task_type="CAUSAL_LM"))
 
 
 def rows(job, device):
@@ -300,6 +308,8 @@ def trainer_loop(job, phases):
     more = {}
     if evaluation:
         arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
+        if evaluation.get("middle"):
+            arguments |= dict(eval_strategy="steps", eval_steps=1)
         more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
     train_rows = Rows(job, job["batch"] * job["accumulation"] * STEPS)
     trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
@@ -344,11 +354,26 @@ def trainer_loop(job, phases):
             phases.end()
 
     trainer.add_callback(Callback())
+    if evaluation and evaluation.get("middle"):
+        plain = trainer.evaluate
+
+        def phased_evaluate(*args, **kwargs):
+            phases.begin("evaluate")
+            phases.whole = True
+            result = plain(*args, **kwargs)
+            phases.whole = False
+            phases.end()
+            return result
+
+        trainer.evaluate = phased_evaluate
     trainer.train()
-    if evaluation:
+    if evaluation and not evaluation.get("middle"):
         phases.begin("evaluate")
         phases.whole = True
-        trainer.evaluate()
+        if evaluation.get("predict"):
+            trainer.predict(trainer.eval_dataset)
+        else:
+            trainer.evaluate()
         phases.end()
     return model, trainer.optimizer
 

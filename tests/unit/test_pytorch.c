@@ -63,16 +63,26 @@ static double real_of(const hri_json *job, const char *key, double usual) {
   return usual;
 }
 
-/* What there are no rules for; docs/pytorch.md lists it. */
-static bool has_rules(const hri_json *job) {
-  bool optimizer = is(job, "optimizer", "adamw") || is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "sgd") ||
-                   is(job, "optimizer", "sgd-momentum") || is(job, "optimizer", "paged-adamw8bit");
-  return optimizer && (is(job, "transformers", "5.23.0") || is(job, "transformers", "4.57.3")) &&
-         !hri_json_has(job, "backend") && !(is(job, "capability", "7.5") && strstr(text_of(job, "precision"), "bf16"));
+static hri_transformers version_of(const hri_json *job) {
+  static const char *const names[HRI_TRANSFORMERS_VERSIONS] = {"5.23.0", "4.57.3", "4.49.0", "4.46.3"};
+  for (int v = 0; v < HRI_TRANSFORMERS_VERSIONS; v++)
+    if (is(job, "transformers", names[v])) return (hri_transformers)v;
+  fail_msg("no rules for transformers %s", text_of(job, "transformers"));
+  return HRI_TRANSFORMERS_5;
+}
+
+static void force(const hri_json *job, hri_torch_job *out) {
+  static const char *const names[] = {"flash", "efficient", "math"};
+  out->kernel_forced = hri_json_has(job, "backend");
+  for (int k = 0; k < 3; k++)
+    if (is(job, "backend", names[k])) out->kernel = (hri_sdpa)k;
 }
 
 static hri_torch_optimizer optimizer_of(const hri_json *job) {
-  bool trainer = is(job, "loop", "trainer") && is(job, "implementation", "default");
+  bool trainer =
+      is(job, "loop", "trainer") && is(job, "implementation", "default") && version_of(job) <= HRI_TRANSFORMERS_4_57;
+  if (is(job, "optimizer", "adafactor")) return HRI_TORCH_ADAFACTOR;
+  if (is(job, "optimizer", "adafactor-torch")) return HRI_TORCH_ADAFACTOR_TORCH;
   if (is(job, "optimizer", "sgd")) return HRI_TORCH_SGD;
   if (is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "paged-adamw8bit")) return HRI_TORCH_ADAMW_8BIT;
   if (is(job, "optimizer", "sgd-momentum")) return HRI_TORCH_SGD_MOMENTUM;
@@ -105,6 +115,8 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   hr_error error;
   for (unsigned k = 0; k < sizeof models / sizeof *models; k++)
     if (is(job, "model", models[k].name)) assert_int_equal(hr_model_open(models[k].preset, model, &error), HR_OK);
+  out.version = version_of(job);
+  force(job, &out);
   out.batch = number_of(job, "batch");
   out.tokens = number_of(job, "seq");
   out.accumulate = (uint32_t)number_of(job, "accumulation");
@@ -233,7 +245,7 @@ static score score_of(const char *file, bool held_back) {
     hri_json job = hri_json_item(&jobs, i);
     bool held = false;
     assert_int_equal(hri_json_opt_bool(&job, "held_back", &held, &error), HR_OK);
-    if (held != held_back || !has_rules(&job)) continue;
+    if (held != held_back) continue;
     for (uint64_t k = 0; k < hri_json_count(&results); k++) {
       hri_json result = hri_json_item(&results, k);
       if (strcmp(text_of(&result, "name"), text_of(&job, "name")) == 0 && !hri_json_has(&result, "error"))

@@ -80,6 +80,13 @@ hri_ten *hri_aten_narrow_last(hri_torch *t, hri_ten *x, uint64_t width) {
   return bound(t, fn, hri_ten_view(t, x, shape));
 }
 
+hri_ten *hri_aten_without_last_row(hri_torch *t, hri_ten *x) {
+  hri_fn *fn = hri_fn_make(t, narrow_backward, &x, 1);
+  hri_ten_shape shape = x->shape;
+  shape.dims[shape.rank - 2]--;
+  return bound(t, fn, hri_ten_view(t, x, shape));
+}
+
 /* split_backward: cat of the gradients. */
 static void split_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   for (int i = 0; i < 4; i++)
@@ -293,13 +300,27 @@ hri_ten *hri_aten_softmax(hri_torch *t, hri_ten *given, hri_ten_type type) {
   return y;
 }
 
+/* aten/src/ATen/native/cuda/SoftMax.cu and transformers/attention.cpp: rows of -inf alone are looked for behind it. */
+hri_ten *hri_aten_safe_softmax(hri_torch *t, hri_ten *x) {
+  hri_ten *y = saves_result(t, "_safe_softmax", softmax_backward, x), *hidden, *all, *zero;
+  hidden = hri_ten_like(t, "isneginf", x, HRI_BOOL);
+  all = hri_ten_make(t, "all", HRI_BOOL, without_last(x));
+  zero = hri_ten_make(t, "scalar_tensor", x->type, rows(1));
+  hri_ten_drop(t, zero);
+  hri_ten_drop(t, all);
+  hri_ten_drop(t, hidden);
+  return y;
+}
+
+hri_ten *hri_aten_where(hri_torch *t, hri_ten *x) { return by_scalar(t, "where", x); }
+
 /* ---- norm, embedding ---- */
 
 static void layer_norm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *x = hri_fn_saved(t, fn, 0), *mean = hri_fn_saved(t, fn, 1), *rstd = hri_fn_saved(t, fn, 2);
   hri_ten *weight = hri_fn_saved(t, fn, 3);
   if (g[0]) {
-    in[0] = hri_ten_like(t, "native_layer_norm_backward", x, x->type);
+    if (hri_fn_needs(fn, 0)) in[0] = hri_ten_like(t, "native_layer_norm_backward", x, x->type);
     for (uint32_t k = 1; k < 3; k++)
       if (hri_fn_needs(fn, k)) in[k] = hri_ten_like(t, "native_layer_norm_backward", weight, weight->type);
   }
@@ -518,12 +539,26 @@ static hri_ten *fused(hri_torch *t, hri_sdpa backend, hri_ten *const inputs[4], 
   return bound(t, fn, y);
 }
 
-/* A mask of truth values becomes numbers to add, in the type of q. */
-static hri_ten *bias_of(hri_torch *t, const hri_ten *mask, hri_ten_type type) {
+hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type) {
   hri_ten *small[2], *bias;
+  if (mask->type != HRI_BOOL) return hri_autocast_lower(t, mask);
+  if (t->autocast != HRI_F32) type = t->autocast;
   for (int i = 0; i < 2; i++) small[i] = hri_ten_make(t, "scalar_tensor", type, rows(1));
   bias = hri_ten_like(t, "where", mask, type);
   for (int i = 0; i < 2; i++) hri_ten_drop(t, small[i]);
+  return bias;
+}
+
+/* preprocess_mask: the memory-efficient kernel reads rows of a multiple of 8, so others are padded: another copy. */
+static hri_ten *aligned_bias(hri_torch *t, hri_ten *mask, hri_ten_type type) {
+  enum { ALIGNMENT = 8 };
+  hri_ten *bias = hri_aten_mask_bias(t, mask, type);
+  hri_ten_shape shape = bias->shape;
+  uint64_t *width = &shape.dims[shape.rank - 1];
+  if (*width % ALIGNMENT) {
+    *width = hri_round_up(*width, ALIGNMENT);
+    hri_ten_set(t, &bias, hri_ten_make(t, "constant_pad_nd", bias->type, shape));
+  }
   return bias;
 }
 
@@ -533,7 +568,7 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
   inputs[2] = hri_autocast_lower(t, v);
   inputs[1] = hri_autocast_lower(t, k);
   inputs[0] = hri_autocast_lower(t, q);
-  inputs[3] = mask ? bias_of(t, mask, inputs[0]->type) : NULL;
+  inputs[3] = mask ? aligned_bias(t, mask, inputs[0]->type) : NULL;
   y = fused(t, backend, inputs, dropout > 0, by_heads);
   for (int i = 4; i-- > 0;) hri_ten_drop(t, inputs[i]);
   return y;
@@ -543,7 +578,7 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
 
 static void log_softmax_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *result = hri_fn_saved(t, fn, 0);
-  if (g[0]) in[0] = hri_ten_like(t, "_log_softmax_backward_data", g[0], g[0]->type);
+  if (g[0]) in[0] = hri_ten_like(t, "_log_softmax_backward_data", g[0], fn->types[0]);
   hri_ten_drop(t, result);
 }
 
@@ -554,8 +589,23 @@ static void nll_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **
   hri_ten_drop(t, labels);
 }
 
+/* log_softmax of 16 bits is in fp32 under autocast: fp16 inside the kernel, bf16 by a cast before it. */
+static hri_ten *log_softmax(hri_torch *t, hri_ten *x) {
+  bool inside = t->autocast != HRI_F32 && x->type == HRI_F16;
+  hri_ten *wide = inside ? hri_ten_keep(x) : hri_autocast_fp32(t, x), *y;
+  hri_fn *fn = hri_fn_make(t, log_softmax_backward, &wide, 1);
+  y = hri_ten_like(t, "_log_softmax", wide, inside ? HRI_F32 : wide->type);
+  if (fn) {
+    hri_ten *alias = hri_ten_view(t, y, y->shape);
+    hri_fn_save(t, fn, alias);
+    hri_ten_drop(t, alias);
+  }
+  hri_ten_drop(t, wide);
+  return bound(t, fn, y);
+}
+
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels) {
-  hri_ten *p = saves_result(t, "_log_softmax", log_softmax_backward, logits), *loss, *weight;
+  hri_ten *p = log_softmax(t, logits), *loss, *weight;
   hri_fn *fn = hri_fn_make(t, nll_backward, &p, 1);
   hri_fn_save(t, fn, labels);
   loss = hri_ten_make(t, "nll_loss_forward", HRI_F32, rows(1));

@@ -4,6 +4,7 @@
 #include <string.h>
 
 #include "frameworks/pytorch/module.h"
+#include "model/freeze.h"
 
 /* A tensor of the checkpoint, by its name: module (of a layer; -1: of none), and weight or bias. */
 typedef struct piece {
@@ -67,7 +68,11 @@ static hri_module_linear linear(maker *m, const char *name, uint64_t out, uint64
 static void norm(maker *m, const char *name, hri_ten *made[2], uint64_t width) {
   hri_torch_at(m->torch, name, -2);
   made[0] = parameter(m, 1, width, 0);
-  if (m->module->model->norm == HR_NORM_LAYER) made[1] = parameter(m, 1, width, 0);
+  if (m->module->model->norm == HR_NORM_LAYER) made[1] = bias(m, width);
+}
+
+static hri_ten *buffer(maker *m, hri_ten_type type, uint64_t count) {
+  return hri_ten_make(m->torch, "buffer", type, hri_ten_shape_of(1, count, 0, 0, 0));
 }
 
 static void gpt2_layer(maker *m, hri_module_layer *l) {
@@ -76,9 +81,19 @@ static void gpt2_layer(maker *m, hri_module_layer *l) {
   norm(m, "ln_1", l->norms[0], h);
   l->q = linear(m, "attn.c_attn", 3 * h, h, true);
   l->o = linear(m, "attn.c_proj", h, h, true);
+  if (m->module->version >= HRI_TRANSFORMERS_4_49) {
+    l->buffers[0] = buffer(m, HRI_BOOL, (uint64_t)d->max_positions * d->max_positions); /* bias: the causal mask */
+    l->buffers[1] = buffer(m, HRI_F32, 1);                                              /* masked_bias */
+  }
   norm(m, "ln_2", l->norms[1], h);
   l->gate = linear(m, "mlp.c_fc", d->mlp_size, h, true);
   l->down = linear(m, "mlp.c_proj", h, d->mlp_size, true);
+}
+
+/* In 4.46 each attention has a rotary embedding of its own, whether it asks it or not. */
+static void older_rotary(maker *m, hri_module_layer *l) {
+  if (m->module->version == HRI_TRANSFORMERS_4_46)
+    l->buffers[0] = buffer(m, HRI_F32, m->module->model->rotary_size / 2);
 }
 
 static void llama_layer(maker *m, hri_module_layer *l) {
@@ -88,6 +103,7 @@ static void llama_layer(maker *m, hri_module_layer *l) {
   if (d->family == HR_FAMILY_PHI3) {
     l->o = linear(m, "self_attn.o_proj", h, q, false);
     l->q = linear(m, "self_attn.qkv_proj", q + 2 * kv, h, false);
+    older_rotary(m, l);
     l->gate = linear(m, "mlp.gate_up_proj", 2 * (uint64_t)d->mlp_size, h, false);
     l->down = linear(m, "mlp.down_proj", h, d->mlp_size, false);
   } else {
@@ -95,6 +111,7 @@ static void llama_layer(maker *m, hri_module_layer *l) {
     l->k = linear(m, "self_attn.k_proj", kv, h, d->qkv_bias);
     l->v = linear(m, "self_attn.v_proj", kv, h, d->qkv_bias);
     l->o = linear(m, "self_attn.o_proj", h, q, d->attention_output_bias);
+    older_rotary(m, l);
     if (d->qk_norm)
       for (int k = 0; k < 2; k++)
         hri_torch_at(m->torch, k ? "self_attn.k_norm" : "self_attn.q_norm", -2),
@@ -159,17 +176,17 @@ static void add_layers(maker *m) {
   norm(m, "norm", m->module->norm, m->module->model->hidden_size);
 }
 
-/* inv_freq and original_inv_freq of each rotary embedding, the scale of embeddings. */
+/* inv_freq and, since 5, original_inv_freq of each rotary embedding, the scale of embeddings. */
 static void add_buffers(maker *m) {
   const hr_model *model = m->module->model;
-  for (int k = 0; k < 2 * hri_module_rotary_kinds(model); k++) {
+  int each = m->module->version == HRI_TRANSFORMERS_5 ? 2 : 1;
+  for (int k = 0; k < each * hri_module_rotary_kinds(model); k++) {
     hri_torch_at(m->torch, "rotary_emb", -1);
-    m->module->frequencies[k] =
-        hri_ten_make(m->torch, "buffer", HRI_F32, hri_ten_shape_of(1, model->rotary_size / 2, 0, 0, 0));
+    m->module->frequencies[k] = buffer(m, HRI_F32, model->rotary_size / 2);
   }
-  if (model->embedding_scale == 1) return;
+  if (model->embedding_scale == 1 || (model->family == HR_FAMILY_GEMMA2 && each == 1)) return;
   hri_torch_at(m->torch, "embed_tokens", -1);
-  m->module->scale = hri_ten_make(m->torch, "buffer", m->type, hri_ten_shape_of(1, 1, 0, 0, 0));
+  m->module->scale = buffer(m, m->type, 1);
 }
 
 static void add_all(maker *m) {
@@ -248,7 +265,38 @@ static void load_quantized(maker *m) {
   prepare(m);
 }
 
-bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type) {
+/* ---- requires_grad_(False) ---- */
+
+/* The name in files of a piece's module: "embed_tokens" of gpt2 is wte, "norm" ln_f. */
+static bool is_called(const hr_model *model, const piece *p, const hri_param_spec *spec, const hri_param_part *part) {
+  const char *module = p->module, *end = strrchr(part->name, '.'), *at;
+  size_t length;
+  if (spec->layer != p->layer || (end && strcmp(end, ".bias") == 0) != p->bias) return false;
+  if (model->learned_positions && strcmp(module, "embed_tokens") == 0) module = "wte";
+  if (model->learned_positions && strcmp(module, "norm") == 0) module = "ln_f";
+  at = strstr(part->name, module);
+  length = strlen(module);
+  return at && (at == part->name || at[-1] == '.') && at + length == end;
+}
+
+static bool stays_trained(const hr_model *model, const piece *p, const char *freeze, const char *train_only) {
+  for (uint32_t i = 0; i < hri_param_count(model); i++) {
+    hri_param_spec spec;
+    hri_param_get(model, i, &spec);
+    for (uint32_t k = 0; k < spec.part_count; k++)
+      if (is_called(model, p, &spec, &spec.parts[k]))
+        return hri_part_trains(model, &spec, &spec.parts[k], freeze, train_only);
+  }
+  return true;
+}
+
+static void freeze_some(maker *m, const char *freeze, const char *train_only) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++)
+    m->pieces[i].tensor->requires_grad = stays_trained(m->module->model, &m->pieces[i], freeze, train_only);
+}
+
+bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,
+                     const hri_module_frozen *frozen) {
   maker m = {.torch = torch, .module = module, .type = type, .capacity = 40 * model->layer_count + 8};
   module->model = model;
   module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
@@ -259,6 +307,8 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   else if (module->quantized) load_quantized(&m);
   else add_all(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
+  else if (!torch->failed && (frozen->freeze || frozen->train_only))
+    freeze_some(&m, frozen->freeze, frozen->train_only);
   hri_free(m.pieces);
   return !torch->failed;
 }

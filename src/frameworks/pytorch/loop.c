@@ -4,6 +4,8 @@
 
 #include <string.h>
 
+#include "frameworks/pytorch/adafactor.h"
+
 typedef struct loop {
   hri_torch *t;
   const hri_torch_job *job;
@@ -12,7 +14,7 @@ typedef struct loop {
   hri_ten *loss, *logits;
   hri_ten *tr_loss, *grad_norm; /* of the Trainer */
   hri_ten *maps[2];
-  hri_ten **first, **second; /* optimizer states of each parameter */
+  hri_ten **first, **second, **third; /* optimizer states of each parameter */
   bool stepped;
 } loop;
 
@@ -100,6 +102,12 @@ static void momentum(loop *r) {
     if (steps_on(r, i)) r->first[i] = like(r, "clone", parameter(r, i));
 }
 
+static void adafactor(loop *r) {
+  hri_adafactor a = {r->module.parameters, r->first, r->second, r->third, r->module.parameter_count};
+  if (r->job->optimizer == HRI_TORCH_ADAFACTOR) hri_adafactor_step(r->t, &a);
+  if (r->job->optimizer == HRI_TORCH_ADAFACTOR_TORCH) hri_adafactor_step_of_torch(r->t, &a);
+}
+
 static void optimize(loop *r, hri_ten **spare) {
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
   hri_torch_at(r->t, "optimizer", -1);
@@ -108,6 +116,7 @@ static void optimize(loop *r, hri_ten **spare) {
   if (r->job->optimizer == HRI_TORCH_ADAMW) foreach_adam(r, spare);
   if (r->job->optimizer == HRI_TORCH_ADAMW_LOOP) loop_adam(r);
   if (r->job->optimizer == HRI_TORCH_SGD_MOMENTUM) momentum(r);
+  adafactor(r);
   r->stepped = true;
 }
 
@@ -295,7 +304,10 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   hri_ten **spare = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
-  if (!hri_module_init(t, &r.module, job->model, job->weights)) goto out;
+  r.module.version = job->version;
+  r.module.kernel_forced = job->kernel_forced;
+  r.module.kernel = job->kernel;
+  if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;
   r.module.attention = job->attention;
   r.module.capability = job->capability;
   r.module.dropout = job->dropout;
@@ -304,15 +316,17 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.reentrant = job->reentrant;
   r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
+  r.third = hri_alloc_zero(r.module.parameter_count, sizeof *r.third);
   spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
-  if (!r.first || !r.second || !spare) goto out;
+  if (!r.first || !r.second || !r.third || !spare) goto out;
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
   evaluate(&r);
 out:
-  if (!r.first || !r.second || !spare) t->failed = true;
+  if (!r.first || !r.second || !r.third || !spare) t->failed = true;
   hri_free(r.first);
   hri_free(r.second);
+  hri_free(r.third);
   hri_free(spare);
   hri_module_deinit(&r.module);
   return !t->failed;

@@ -1,4 +1,4 @@
-/* The models of transformers 5 (module.h), family by family, op by op in the order of their forward, with the adapters of PEFT: that
+/* The models of transformers (module.h), family by family, op by op in the order of their forward, with the adapters of PEFT: that
  * order and what Python still holds decide what is alive. Shapes are [rows, tokens, width]; heads [rows, heads, tokens, width]. */
 #include "frameworks/pytorch/module.h"
 
@@ -7,6 +7,9 @@
 #include <string.h>
 
 #include "frameworks/pytorch/checkpoint.h"
+#include "frameworks/pytorch/pass.h"
+
+typedef hri_module_pass pass;
 
 /* ---- what layers are made of ---- */
 
@@ -141,91 +144,16 @@ static hri_ten *rotate(hri_torch *t, hri_ten *x, hri_ten *cos, hri_ten *sin) {
   return y;
 }
 
-/* What a block needs beside its input. Checkpointed regions hold it until they ran again. */
-typedef struct hri_module_pass {
-  hri_module *module;
-  hri_ten *cos[2], *sin[2]; /* [1]: of layers that slide, where those have a rotary embedding of their own */
-  hri_ten *masks[2]; /* [rows, 1, tokens, tokens], where attention wants one; NULL: none. [1]: of layers that slide */
-  hri_ten *mask;     /* of the layer at hand */
-  int kind;          /* its place in cos and sin */
-} pass;
-
-/* Which of the fused kernels scaled_dot_product_attention takes (sdp_utils.cpp): flash for 16 bits on compute capability
- * 8.0 and later, head sizes up to 256 and causal attention that needs no mask; else the memory-efficient one. */
-static hri_sdpa backend(hri_torch *t, const pass *p, const hri_ten *q) {
-  hri_ten_type type = t->autocast != HRI_F32 ? t->autocast : q->type;
-  bool flash = type != HRI_F32 && p->module->capability >= 80 && q->shape.dims[3] <= 256 && !p->mask;
-  return flash ? HRI_SDPA_FLASH : HRI_SDPA_EFFICIENT;
-}
-
-/* sdpa_attention_forward. Beside a mask the kernels know no grouped heads, so keys and values are repeated. */
-static hri_ten *attend_fused(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
-  uint64_t groups = q->shape.dims[1] / k->shape.dims[1];
-  bool by_heads = p->module->model->family == HR_FAMILY_PHI3; /* what cat made of q */
-  hri_sdpa kind = backend(t, p, q);
-  hri_ten *keys = p->mask && groups > 1 ? hri_aten_repeat(t, k, groups) : hri_ten_keep(k);
-  hri_ten *values = p->mask && groups > 1 ? hri_aten_repeat(t, v, groups) : hri_ten_keep(v);
-  hri_ten *y = hri_aten_attention(t, kind, q, keys, values, p->mask, p->module->dropout, by_heads);
-  if (kind == HRI_SDPA_FLASH && by_heads)
-    hri_ten_set(t, &y, hri_aten_contiguous(t, y)); /* transpose(1, 2).contiguous() */
-  hri_ten_drop(t, keys);
-  hri_ten_drop(t, values);
-  return y;
-}
-
-/* eager_attention_forward. Heads are transposed views, which a product over batches of matrices copies unless repeat_kv
- * has made them contiguous. */
-static hri_ten *attend_eager(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
-  uint64_t groups = q->shape.dims[1] / k->shape.dims[1];
-  bool copies = groups == 1;
-  hri_ten *keys = groups > 1 ? hri_aten_repeat(t, k, groups) : hri_ten_keep(k);
-  hri_ten *values = groups > 1 ? hri_aten_repeat(t, v, groups) : hri_ten_keep(v);
-  hri_ten *queries = hri_aten_contiguous(t, q), *scores, *weights, *y, *wide;
-  wide = copies ? hri_aten_contiguous(t, keys) : hri_ten_keep(keys);
-  scores = hri_aten_bmm(t, queries, wide, k->shape.dims[2]);
-  hri_ten_drop(t, wide);
-  hri_ten_drop(t, queries);
-  hri_ten_set(t, &scores, hri_aten_mul_scalar(t, scores));
-  if (p->module->model->attention_softcap > 0) {
-    hri_ten_set(t, &scores, hri_aten_div_scalar(t, scores));
-    hri_ten_set(t, &scores, hri_aten_tanh(t, scores));
-    hri_ten_set(t, &scores, hri_aten_mul_scalar(t, scores));
-  }
-  if (p->mask) hri_ten_set(t, &scores, hri_aten_add(t, scores, p->mask));
-  weights = hri_aten_softmax(t, scores, p->module->model->family == HR_FAMILY_GPT2 ? scores->type : HRI_F32);
-  hri_ten_drop(t, scores);
-  hri_ten_set(t, &weights, hri_aten_to(t, weights, q->type));
-  hri_ten_set(t, &weights, hri_aten_dropout(t, weights, p->module->dropout));
-  wide = copies ? hri_aten_contiguous(t, values) : hri_ten_keep(values);
-  y = hri_aten_bmm(t, weights, wide, v->shape.dims[3]);
-  hri_ten_drop(t, wide);
-  hri_ten_set(t, &y, hri_aten_view_copied_back(t, y, y->shape));
-  hri_ten_set(t, &y, hri_aten_contiguous(t, y));
-  hri_ten_drop(t, keys);
-  hri_ten_drop(t, values);
-  hri_ten_drop(t, weights);
-  return y;
-}
-
-static hri_ten *attend(hri_torch *t, pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
-  hri_ten_shape flat = hri_ten_shape_of(3, q->shape.dims[0], q->shape.dims[2], q->shape.dims[1] * q->shape.dims[3], 0);
-  hri_ten *y;
-  hri_torch_at(t, "attention", -2);
-  y = p->module->attention == HRI_TORCH_EAGER ? attend_eager(t, p, q, k, v) : attend_fused(t, p, q, k, v);
-  hri_ten_set(t, &y, hri_aten_view(t, y, flat));
-  return y;
-}
-
 /* ---- GPT-2 ---- */
 
 static hri_ten *gpt2_attention(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
   hri_ten *fused = apply(t, p->module, "attn.c_attn", &l->q, x), *parts[3], *y;
+  bool eager = p->module->attention == HRI_TORCH_EAGER, turns = hri_attention_way_of(t, p, fused->type).turns_all;
   hri_aten_split_last(t, fused, 3, parts);
   hri_ten_drop(t, fused);
   for (int i = 0; i < 3; i++)
-    hri_ten_set(t, &parts[i],
-                heads_of(t, parts[i], p->module->model->head_count, i != 1 && p->module->attention == HRI_TORCH_EAGER));
-  y = attend(t, p, parts[0], parts[1], parts[2]);
+    hri_ten_set(t, &parts[i], heads_of(t, parts[i], p->module->model->head_count, eager ? i != 1 : turns));
+  y = hri_module_attend(t, p, parts[0], parts[1], parts[2]);
   hri_ten_set(t, &y, apply(t, p->module, "attn.c_proj", &l->o, y));
   hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
@@ -288,9 +216,10 @@ static void sliced(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x,
   const hr_model *m = p->module->model;
   const uint64_t heads[] = {m->head_count, m->kv_head_count, m->kv_head_count};
   hri_ten *fused = apply(t, p->module, "self_attn.qkv_proj", &l->q, x);
+  bool turns = hri_attention_way_of(t, p, fused->type).turns_value;
   for (int i = 0; i < 3; i++) parts[i] = hri_aten_narrow_last(t, fused, heads[i] * m->head_size);
   for (int i = 0; i < 3; i++) {
-    hri_ten_set(t, &parts[i], heads_of(t, parts[i], heads[i], i < 2 || p->module->attention == HRI_TORCH_EAGER));
+    hri_ten_set(t, &parts[i], heads_of(t, parts[i], heads[i], i < 2 || turns));
   }
   hri_ten_drop(t, fused);
 }
@@ -303,8 +232,8 @@ static void separate(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *
   if (early) hri_ten_set(t, &parts[0], rms(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
   parts[1] = projected(t, p->module, "self_attn.k_proj", &l->k, x, m->kv_head_count, true);
   if (early) hri_ten_set(t, &parts[1], rms(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
-  parts[2] =
-      projected(t, p->module, "self_attn.v_proj", &l->v, x, m->kv_head_count, p->module->attention == HRI_TORCH_EAGER);
+  parts[2] = projected(t, p->module, "self_attn.v_proj", &l->v, x, m->kv_head_count,
+                       hri_attention_way_of(t, p, parts[0]->type).turns_value);
   if (!l->qk_norms[0] || early) return;
   hri_ten_set(t, &parts[0], rms(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
   hri_ten_set(t, &parts[1], rms(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
@@ -314,7 +243,7 @@ static void separate(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *
 static void turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *out[2]) {
   uint64_t width = parts[0]->shape.dims[3], turned = p->module->model->rotary_size;
   hri_ten *sliced_off[2][2];
-  bool slices = p->module->model->family == HR_FAMILY_PHI3;
+  bool slices = p->module->model->family == HR_FAMILY_PHI3 && p->module->version < HRI_TRANSFORMERS_4_46;
   for (int i = 0; i < 2 && slices; i++) {
     sliced_off[i][0] = hri_aten_narrow_last(t, parts[i], turned);
     sliced_off[i][1] = width > turned ? hri_aten_narrow_last(t, parts[i], width - turned) : NULL;
@@ -329,16 +258,51 @@ static void turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *out[2]
     for (int k = 0; k < 2; k++) hri_ten_drop(t, sliced_off[i][k]);
 }
 
+/* LlamaRotaryEmbedding.forward, without gradient and in fp32. */
+static void rotary(hri_torch *t, pass *p, hri_ten *ids, hri_ten_type type, int kind) {
+  uint64_t tokens = ids->shape.dims[1], width = p->module->model->rotary_size;
+  hri_ten *numbers, *angles, *both, **out[] = {&p->cos[kind], &p->sin[kind]};
+  bool before = t->grad_mode;
+  hri_torch_at(t, "rotary_emb", -2);
+  t->grad_mode = false;
+  numbers = hri_ten_like(t, "_to_copy", ids, HRI_F32);
+  angles = hri_ten_make(t, "mul", HRI_F32, hri_ten_shape_of(3, 1, tokens, width / 2, 0));
+  hri_ten_drop(t, numbers);
+  both = hri_ten_make(t, "cat", HRI_F32, hri_ten_shape_of(3, 1, tokens, width, 0));
+  for (int k = 0; k < 2; k++) {
+    hri_ten *turned = hri_ten_like(t, k ? "sin" : "cos", both, HRI_F32);
+    *out[k] = hri_ten_like(t, "mul", turned, HRI_F32);
+    hri_ten_drop(t, turned);
+  }
+  for (int k = 0; k < 2; k++) hri_ten_set(t, out[k], hri_aten_to(t, *out[k], type));
+  hri_ten_drop(t, both);
+  hri_ten_drop(t, angles);
+  t->grad_mode = before;
+}
+
+/* Families whose attention of 4.46 has the rotary embedding, in the type of its values. */
+static bool rotary_of_layer(const hri_module *m) {
+  const hr_family family = m->model->family;
+  return m->version == HRI_TRANSFORMERS_4_46 &&
+         (family == HR_FAMILY_MISTRAL || family == HR_FAMILY_PHI3 || family == HR_FAMILY_GEMMA2);
+}
+
 static hri_ten *llama_attention(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
   hri_ten *parts[3], *turned[2], *y;
   if (p->module->model->family == HR_FAMILY_PHI3) sliced(t, p, l, x, parts);
   else separate(t, p, l, x, parts);
+  bool own = rotary_of_layer(p->module);
+  if (own) rotary(t, p, p->positions, parts[2]->type, p->kind);
   hri_torch_at(t, "self_attn.rotary", -2);
   turn(t, p, parts, turned);
   for (int i = 0; i < 2; i++) hri_ten_set(t, &parts[i], turned[i]);
-  y = attend(t, p, parts[0], parts[1], parts[2]);
+  y = hri_module_attend(t, p, parts[0], parts[1], parts[2]);
   hri_ten_set(t, &y, apply(t, p->module, "self_attn.o_proj", &l->o, y));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
+  if (own) {
+    hri_ten_set(t, &p->cos[p->kind], NULL);
+    hri_ten_set(t, &p->sin[p->kind], NULL);
+  }
   return y;
 }
 
@@ -382,7 +346,8 @@ static hri_ten *behind(hri_torch *t, pass *p, const char *name, hri_ten *x, hri_
 
 static hri_ten *llama_block(hri_torch *t, hri_ten *residual, void *context, uint32_t index) {
   pass *p = context;
-  p->mask = p->masks[p->module->model->sliding[index] != 0];
+  hri_ten *own = hri_module_mask_of_layer(t, p, index);
+  p->mask = own ? own : p->masks[p->module->model->sliding[index] != 0];
   p->kind = hri_module_rotary_kinds(p->module->model) > 1 && p->module->model->sliding[index];
   const hri_module_layer *l = &p->module->layers[index];
   bool gemma = p->module->model->post_norms, phi3 = p->module->model->family == HR_FAMILY_PHI3;
@@ -399,143 +364,23 @@ static hri_ten *llama_block(hri_torch *t, hri_ten *residual, void *context, uint
   hri_torch_at(t, "residual", -2);
   hri_ten_set(t, &hidden, hri_aten_add(t, sum, hidden));
   hri_ten_drop(t, sum);
+  hri_ten_drop(t, own);
   return hidden;
 }
 
 /* ---- the whole ---- */
 
-/* position_ids = arange(T) + 0, unsqueezed. */
-static hri_ten *position_ids(hri_torch *t, uint64_t tokens) {
-  hri_ten *range = hri_ten_make(t, "arange", HRI_I64, hri_ten_shape_of(2, 1, tokens, 0, 0));
-  hri_ten *ids = hri_ten_like(t, "add", range, HRI_I64);
+/* position_ids = arange(T) + 0, unsqueezed; before 5 the range itself. */
+static hri_ten *position_ids(hri_torch *t, uint64_t tokens, bool older) {
+  hri_ten *range = hri_ten_make(t, "arange", HRI_I64, hri_ten_shape_of(2, 1, tokens, 0, 0)), *ids;
+  if (older) return range;
+  ids = hri_ten_like(t, "add", range, HRI_I64);
   hri_ten_drop(t, range);
   return ids;
 }
 
-/* LlamaRotaryEmbedding.forward, without gradient and in fp32. */
-static void rotary(hri_torch *t, pass *p, hri_ten *ids, hri_ten_type type, int kind) {
-  uint64_t tokens = ids->shape.dims[1], width = p->module->model->rotary_size;
-  hri_ten *numbers, *angles, *both, **out[] = {&p->cos[kind], &p->sin[kind]};
-  bool before = t->grad_mode;
-  hri_torch_at(t, "rotary_emb", -1);
-  t->grad_mode = false;
-  numbers = hri_ten_like(t, "_to_copy", ids, HRI_F32);
-  angles = hri_ten_make(t, "mul", HRI_F32, hri_ten_shape_of(3, 1, tokens, width / 2, 0));
-  hri_ten_drop(t, numbers);
-  both = hri_ten_make(t, "cat", HRI_F32, hri_ten_shape_of(3, 1, tokens, width, 0));
-  for (int k = 0; k < 2; k++) {
-    hri_ten *turned = hri_ten_like(t, k ? "sin" : "cos", both, HRI_F32);
-    *out[k] = hri_ten_like(t, "mul", turned, HRI_F32);
-    hri_ten_drop(t, turned);
-  }
-  for (int k = 0; k < 2; k++) hri_ten_set(t, out[k], hri_aten_to(t, *out[k], type));
-  hri_ten_drop(t, both);
-  hri_ten_drop(t, angles);
-  t->grad_mode = before;
-}
-
-static hri_ten *of_shape(hri_torch *t, const char *op, hri_ten_type type, uint32_t rank, uint64_t a, uint64_t b,
-                         uint64_t c, uint64_t d) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(rank, a, b, c, d));
-}
-
 static void drop_all(hri_torch *t, hri_ten *const *tensors, int count) {
   for (int i = 0; i < count; i++) hri_ten_drop(t, tensors[i]);
-}
-
-/* fast_all: whether the batch's mask is of ones, found out by looking. */
-static void look_at_mask(hri_torch *t, hri_ten *mask) {
-  hri_ten *sum = of_shape(t, "sum", HRI_I64, 1, 1, 0, 0, 0), *wide = hri_ten_like(t, "_to_copy", mask, HRI_I64), *same;
-  hri_ten_drop(t, wide);
-  same = of_shape(t, "eq", HRI_BOOL, 1, 1, 0, 0, 0);
-  hri_ten_drop(t, sum);
-  hri_ten_drop(t, same);
-}
-
-/* A condition on pairs of positions, and'ed with what there was (`before`, or one element that is true). */
-static hri_ten *also(hri_torch *t, const char *op, hri_ten *before, uint64_t tokens) {
-  hri_ten *condition = of_shape(t, op, HRI_BOOL, 2, tokens, tokens, 0, 0);
-  hri_ten *both = hri_ten_like(t, "bitwise_and", condition, HRI_BOOL);
-  hri_ten_drop(t, condition);
-  hri_ten_drop(t, before);
-  return both;
-}
-
-/* The key is not too far back: k > q - window. */
-static hri_ten *near(hri_torch *t, uint64_t tokens) {
-  hri_ten *one = of_shape(t, "new_empty", HRI_BOOL, 1, 1, 0, 0, 0);
-  hri_ten *border = of_shape(t, "sub", HRI_I64, 1, tokens, 0, 0, 0);
-  hri_ten *condition = of_shape(t, "gt", HRI_BOOL, 2, tokens, tokens, 0, 0), *both;
-  hri_ten_drop(t, border);
-  both = hri_ten_like(t, "bitwise_and", condition, HRI_BOOL);
-  hri_ten_drop(t, condition);
-  hri_ten_drop(t, one);
-  return both;
-}
-
-/* sdpa_mask: which keys a query sees, [rows, 1, tokens, tokens]. */
-static hri_ten *visible(hri_torch *t, hri_ten *mask, uint64_t batch, uint64_t tokens, bool slides) {
-  hri_ten *all[4], *causal, *index[2], *padding, *one, *y;
-  all[0] = of_shape(t, "arange", HRI_I64, 1, batch, 0, 0, 0);
-  all[1] = of_shape(t, "arange", HRI_I64, 1, 1, 0, 0, 0);
-  for (int k = 0; k < 2; k++) {
-    hri_ten *range = of_shape(t, "arange", HRI_I64, 1, tokens, 0, 0, 0);
-    all[2 + k] = of_shape(t, "add", HRI_I64, 1, tokens, 0, 0, 0);
-    hri_ten_drop(t, range);
-  }
-  one = of_shape(t, "new_empty", HRI_BOOL, 1, 1, 0, 0, 0);
-  if (slides) {
-    causal = also(t, "le", near(t, tokens), tokens);
-    y = hri_ten_like(t, "bitwise_and", causal, HRI_BOOL);
-    hri_ten_set(t, &causal, y);
-  } else {
-    causal = also(t, "le", NULL, tokens);
-  }
-  hri_ten_drop(t, one);
-  y = causal;
-  if (mask) {
-    for (int k = 0; k < 2; k++) index[k] = hri_ten_like(t, "clone", mask, HRI_I64);
-    padding = hri_ten_like(t, "index", mask, HRI_BOOL);
-    drop_all(t, index, 2);
-    y = of_shape(t, "bitwise_and", HRI_BOOL, 4, batch, 1, tokens, tokens);
-    hri_ten_drop(t, padding);
-    hri_ten_drop(t, causal);
-  }
-  drop_all(t, all, 4);
-  return y;
-}
-
-/* create_causal_mask and create_sliding_window_causal_mask. Fused attention needs none where nothing is padded and the
- * window holds all tokens; eager attention adds 0 or the lowest number. */
-static hri_ten *make_mask(hri_torch *t, const pass *p, const hri_module_batch *batch, hri_ten_type type, bool slides) {
-  const uint64_t *d = batch->ids->shape.dims;
-  bool cut = slides && d[1] >= p->module->model->sliding_window;
-  hri_ten *own = NULL, *seen, *small[2], *mask = NULL;
-  hri_torch_at(t, "create_causal_mask", -1);
-  if (batch->mask) own = hri_ten_like(t, "_to_copy", batch->mask, HRI_BOOL);
-  if (p->module->attention == HRI_TORCH_SDPA) {
-    if (own && !cut) look_at_mask(t, own);
-    if (batch->padded || cut) mask = visible(t, own, d[0], d[1], slides);
-  } else {
-    seen = visible(t, own, d[0], d[1], slides);
-    small[0] = of_shape(t, "zeros", type, 1, 1, 0, 0, 0);
-    small[1] = of_shape(t, "scalar_tensor", type, 1, 1, 0, 0, 0);
-    mask = of_shape(t, "where", type, 4, own ? d[0] : 1, 1, d[1], d[1]);
-    drop_all(t, small, 2);
-    hri_ten_drop(t, seen);
-  }
-  hri_ten_drop(t, own);
-  return mask;
-}
-
-/* Families whose layers are of two kinds make both masks, the others the one that all their layers have. */
-static void make_masks(hri_torch *t, pass *p, const hri_module_batch *batch, hri_ten_type type) {
-  const hr_model *m = p->module->model;
-  bool some, all;
-  hri_module_kinds_of_layers(m, &some, &all);
-  bool both = some && m->family != HR_FAMILY_MISTRAL && m->family != HR_FAMILY_PHI3;
-  if (!all || both) p->masks[0] = make_mask(t, p, batch, type, false);
-  if (some) p->masks[1] = make_mask(t, p, batch, type, true);
 }
 
 /* Token embeddings and, as gpt2 has them, those of positions: all of them live to the end of the model's forward. */
@@ -546,32 +391,54 @@ typedef struct beginning {
 static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) {
   hri_module *m = p->module;
   beginning b = {0};
+  bool scales =
+      m->model->family == HR_FAMILY_GEMMA2 && m->version >= HRI_TRANSFORMERS_4_49; /* the model, not the embedding */
   hri_torch_at(t, "embed_tokens", -1);
   b.embeds = hri_aten_embedding(t, m->embed, batch->ids);
-  if (m->model->embedding_scale != 1) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
-  b.positions = position_ids(t, batch->ids->shape.dims[1]);
+  if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
+  p->positions = b.positions = position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
   if (!m->model->learned_positions) {
-    make_masks(t, p, batch, b.embeds->type);
-    for (int k = 0; k < hri_module_rotary_kinds(m->model); k++) rotary(t, p, b.positions, b.embeds->type, k);
-    b.hidden = hri_ten_keep(b.embeds);
+    hri_module_make_masks(t, p, batch, b.embeds->type);
+    for (int k = 0; k < hri_module_rotary_kinds(m->model) && !rotary_of_layer(m); k++)
+      rotary(t, p, b.positions, b.embeds->type, k);
+    b.hidden = scales ? hri_aten_mul_scalar(t, b.embeds) : hri_ten_keep(b.embeds);
     return b;
   }
   hri_torch_at(t, "wpe", -1);
   b.position_embeds = hri_aten_embedding(t, m->positions, b.positions);
   hri_torch_at(t, "embed_tokens", -1);
   b.hidden = hri_aten_add(t, b.embeds, b.position_embeds);
-  make_masks(t, p, batch, b.embeds->type);
+  hri_module_make_masks(t, p, batch, b.embeds->type);
   hri_torch_at(t, "drop", -1);
   hri_ten_set(t, &b.hidden, hri_aten_dropout(t, b.hidden, m->dropout));
   return b;
+}
+
+/* Up to 4.48: the logits of all tokens but the last, copied, against labels without the first. gpt2 does it itself, in the type of
+ * its logits, and so does mistral, whose logits in fp32 are then what the model returns. */
+static hri_ten *older_loss(hri_torch *t, const hr_model *m, hri_ten **logits, const hri_ten *labels,
+                           const hri_ten *items) {
+  uint64_t rows = labels->shape.dims[0], tokens = labels->shape.dims[1] - 1, vocabulary = (*logits)->shape.dims[2];
+  hri_ten *wide, *shifted, *targets, *flat, *loss;
+  bool own = m->family == HR_FAMILY_GPT2;
+  wide = own ? hri_ten_keep(*logits) : hri_aten_to(t, *logits, HRI_F32);
+  if (m->family == HR_FAMILY_MISTRAL) hri_ten_set(t, logits, hri_ten_keep(wide));
+  shifted = hri_aten_without_last_row(t, wide); /* logits[..., :-1, :].contiguous(): of one row it is so already */
+  if (rows > 1) hri_ten_set(t, &shifted, hri_aten_contiguous(t, shifted));
+  targets = rows == 1 ? NULL : hri_ten_make(t, "clone", HRI_I64, hri_ten_shape_of(1, rows * tokens, 0, 0, 0));
+  flat = hri_aten_view(t, shifted, hri_ten_shape_of(2, rows * tokens, vocabulary, 0, 0));
+  loss = hri_aten_cross_entropy(t, flat, targets);
+  if (items && m->family != HR_FAMILY_GPT2 && m->family != HR_FAMILY_MISTRAL)
+    hri_ten_set(t, &loss, hri_aten_div_scalar(t, loss));
+  hri_ten *const all[] = {flat, targets, shifted, wide};
+  drop_all(t, all, 4);
+  return loss;
 }
 
 /* ForCausalLMLoss: labels padded by one and shifted, logits in fp32. */
 static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hri_ten *items) {
   uint64_t rows = labels->shape.dims[0], tokens = labels->shape.dims[1], vocabulary = logits->shape.dims[2];
   hri_ten *wide, *padded, *shifted, *flat, *loss;
-  if (t->label.phase != HRI_TORCH_EVALUATE) hri_torch_phase_begin(t, HRI_TORCH_LOSS);
-  hri_torch_at(t, "loss", -1);
   wide = hri_aten_to(t, logits, HRI_F32);
   padded = hri_ten_make(t, "constant_pad_nd", HRI_I64, hri_ten_shape_of(2, rows, tokens + 1, 0, 0));
   /* labels[..., 1:].contiguous(): of one row it is so already */
@@ -627,7 +494,13 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     hri_ten_set(t, &out.logits, hri_aten_tanh(t, out.logits));
     hri_ten_set(t, &out.logits, hri_aten_mul_scalar(t, out.logits));
   }
-  if (batch->labels) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
+  if (batch->labels) {
+    bool phase = t->label.phase != HRI_TORCH_EVALUATE && module->version < HRI_TRANSFORMERS_4_46;
+    if (phase) hri_torch_phase_begin(t, HRI_TORCH_LOSS);
+    hri_torch_at(t, "loss", -1);
+    if (module->version < HRI_TRANSFORMERS_4_46) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
+    else out.loss = older_loss(t, module->model, &out.logits, batch->labels, batch->items);
+  }
   hri_ten_drop(t, hidden);
   return out;
 }

@@ -7,6 +7,15 @@
 #include "frameworks/pytorch/aten.h"
 #include "frameworks/pytorch/bnb.h"
 
+/* The versions of transformers whose rules differ, the older the larger. */
+typedef enum hri_transformers {
+  HRI_TRANSFORMERS_5 = 0,
+  HRI_TRANSFORMERS_4_57,
+  HRI_TRANSFORMERS_4_49,
+  HRI_TRANSFORMERS_4_46,
+  HRI_TRANSFORMERS_VERSIONS
+} hri_transformers;
+
 typedef enum hri_torch_attention { HRI_TORCH_SDPA = 0, HRI_TORCH_EAGER } hri_torch_attention;
 /* Linear modules of layers as bitsandbytes has them; DOUBLE: bnb_4bit_use_double_quant. */
 typedef enum hri_torch_quantized { HRI_TORCH_WHOLE = 0, HRI_TORCH_NF4, HRI_TORCH_NF4_DOUBLE } hri_torch_quantized;
@@ -23,6 +32,7 @@ typedef struct hri_module_layer {
   hri_module_linear q, k, v, o, gate, up, down; /* fused ones stand in q (gpt2, phi3) and gate (phi3; gpt2's c_fc) */
   hri_ten *norms[4][2];                         /* weight, bias: before attention, before the MLP; gemma: after each */
   hri_ten *qk_norms[2];
+  hri_ten *buffers[2]; /* of older attention: gpt2's causal mask and the number beside it */
 } hri_module_layer;
 
 typedef struct hri_module {
@@ -35,15 +45,24 @@ typedef struct hri_module {
   hri_module_layer *layers;
   hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */
   uint32_t parameter_count;
+  hri_transformers version;
   hri_torch_attention attention;
+  bool kernel_forced; /* sdpa_kernel(...): `kernel` it is */
+  hri_sdpa kernel;
   uint32_t capability; /* of the device: which fused attention there is */
   double dropout, lora_dropout;
   bool checkpoint, reentrant;
 } hri_module;
 
+/* Parameters with requires_grad_(False), by the words of --freeze and --train-only (model/freeze.h); both NULL: none. */
+typedef struct hri_module_frozen {
+  const char *freeze, *train_only;
+} hri_module_frozen;
+
 /* Makes the parameters on the device (load.c), in the order of model.to(device), or of from_pretrained where `quantized` is set. Of a
  * model with adapters only those train, and are fp32 (PEFT's autocast_adapter_dtype); they come behind the others. False: memory. */
-bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type);
+bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,
+                     const hri_module_frozen *frozen);
 void hri_module_deinit(hri_module *module); /* the lists; tensors live as long as the process */
 
 void hri_module_kinds_of_layers(const hr_model *model, bool *some, bool *all); /* that slide */

@@ -7,12 +7,18 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "frameworks/pytorch/arguments.h"
 #include "frameworks/pytorch/loop.h"
+#include "frameworks/pytorch/pass.h"
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/settings.h"
+#include "model/freeze.h"
 
 /* What the rules were recorded from (tests/memory/README.md). */
-static const char versions[] = "PyTorch 2.14, transformers 5";
+static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"PyTorch 2.14, transformers 5",
+                                                                "PyTorch 2.14, transformers 4.57",
+                                                                "PyTorch 2.14, transformers 4.49",
+                                                                "PyTorch 2.14, transformers 4.46"};
 
 enum { MIB = 1 << 20 };
 
@@ -26,6 +32,7 @@ struct hr_pytorch {
   hr_alloc_config config;
   hri_torch_replay replay;
   HRI_ARRAY(hr_pytorch_live) live;
+  hri_arguments arguments;
 };
 
 _Static_assert((int)HR_PYTORCH_EVALUATE == (int)HRI_TORCH_EVALUATE, "phases in one order");
@@ -39,6 +46,11 @@ const char *hr_pytorch_phase_name(hr_pytorch_phase phase) {
   static const char *const names[] = {"load", "forward",   "loss",      "backward",
                                       "clip", "optimizer", "zero_grad", "evaluate"};
   return (unsigned)phase < HR_PYTORCH_PHASES ? names[phase] : "unknown";
+}
+
+const char *hr_pytorch_verdict_name(hr_pytorch_verdict verdict) {
+  static const char *const names[] = {"fits", "fits_within_error", "does_not_fit"};
+  return (unsigned)verdict < HR_PYTORCH_VERDICTS ? names[verdict] : "unknown";
 }
 
 void hr_pytorch_options_init(hr_pytorch_options *options) { memset(options, 0, sizeof *options); }
@@ -89,18 +101,69 @@ static const char *refuse_quantized(const hr_job *job) {
 }
 
 static const char *refuse_device(const hr_job *job) {
-  bool bf16 = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_BF16_PURE;
   if (job->device.compute_capability == 0) return "rules for GPUs of NVIDIA's alone";
   if (job->device.compute_capability < 70) return "no rules for compute capability below 7.0";
-  if (job->device.compute_capability < 80 && bf16)
-    return "no rules for bf16 on compute capability below 8.0, which has no such products; --precision fp16";
   return NULL;
+}
+
+/* Of products: what autocast or the weights make them. */
+static hri_ten_type type_of(hr_precision precision) {
+  if (precision == HR_PRECISION_FP16) return HRI_F16;
+  return precision == HR_PRECISION_BF16 || precision == HR_PRECISION_BF16_PURE ? HRI_BF16 : HRI_F32;
+}
+
+static bool is_eager(const hr_job *job, const hri_torch_settings *s) {
+  if (s->implementation != HRI_IMPLEMENTATION_OF_JOB) return s->implementation == HRI_IMPLEMENTATION_EAGER;
+  /* transformers has soft-capped scores there alone */
+  return job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0;
+}
+
+static hri_sdpa kernel_of(const hri_torch_settings *s) {
+  static const hri_sdpa kernels[HRI_KERNELS] = {HRI_SDPA_FLASH, HRI_SDPA_FLASH, HRI_SDPA_EFFICIENT, HRI_SDPA_FLASH,
+                                                HRI_SDPA_MATH};
+  return s->implementation == HRI_IMPLEMENTATION_FLASH_2 ? HRI_SDPA_FLASH : kernels[s->kernel];
+}
+
+/* A kernel that is asked for must be able to. A window that some rows do not fit in is a mask. */
+static const char *refuse_attention(const hr_job *job, const hri_torch_settings *s) {
+  const hr_model *m = &job->model;
+  bool forced = s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2, some, all, mask;
+  hri_module_kinds_of_layers(m, &some, &all);
+  mask = job->packing == HR_PACKING_OFF || (some && job->sequence_length >= m->sliding_window);
+  if (m->attention_softcap > 0 && !is_eager(job, s))
+    return "no rules for soft-capped scores in fused attention; attn_implementation=eager";
+  if (s->kernel != HRI_KERNEL_CHOSEN && is_eager(job, s))
+    return "no kernel to choose in eager attention: sdpa_kernel is of attn_implementation=sdpa";
+  if (forced && !hri_attention_has_kernel(kernel_of(s), job->device.compute_capability, type_of(job->precision),
+                                          m->head_size, mask))
+    return "no such attention here: flash and cuDNN take 16 bits without a mask of padding or window from compute "
+           "capability 8.0 on, the memory-efficient kernel no bf16 below 8.0; sdpa_kernel=math takes all";
+  return NULL;
+}
+
+/* Families as versions have them. */
+static const char *refuse_version(const hr_job *job, const hri_torch_settings *s) {
+  const hr_family family = job->model.family;
+  if (s->version < HRI_TRANSFORMERS_4_49) return NULL;
+  if (family == HR_FAMILY_QWEN3) return "no qwen3 in transformers before 4.51; transformers=4.57 or 5";
+  if (family == HR_FAMILY_GEMMA3) return "no gemma3_text in transformers before 4.50; transformers=4.57 or 5";
+  if (job->quantize != HR_QUANTIZE_NONE) return "rules for quantized weights of transformers=5 alone";
+  return NULL;
+}
+
+/* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
+static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
+  bool reentrant = s->reentrant && job->recompute.kind != HR_RECOMPUTE_NONE && job->model.lora.rank == 0;
+  hri_param_spec spec;
+  hri_param_get(&job->model, 0, &spec);
+  return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
 }
 
 static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
   const char *what = NULL;
   bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
-               job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT;
+               job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT ||
+               job->optimizer == HR_OPTIMIZER_ADAFACTOR;
   if (!family_has_rules(&job->model))
     return hri_fail(
         error, HR_ERROR_UNSUPPORTED,
@@ -110,10 +173,13 @@ static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, h
   if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
   else if (other_adapters(&job->model.lora))
     what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
-  else if (job->freeze || job->train_only) what = "no rules for frozen tensors (--freeze, --train-only)";
+  else if (freezes_input(job, settings))
+    what = "nothing to train here: with frozen embeddings use_reentrant=true cuts the graph; use_reentrant=false";
   else if (!known && settings->optim == HRI_OPTIM_OF_JOB)
-    what = "no rules for this --optimizer; there are for adamw, adamw8bit, sgd and momentum";
+    what = "no rules for this --optimizer; there are for adamw, adamw8bit, adafactor, sgd and momentum";
   else what = refuse_device(job);
+  if (!what) what = refuse_version(job, settings);
+  if (!what) what = refuse_attention(job, settings);
   if (!what) what = refuse_quantized(job);
   if (!what) return HR_OK;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
@@ -169,17 +235,28 @@ static hri_torch_optim optim_of(const hr_job *job, const hri_torch_settings *set
   if (settings->optim != HRI_OPTIM_OF_JOB) return settings->optim;
   if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == HR_OPTIMIZER_MOMENTUM) return HRI_OPTIM_SGD;
   if (job->optimizer == HR_OPTIMIZER_ADAMW8BIT) return HRI_OPTIM_ADAMW_BNB_8BIT;
-  return stack == HR_PYTORCH_TRAINER ? HRI_OPTIM_ADAMW_TORCH_FUSED : HRI_OPTIM_ADAMW_TORCH;
+  if (job->optimizer == HR_OPTIMIZER_ADAFACTOR)
+    return stack == HR_PYTORCH_TRAINER ? HRI_OPTIM_ADAFACTOR : HRI_OPTIM_ADAFACTOR_TORCH;
+  return stack == HR_PYTORCH_TRAINER && settings->version <= HRI_TRANSFORMERS_4_57 ? HRI_OPTIM_ADAMW_TORCH_FUSED
+                                                                                   : HRI_OPTIM_ADAMW_TORCH;
 }
 
 static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
-  static const char *const texts[HRI_OPTIMS] =
-      {"", "AdamW foreach", "AdamW fused", "AdamW 8-bit by bitsandbytes", "paged AdamW 8-bit by bitsandbytes", "SGD"};
+  static const char *const texts[HRI_OPTIMS] = {"",
+                                                "AdamW foreach",
+                                                "AdamW fused",
+                                                "AdamW 8-bit by bitsandbytes",
+                                                "paged AdamW 8-bit by bitsandbytes",
+                                                "SGD",
+                                                "Adafactor by transformers",
+                                                "Adafactor by torch"};
   hri_torch_optim optim = optim_of(job, &p->settings, stack);
   bool momentum = optim == HRI_OPTIM_SGD && job->optimizer == HR_OPTIMIZER_MOMENTUM;
   switch (optim) {
   case HRI_OPTIM_SGD: p->job.optimizer = momentum ? HRI_TORCH_SGD_MOMENTUM : HRI_TORCH_SGD; break;
   case HRI_OPTIM_ADAMW_TORCH_FUSED: p->job.optimizer = HRI_TORCH_ADAMW_FUSED; break;
+  case HRI_OPTIM_ADAFACTOR: p->job.optimizer = HRI_TORCH_ADAFACTOR; break;
+  case HRI_OPTIM_ADAFACTOR_TORCH: p->job.optimizer = HRI_TORCH_ADAFACTOR_TORCH; break;
   case HRI_OPTIM_ADAMW_BNB_8BIT:
   case HRI_OPTIM_PAGED_ADAMW_8BIT: p->job.optimizer = HRI_TORCH_ADAMW_8BIT; break;
   default: p->job.optimizer = HRI_TORCH_ADAMW;
@@ -211,9 +288,32 @@ static void set_evaluation(hr_pytorch *p) {
   if (!e->metrics && !e->to_host && e->batches > 3) e->batches = 3; /* the third asks for what all others ask for */
 }
 
+static void set_attention(hr_pytorch *p, const hr_job *job) {
+  const hri_torch_settings *s = &p->settings;
+  p->job.attention = is_eager(job, s) ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
+  p->job.kernel_forced = s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2;
+  p->job.kernel = kernel_of(s);
+}
+
+static void say_attention(hr_pytorch *p) {
+  const hri_torch_settings *s = &p->settings;
+  bool flash_2 = s->implementation == HRI_IMPLEMENTATION_FLASH_2;
+  add(p->info.settings, ", attention %s",
+      p->job.attention == HRI_TORCH_EAGER ? "eager"
+      : flash_2                           ? "flash_attention_2"
+                                          : "sdpa");
+  if (s->kernel != HRI_KERNEL_CHOSEN) add(p->info.settings, " by %s", hri_torch_kernel_name(s->kernel));
+  if (p->job.padded) add(p->info.settings, " with a padding mask");
+}
+
 static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->model = job->model;
   p->job.model = &p->model;
+  p->job.version = p->settings.version;
+  p->job.frozen = (hri_module_frozen){job->freeze, job->train_only};
+  if (job->freeze || job->train_only)
+    add(p->info.settings, "%s%s%s%s without gradient, ", job->freeze ? job->freeze : "", job->freeze && job->train_only ? ", " : "",
+        job->train_only ? "all but " : "", job->train_only ? job->train_only : "");
   p->job.batch = job->micro_batch;
   p->job.tokens = job->sequence_length;
   p->job.accumulate = job->accumulate;
@@ -225,15 +325,12 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->job.trainer = stack == HR_PYTORCH_TRAINER;
   p->job.keeps_outputs = stack == HR_PYTORCH_PLAIN;
   p->job.capability = job->device.compute_capability;
-  p->job.attention = job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0
-                         ? HRI_TORCH_EAGER /* transformers has soft-capped scores there alone */
-                         : HRI_TORCH_SDPA;
+  set_attention(p, job);
   set_quantized(p, job);
   set_precision(p, job);
   set_optimizer(p, job, stack);
   set_recompute(p, job);
-  add(p->info.settings, ", attention %s%s", p->job.attention == HRI_TORCH_EAGER ? "eager" : "sdpa",
-      p->job.padded ? " with a padding mask" : "");
+  say_attention(p);
   if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u by PEFT in fp32", p->model.lora.rank);
   if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
   set_evaluation(p);
@@ -295,15 +392,49 @@ static void tell_phases(hr_pytorch *p) {
     }
 }
 
+/* Kernels that no recording has: cuDNN's and those of the package flash_attn. */
+static bool is_recorded(const hri_torch_settings *s) {
+  return s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
+}
+
+/* Whether every request is met in `room`, cached memory returned where it runs out. */
+static hr_status fits_in(hr_pytorch *p, uint64_t room, bool *fits, uint64_t *retries, hr_error *error) {
+  hri_torch_replay within;
+  *retries = 0;
+  *fits = p->info.reserved_bytes <= room;
+  if (*fits || p->info.allocated_bytes > room) return HR_OK;
+  HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, room, &within, error));
+  *fits = within.fits;
+  *retries = within.retries > 0 ? (uint64_t)within.retries : 0;
+  return HR_OK;
+}
+
+/* What fits is sure where it would also fit if PyTorch's requests were larger by as much as they ever were: in so much less room. Else
+ * what is missing is the room that makes it sure. */
+static hr_status judge(hr_pytorch *p, uint64_t room, hr_error *error) {
+  hr_pytorch_info *info = &p->info;
+  double reserve = 1 + info->error_high;
+  uint64_t wanted, retries;
+  bool sure;
+  info->verdict = info->fits ? HR_PYTORCH_FITS : HR_PYTORCH_DOES_NOT_FIT;
+  if (!info->fits) return HR_OK;
+  HRI_TRY(fits_in(p, (uint64_t)((double)room / reserve), &sure, &retries, error));
+  if (sure) return HR_OK;
+  wanted = (uint64_t)(reserve * (double)(info->reserved_bytes < room ? info->reserved_bytes : room)) + 1;
+  info->verdict = HR_PYTORCH_FITS_WITHIN_ERROR;
+  info->reserve_missing_bytes = wanted - room;
+  return HR_OK;
+}
+
 static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   hr_pytorch_info *info = &p->info;
-  hri_torch_replay within;
   uint64_t room;
   HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, 0, &p->replay, error));
   info->allocated_bytes = p->replay.whole.allocated_bytes;
   info->reserved_bytes = p->replay.whole.reserved_bytes;
-  info->error_low = HRI_TORCH_ERROR_LOW;
-  info->error_high = HRI_TORCH_ERROR_HIGH;
+  info->recorded = is_recorded(&p->settings);
+  info->error_low = info->recorded ? HRI_TORCH_ERROR_LOW : HRI_TORCH_ERROR_OF_SOURCE_LOW;
+  info->error_high = info->recorded ? HRI_TORCH_ERROR_HIGH : HRI_TORCH_ERROR_OF_SOURCE_HIGH;
   info->context_bytes = job->device.fixed_bytes;
   info->device_used_bytes = info->reserved_bytes + info->context_bytes;
   info->budget_bytes = job->budget_bytes;
@@ -313,15 +444,9 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   tell_phases(p);
   HRI_TRY(list_live(p, error));
   room = info->budget_bytes > info->context_bytes ? info->budget_bytes - info->context_bytes : 0;
-  info->fits = info->reserved_bytes <= room;
-  if (info->fits || info->allocated_bytes > room) {
-    if (!info->fits) info->missing_bytes = info->allocated_bytes - room;
-    return HR_OK;
-  }
-  HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, room, &within, error));
-  info->fits = within.fits;
-  info->retries = within.retries > 0 ? (uint64_t)within.retries : 0;
-  return HR_OK;
+  HRI_TRY(fits_in(p, room, &info->fits, &info->retries, error));
+  if (!info->fits && info->allocated_bytes > room) info->missing_bytes = info->allocated_bytes - room;
+  return judge(p, room, error);
 }
 
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
@@ -340,12 +465,15 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   HRI_TRY(refuse(job, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
-  p->info.versions = versions;
+  p->info.versions = versions[settings.version];
   p->settings = settings;
   hri_torch_init(&p->torch);
   p->config = hr_alloc_config_default();
   HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
   set_job(p, job, options->stack);
+  hri_arguments_write(&(hri_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, options->stack),
+                                          options->stack == HR_PYTORCH_TRAINER, options->alloc_conf},
+                      &p->arguments);
   p->device = hri_aten_device_of(job->device.compute_capability);
   p->torch.kernels = &p->device;
   if (!hri_torch_run(&p->torch, &p->job)) status = hri_fail_memory(error, 32 * MIB, "PyTorch's requests");
@@ -357,6 +485,12 @@ out:
 }
 
 const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch) { return &pytorch->info; }
+
+bool hr_pytorch_argument_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_argument *argument) {
+  if (index >= pytorch->arguments.count) return false;
+  argument->text = pytorch->arguments.texts[index];
+  return true;
+}
 
 bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_live *live) {
   if (index >= pytorch->live.count) return false;

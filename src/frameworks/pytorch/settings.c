@@ -8,22 +8,49 @@
 #include "base/text.h"
 
 static const char *const optims[HRI_OPTIMS] =
-    {"", "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd"};
+    {"",    "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit",
+     "sgd", "adafactor",   "adafactor_torch"};
 static const char *const truths[] = {"false", "true"};
+static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"5", "4.57", "4.49", "4.46"};
+static const char *const kernels[HRI_KERNELS] = {"", "flash_attention", "efficient_attention", "cudnn_attention",
+                                                 "math"};
+static const char *const implementations[HRI_IMPLEMENTATIONS] = {"", "sdpa", "eager", "flash_attention_2"};
 
 const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; }
+const char *hri_torch_kernel_name(hri_torch_kernel kernel) { return kernels[kernel]; }
+const char *hri_transformers_name(hri_transformers version) { return versions[version]; }
 
-typedef enum key { OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST, KEYS } key;
-static const char *const keys[KEYS] = {"optim",           "use_reentrant",
-                                       "eval_batches",    "per_device_eval_batch_size",
-                                       "compute_metrics", "eval_accumulation_steps"};
+typedef enum key {
+  OPTIM = 0,
+  REENTRANT,
+  EVAL_BATCHES,
+  EVAL_ROWS,
+  METRICS,
+  EVAL_TO_HOST,
+  TRANSFORMERS,
+  KERNEL,
+  IMPLEMENTATION,
+  KEYS
+} key;
+static const char *const keys[KEYS] = {[OPTIM] = "optim",
+                                       [REENTRANT] = "use_reentrant",
+                                       [EVAL_BATCHES] = "eval_batches",
+                                       [EVAL_ROWS] = "per_device_eval_batch_size",
+                                       [METRICS] = "compute_metrics",
+                                       [EVAL_TO_HOST] = "eval_accumulation_steps",
+                                       [TRANSFORMERS] = "transformers",
+                                       [KERNEL] = "sdpa_kernel",
+                                       [IMPLEMENTATION] = "attn_implementation"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
 typedef struct words {
   const char *const *list; /* "" is none; NULL: a number from 1 to MOST */
   uint32_t count;
 } words;
-static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS}, [REENTRANT] = {truths, 2}, [METRICS] = {truths, 2}};
+static const words values[KEYS] =
+    {[OPTIM] = {optims, HRI_OPTIMS},    [REENTRANT] = {truths, 2},
+     [METRICS] = {truths, 2},           [TRANSFORMERS] = {versions, HRI_TRANSFORMERS_VERSIONS},
+     [KERNEL] = {kernels, HRI_KERNELS}, [IMPLEMENTATION] = {implementations, HRI_IMPLEMENTATIONS}};
 
 static void store(hri_torch_settings *out, key k, uint32_t value) {
   uint32_t *const numbers[KEYS] =
@@ -31,6 +58,9 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   if (k == OPTIM) out->optim = (hri_torch_optim)value;
   else if (k == REENTRANT) out->reentrant = value != 0;
   else if (k == METRICS) out->metrics = value != 0;
+  else if (k == TRANSFORMERS) out->version = (hri_transformers)value, out->version_named = true;
+  else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
+  else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;
   else *numbers[k] = value;
 }
 
@@ -48,6 +78,13 @@ static uint32_t find(const words *w, const char *text, size_t length) {
   for (uint32_t i = 0; i < w->count; i++)
     if (length && strlen(w->list[i]) == length && memcmp(w->list[i], text, length) == 0) return i;
   return w->count;
+}
+
+/* A version by its first parts: 4.49.0 is 4.49. */
+static size_t version_length(const char *text, size_t length) {
+  size_t end = 0, dots = text[0] == '5' ? 1 : 2;
+  while (end < length && (text[end] != '.' || --dots)) end++;
+  return end;
 }
 
 /* "a, b and c" of a list. */
@@ -86,6 +123,7 @@ static hr_status one(const char *text, size_t length, hri_torch_settings *out, h
   uint32_t k = find(&names, text, name), found;
   if (k == KEYS) return refuse("setting", &names, text, name, error);
   if (!values[k].list) return counted((key)k, equals ? equals + 1 : "", value, out, error);
+  if (equals && k == TRANSFORMERS) value = version_length(equals + 1, value);
   found = equals ? find(&values[k], equals + 1, value) : values[k].count;
   if (found == values[k].count) return refuse(keys[k], &values[k], equals ? equals + 1 : "", value, error);
   store(out, (key)k, found);

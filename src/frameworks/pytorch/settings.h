@@ -8,6 +8,8 @@
 
 #include <headroom/status.h>
 
+#include "frameworks/pytorch/module.h"
+
 typedef enum hri_torch_optim {
   HRI_OPTIM_OF_JOB = 0, /* none was named */
   HRI_OPTIM_ADAMW_TORCH,
@@ -15,11 +17,34 @@ typedef enum hri_torch_optim {
   HRI_OPTIM_ADAMW_BNB_8BIT,
   HRI_OPTIM_PAGED_ADAMW_8BIT,
   HRI_OPTIM_SGD,
+  HRI_OPTIM_ADAFACTOR,       /* transformers' */
+  HRI_OPTIM_ADAFACTOR_TORCH, /* torch.optim's, which the Trainer has no name for */
   HRI_OPTIMS
 } hri_torch_optim;
 
+typedef enum hri_torch_kernel {                        /* sdpa_kernel(SDPBackend...) around the loop */
+                                HRI_KERNEL_CHOSEN = 0, /* by PyTorch */
+                                HRI_KERNEL_FLASH,
+                                HRI_KERNEL_EFFICIENT,
+                                HRI_KERNEL_CUDNN,
+                                HRI_KERNEL_MATH,
+                                HRI_KERNELS
+} hri_torch_kernel;
+
+typedef enum hri_torch_implementation { /* attn_implementation */
+                                        HRI_IMPLEMENTATION_OF_JOB = 0,
+                                        HRI_IMPLEMENTATION_SDPA,
+                                        HRI_IMPLEMENTATION_EAGER,
+                                        HRI_IMPLEMENTATION_FLASH_2,
+                                        HRI_IMPLEMENTATIONS
+} hri_torch_implementation;
+
 typedef struct hri_torch_settings {
   hri_torch_optim optim;
+  hri_transformers version;
+  bool version_named;
+  hri_torch_kernel kernel;
+  hri_torch_implementation implementation;
   bool reentrant;
   uint32_t eval_rows, eval_batches, eval_to_host; /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
   bool metrics;                                   /* compute_metrics */
@@ -28,5 +53,7 @@ typedef struct hri_torch_settings {
 /* text NULL or "": defaults. USAGE names the setting, the value and what there is. */
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error);
 const char *hri_torch_optim_name(hri_torch_optim optim);
+const char *hri_torch_kernel_name(hri_torch_kernel kernel);
+const char *hri_transformers_name(hri_transformers version); /* "4.49" */
 
 #endif
