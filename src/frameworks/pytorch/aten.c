@@ -130,12 +130,20 @@ static void repeat_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten
   if (g[0]) in[0] = hri_ten_make(t, "sum", g[0]->type, fn->shapes[0]);
 }
 
-hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times) {
+hri_ten *hri_aten_repeat_interleave(hri_torch *t, hri_ten *x, uint64_t times) {
   hri_fn *fn = hri_fn_make(t, repeat_backward, &x, 1);
   hri_ten_shape shape = x->shape;
   shape.dims[1] *= times;
-  if (x->shape.dims[1] == 1) return bound(t, fn, hri_ten_view(t, x, shape)); /* expanded: the reshape is a view of it */
   return bound(t, fn, hri_ten_make(t, "clone", x->type, shape));
+}
+
+hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times) {
+  hri_fn *fn;
+  hri_ten_shape shape = x->shape;
+  if (x->shape.dims[1] != 1) return hri_aten_repeat_interleave(t, x, times);
+  shape.dims[1] *= times;
+  fn = hri_fn_make(t, repeat_backward, &x, 1);
+  return bound(t, fn, hri_ten_view(t, x, shape)); /* expanded: the reshape is a view of it */
 }
 
 /* ---- arithmetic ---- */

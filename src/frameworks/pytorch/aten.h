@@ -50,7 +50,9 @@ hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x);
 /* torch.cat of rows: [a + b, ...]. Without gradient. */
 hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b);
-/* Repeats heads as repeat_kv does: a copy of `times` the size. */
+/* A copy of `times` as many heads. */
+hri_ten *hri_aten_repeat_interleave(hri_torch *t, hri_ten *x, uint64_t times);
+/* The same as repeat_kv does it: of one head a view. */
 hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times);
 hri_ten *hri_aten_dropout(hri_torch *t, hri_ten *x, double p);
 hri_ten *hri_aten_softmax(hri_torch *t, hri_ten *x, hri_ten_type type);

@@ -77,8 +77,8 @@ static hri_ten *math(hri_torch *t, const hri_module_pass *p, hri_ten *const give
   for (int i = 0; i < 3; i++) wide[i] = hri_aten_to(t, given[i], HRI_F32);
   query = hri_aten_mul_scalar(t, wide[0]);
   bias = p->mask ? NULL : causal_bias(t, tokens);
-  key = groups > 1 ? hri_aten_repeat(t, wide[1], groups) : hri_ten_keep(wide[1]);
-  value = groups > 1 ? hri_aten_repeat(t, wide[2], groups) : hri_ten_keep(wide[2]);
+  key = groups > 1 ? hri_aten_repeat_interleave(t, wide[1], groups) : hri_ten_keep(wide[1]);
+  value = groups > 1 ? hri_aten_repeat_interleave(t, wide[2], groups) : hri_ten_keep(wide[2]);
   scaled = hri_aten_mul_scalar(t, key);
   flat[0] = as_batches(t, query, by_heads[0]);
   flat[1] = as_batches(t, scaled, by_heads[1] || groups > 1);
@@ -143,7 +143,7 @@ static hri_ten *attend_fused(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_t
 
 /* ---- eager ---- */
 
-/* Before 4.50 gpt2 has a mask of its own in each layer, a buffer, and divides by a number on the device. */
+/* Before 5 gpt2 has a mask of its own in each layer, a buffer, and divides by a number on the device. */
 static hri_ten *older_gpt2_scores(hri_torch *t, const hri_module_pass *p, hri_ten *scores) {
   hri_ten *root = small(t, "full", scores->type, 1, 1), *lowest;
   hri_ten *divided = hri_aten_div_scalar(t, scores);
@@ -152,7 +152,7 @@ static hri_ten *older_gpt2_scores(hri_torch *t, const hri_module_pass *p, hri_te
   lowest = small(t, "full", divided->type, 1, 1);
   hri_ten_set(t, &divided, hri_aten_where(t, divided));
   hri_ten_drop(t, lowest);
-  if (p->mask) hri_ten_set(t, &divided, hri_aten_add(t, divided, p->mask)); /* of one row for all queries */
+  if (p->mask) hri_ten_set(t, &divided, hri_aten_add(t, divided, p->mask));
   return divided;
 }
 
@@ -176,8 +176,8 @@ static hri_ten *attend_eager(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_t
   bool copies = groups == 1;
   hri_ten *keys = groups > 1 ? hri_aten_repeat(t, k, groups) : hri_ten_keep(k);
   hri_ten *values = groups > 1 ? hri_aten_repeat(t, v, groups) : hri_ten_keep(v);
-  hri_ten *queries = hri_aten_contiguous(t, q), *scores, *weights, *y, *wide;
-  wide = copies ? hri_aten_contiguous(t, keys) : hri_ten_keep(keys);
+  hri_ten *queries = as_batches(t, q, false), *scores, *weights, *y, *wide;
+  wide = as_batches(t, keys, !copies);
   scores = hri_aten_bmm(t, queries, wide, k->shape.dims[2]);
   hri_ten_drop(t, wide);
   hri_ten_drop(t, queries);
@@ -186,7 +186,7 @@ static hri_ten *attend_eager(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_t
   hri_ten_drop(t, scores);
   hri_ten_set(t, &weights, hri_aten_to(t, weights, q->type));
   hri_ten_set(t, &weights, hri_aten_dropout(t, weights, p->module->dropout));
-  wide = copies ? hri_aten_contiguous(t, values) : hri_ten_keep(values);
+  wide = as_batches(t, values, !copies);
   y = hri_aten_bmm(t, weights, wide, v->shape.dims[3]);
   hri_ten_drop(t, wide);
   hri_ten_set(t, &y, hri_aten_view_copied_back(t, y, y->shape));

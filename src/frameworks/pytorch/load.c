@@ -81,7 +81,7 @@ static void gpt2_layer(maker *m, hri_module_layer *l) {
   norm(m, "ln_1", l->norms[0], h);
   l->q = linear(m, "attn.c_attn", 3 * h, h, true);
   l->o = linear(m, "attn.c_proj", h, h, true);
-  if (m->module->version >= HRI_TRANSFORMERS_4_49) {
+  if (m->module->version >= HRI_TRANSFORMERS_4_57) {
     l->buffers[0] = buffer(m, HRI_BOOL, (uint64_t)d->max_positions * d->max_positions); /* bias: the causal mask */
     l->buffers[1] = buffer(m, HRI_F32, 1);                                              /* masked_bias */
   }

@@ -312,8 +312,9 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->job.version = p->settings.version;
   p->job.frozen = (hri_module_frozen){job->freeze, job->train_only};
   if (job->freeze || job->train_only)
-    add(p->info.settings, "%s%s%s%s without gradient, ", job->freeze ? job->freeze : "", job->freeze && job->train_only ? ", " : "",
-        job->train_only ? "all but " : "", job->train_only ? job->train_only : "");
+    add(p->info.settings, "%s%s%s%s without gradient, ", job->freeze ? job->freeze : "",
+        job->freeze && job->train_only ? ", " : "", job->train_only ? "all but " : "",
+        job->train_only ? job->train_only : "");
   p->job.batch = job->micro_batch;
   p->job.tokens = job->sequence_length;
   p->job.accumulate = job->accumulate;
