@@ -184,7 +184,9 @@ static void say_change(const cli_config *config, const change *c, plan_engine_ch
   if (c->half)
     say(out->text, BYTES, framework, out->job.precision == HR_PRECISION_FP16 ? HR_TECHNIQUE_FP16 : HR_TECHNIQUE_BF16,
         0);
-  if (c->pure) say(out->text, BYTES, framework, HR_TECHNIQUE_BF16_PURE, 0);
+  if (c->pure)
+    say_text(out->text, BYTES,
+             trainer ? "from_pretrained(..., dtype=torch.bfloat16) without bf16=True" : "model.to(torch.bfloat16)");
   if (c->states == STATES_8BIT) say(out->text, BYTES, framework, HR_TECHNIQUE_8BIT, 0);
   if (c->states == STATES_PAGED)
     say_text(out->text, BYTES,

@@ -90,6 +90,20 @@ static hri_torch_optimizer optimizer_of(const hri_json *job) {
   return is(job, "implementation", "loop") ? HRI_TORCH_ADAMW_LOOP : HRI_TORCH_ADAMW;
 }
 
+/* Patterns of names as one list of words. */
+static const char *frozen_of(const hri_json *job) {
+  static char text[256];
+  hri_json patterns;
+  hr_error error;
+  text[0] = 0;
+  if (!hri_json_has(job, "frozen")) return NULL;
+  assert_int_equal(hri_json_get_array(job, "frozen", &patterns, &error), HR_OK);
+  for (uint64_t i = 0; i < hri_json_count(&patterns); i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? "," : "",
+                   json_string_value(hri_json_item(&patterns, i).value));
+  return text;
+}
+
 static void adapt(const hri_json *job, hr_model *model) {
   static const char *const names[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
   hri_json lora, targets;
@@ -106,6 +120,7 @@ static void adapt(const hri_json *job, hr_model *model) {
   }
   model->lora.rank = (uint32_t)number_of(&lora, "rank");
   model->lora.dropout = real_of(&lora, "dropout", 0);
+  assert_int_equal(hri_json_opt_bool(&lora, "use_dora", &model->lora.dora, &error), HR_OK);
   for (uint32_t i = 0; i < model->layer_count; i++) model->lora.modules[i] = set;
 }
 
@@ -125,7 +140,9 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   if (strcmp(precision, "bf16") == 0) out.weights = HRI_BF16;
   out.scaler = out.autocast == HRI_F16;
   if (hri_json_has(job, "quantized")) {
-    out.quantized = is(job, "quantized", "nf4-double") ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_NF4;
+    out.quantized = is(job, "quantized", "int8")         ? HRI_TORCH_INT8
+                    : is(job, "quantized", "nf4-double") ? HRI_TORCH_NF4_DOUBLE
+                                                         : HRI_TORCH_NF4;
     out.weights = strstr(precision, "fp16") ? HRI_F16 : HRI_BF16;
   }
   if (hri_json_has(job, "evaluation")) {
@@ -134,8 +151,13 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
     assert_int_equal(hri_json_get_object(job, "evaluation", &how, &error), HR_OK);
     assert_int_equal(hri_json_opt_bool(&how, "metrics", &metrics, &error), HR_OK);
     out.evaluation = (hri_torch_evaluation){number_of(&how, "batch"), (uint32_t)number_of(&how, "batches"), metrics,
-                                            (uint32_t)number_of(&how, "to_host")};
+                                            (uint32_t)number_of(&how, "to_host"), false};
+    assert_int_equal(hri_json_opt_bool(&how, "middle", &out.evaluation.middle, &error), HR_OK);
+    assert_int_equal(hri_json_opt_bool(&how, "predict", &metrics, &error), HR_OK);
+    out.evaluation.metrics = out.evaluation.metrics || metrics; /* predict() keeps what it predicts */
   }
+  out.frozen.freeze = frozen_of(job);
+  assert_int_equal(hri_json_opt_bool(job, "use_cache", &out.use_cache, &error), HR_OK);
   out.paged = is(job, "optimizer", "paged-adamw8bit");
   out.optimizer = optimizer_of(job);
   out.wide_embeddings = is(job, "loop", "trainer");

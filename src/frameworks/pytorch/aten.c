@@ -181,6 +181,13 @@ hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x) { return by_scalar(t, "mu
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x) { return by_scalar(t, "div", x); }
 hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x) { return by_scalar(t, "neg", x); }
 
+hri_ten *hri_aten_div_by(hri_torch *t, hri_ten *x, hri_ten *divisor) {
+  hri_fn *fn = hri_fn_make(t, elementwise_backward, &x, 1);
+  if (fn) fn->numbers[0] = (uintptr_t)"div";
+  hri_fn_save(t, fn, divisor);
+  return bound(t, fn, hri_ten_like(t, "div", x, x->type));
+}
+
 /* numbers: where the factor of each input's gradient is saved, plus 1 (of self, which is other; of other, which is self).
  * Both are unpacked before either gradient is made. */
 static void mul_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {

@@ -34,6 +34,8 @@ hri_ten *hri_aten_add_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mul(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x);
+/* x / divisor, which is no part of the graph. */
+hri_ten *hri_aten_div_by(hri_torch *t, hri_ten *x, hri_ten *divisor);
 hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_pow(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mean_last(hri_torch *t, hri_ten *x);

@@ -22,6 +22,19 @@ static hri_sdpa kernel_of(const hri_torch *t, const hri_module_pass *p, hri_ten_
   return HRI_SDPA_MATH;
 }
 
+/* DynamicCache of 4.57 and later joins keys and values with an empty tensor, which copies them in the order of heads; before that it
+ * keeps them as they are. */
+static bool cached(const hri_module_pass *p) { return p->cache && p->module->version <= HRI_TRANSFORMERS_4_57; }
+
+void hri_module_update_cache(hri_torch *t, hri_module_pass *p, uint32_t layer, hri_ten **k, hri_ten **v) {
+  hri_ten **both[] = {k, v};
+  if (!p->cache) return;
+  for (int i = 0; i < 2; i++) {
+    if (cached(p)) hri_ten_set(t, both[i], hri_aten_cat_one(t, *both[i]));
+    hri_ten_set(t, &p->cache->layers[layer][i], hri_ten_keep(*both[i]));
+  }
+}
+
 /* sdpa_attention_forward: grouped heads are the kernel's since 4.50 unless there is a mask; 4.48 to 4.49 make all three contiguous,
  * the classes before them beside a mask alone, and gpt2's never. */
 hri_attention_way hri_attention_way_of(const hri_torch *t, const hri_module_pass *p, hri_ten_type type) {
@@ -39,7 +52,7 @@ hri_attention_way hri_attention_way_of(const hri_torch *t, const hri_module_pass
                (m->version == HRI_TRANSFORMERS_4_46 && p->mask && d->family != HR_FAMILY_GPT2);
   way.by_heads = way.copies || (d->family == HR_FAMILY_PHI3 && m->version < HRI_TRANSFORMERS_4_46); /* torch.cat */
   way.turns_all = way.kernel == HRI_SDPA_MATH || (way.kernel == HRI_SDPA_FLASH && way.copies);
-  way.turns_value = way.turns_all || (way.repeats && m->version >= HRI_TRANSFORMERS_4_49);
+  way.turns_value = way.turns_all || cached(p) || (way.repeats && m->version >= HRI_TRANSFORMERS_4_49);
   return way;
 }
 
@@ -124,8 +137,8 @@ static hri_ten *attend_fused(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_t
   uint64_t groups = q->shape.dims[1] / k->shape.dims[1];
   hri_ten *ready[3], *y;
   bool many = way.repeats && groups > 1;
-  const bool is[] = {joined, joined || many, many},
-             by_heads[] = {way.by_heads, way.by_heads || many, way.copies || many};
+  const bool kept = cached(p), is[] = {joined, joined || many || kept, many || kept},
+             by_heads[] = {way.by_heads, way.by_heads || many || kept, way.copies || many || kept};
   ready[0] = hri_ten_keep(q);
   ready[1] = repeated(t, &way, k, groups);
   ready[2] = repeated(t, &way, v, groups);
@@ -158,7 +171,7 @@ static hri_ten *older_gpt2_scores(hri_torch *t, const hri_module_pass *p, hri_te
 
 static hri_ten *scores_of(hri_torch *t, const hri_module_pass *p, hri_ten *scores) {
   const hri_module *m = p->module;
-  if (m->model->family == HR_FAMILY_GPT2 && m->version >= HRI_TRANSFORMERS_4_49) return older_gpt2_scores(t, p, scores);
+  if (m->model->family == HR_FAMILY_GPT2 && m->version >= HRI_TRANSFORMERS_4_57) return older_gpt2_scores(t, p, scores);
   hri_ten_set(t, &scores, hri_aten_mul_scalar(t, scores));
   if (m->model->attention_softcap > 0) {
     hri_ten_set(t, &scores, hri_aten_div_scalar(t, scores));
@@ -173,7 +186,7 @@ static hri_ten *scores_of(hri_torch *t, const hri_module_pass *p, hri_ten *score
  * has made them contiguous. */
 static hri_ten *attend_eager(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
   uint64_t groups = q->shape.dims[1] / k->shape.dims[1];
-  bool copies = groups == 1;
+  bool copies = groups == 1 && !cached(p);
   hri_ten *keys = groups > 1 ? hri_aten_repeat(t, k, groups) : hri_ten_keep(k);
   hri_ten *values = groups > 1 ? hri_aten_repeat(t, v, groups) : hri_ten_keep(v);
   hri_ten *queries = as_batches(t, q, false), *scores, *weights, *y, *wide;

@@ -3,7 +3,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frameworks/pytorch/module.h"
+#include "frameworks/pytorch/adapters.h"
 #include "model/freeze.h"
 
 /* A tensor of the checkpoint, by its name: module (of a layer; -1: of none), and weight or bias. */
@@ -12,7 +12,8 @@ typedef struct piece {
   int32_t layer;
   bool bias;
   hri_ten *tensor;
-  hri_torch_4bit *packed; /* NULL: it stays as it is */
+  hri_torch_4bit *packed; /* NULL: it stays as it is, or has 8 bits */
+  hri_torch_8bit *narrow;
 } piece;
 
 typedef struct maker {
@@ -24,9 +25,9 @@ typedef struct maker {
   bool biases;   /* what is made is one */
 } maker;
 
-static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight) {
+static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight, hri_torch_8bit *narrow) {
   hri_module *module = m->module;
-  piece made = {m->torch->label.module, m->torch->label.layer, m->biases, tensor, weight};
+  piece made = {m->torch->label.module, m->torch->label.layer, m->biases, tensor, weight, narrow};
   if (module->parameter_count == m->capacity) return m->torch->failed = true, tensor;
   m->pieces[module->parameter_count] = made;
   module->parameters[module->parameter_count++] = tensor;
@@ -35,7 +36,7 @@ static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight) {
 
 static hri_ten *parameter(maker *m, uint32_t rank, uint64_t a, uint64_t b) {
   bool trains = m->module->model->lora.rank == 0;
-  return listed(m, hri_ten_parameter(m->torch, m->type, hri_ten_shape_of(rank, a, b, 0, 0), trains), NULL);
+  return listed(m, hri_ten_parameter(m->torch, m->type, hri_ten_shape_of(rank, a, b, 0, 0), trains), NULL, NULL);
 }
 
 static hri_ten *bias(maker *m, uint64_t width) {
@@ -52,14 +53,22 @@ static hri_ten *packed(maker *m, hri_module_linear *linear) {
   *weight = (hri_torch_4bit){.out = linear->out, .in = linear->in, .compute = m->type};
   weight->nested = m->module->quantized == HRI_TORCH_NF4_DOUBLE;
   linear->packed = weight;
-  return listed(m, hri_bnb_parameter(m->torch, weight), weight);
+  return listed(m, hri_bnb_parameter(m->torch, weight), weight, NULL);
+}
+
+static hri_ten *narrow(maker *m, hri_module_linear *linear) {
+  hri_torch_8bit *weight = &m->module->narrow[m->module->packed_count++];
+  *weight = (hri_torch_8bit){.out = linear->out, .in = linear->in, .checkpoint = m->type};
+  linear->narrow = weight;
+  return listed(m, hri_bnb8_parameter(m->torch, weight), NULL, weight);
 }
 
 static hri_module_linear linear(maker *m, const char *name, uint64_t out, uint64_t in, bool with_bias) {
   hri_module_linear made = {.out = out, .in = in};
   hri_torch_at(m->torch, name, -2);
   made.conv1d = m->module->model->family == HR_FAMILY_GPT2;
-  if (m->module->quantized) made.weight = packed(m, &made);
+  if (m->module->quantized == HRI_TORCH_INT8) made.weight = narrow(m, &made);
+  else if (m->module->quantized) made.weight = packed(m, &made);
   else made.weight = made.conv1d ? parameter(m, 2, in, out) : parameter(m, 2, out, in);
   if (with_bias) made.bias = bias(m, out);
   return made;
@@ -151,6 +160,10 @@ static void adapt(maker *m, hri_module_linear *linear, uint32_t layer, hr_module
   linear->a = parameter(m, 2, rank, linear->in);
   linear->b = parameter(m, 2, linear->out, rank);
   linear->a->requires_grad = linear->b->requires_grad = true;
+  if (!lora->dora) return;
+  linear->magnitude = hri_dora_begin(m->torch, linear, m->type);
+  linear->magnitude->parameter = linear->magnitude->requires_grad = true;
+  (void)listed(m, linear->magnitude, NULL, NULL);
 }
 
 /* Adapters come in the type of the weights; cast_adapter_dtype then makes them fp32. */
@@ -236,6 +249,10 @@ static void load_pieces(maker *m) {
   for (uint32_t i = 0; i < m->module->parameter_count; i++) {
     const piece *p = &m->pieces[i];
     hri_torch_at(m->torch, p->module, p->layer);
+    if (p->narrow) {
+      hri_bnb8_quantize(m->torch, p->narrow);
+      continue;
+    }
     if (!p->packed) {
       hri_ten_materialize(m->torch, "_to_copy", p->tensor);
       continue;
@@ -302,8 +319,9 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
   module->layers = hri_alloc_zero(model->layer_count, sizeof *module->layers);
   module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
+  module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
-  if (!module->parameters || !module->layers || !module->packed || !m.pieces) torch->failed = true;
+  if (!module->parameters || !module->layers || !module->packed || !module->narrow || !m.pieces) torch->failed = true;
   else if (module->quantized) load_quantized(&m);
   else add_all(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
@@ -317,4 +335,5 @@ void hri_module_deinit(hri_module *module) {
   hri_free(module->parameters);
   hri_free(module->layers);
   hri_free(module->packed);
+  hri_free(module->narrow);
 }

@@ -12,6 +12,7 @@ typedef struct loop {
   hri_module module;
   hri_module_batch batch;
   hri_ten *loss, *logits;
+  hri_module_cache *cache;      /* of `outputs` */
   hri_ten *tr_loss, *grad_norm; /* of the Trainer */
   hri_ten *maps[2];
   hri_ten **first, **second, **third; /* optimizer states of each parameter */
@@ -234,14 +235,20 @@ static void micro_step(loop *r) {
   next_batch(r, r->job->batch);
   out = forward(r);
   hri_ten_set(t, &r->logits, NULL);
+  hri_module_cache_drop(t, &r->module, &r->cache);
   if (!r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_keep(out.loss));
   hri_torch_at(t, "loss", -1);
   if (r->job->accumulate > 1 && !r->job->trainer) {
     hri_ten_set(t, &out.loss, hri_aten_div_scalar(t, out.loss));
     hri_ten_set(t, &r->loss, hri_ten_keep(out.loss));
   }
-  if (r->job->keeps_outputs) r->logits = out.logits;
-  else hri_ten_drop(t, out.logits);
+  if (r->job->keeps_outputs) {
+    r->logits = out.logits;
+    r->cache = out.cache;
+  } else {
+    hri_ten_drop(t, out.logits);
+    hri_module_cache_drop(t, &r->module, &out.cache);
+  }
   hri_torch_phase_begin(t, HRI_TORCH_BACKWARD);
   scaled = for_backward(r, out.loss);
   hri_torch_backward(t, scaled, NULL);
@@ -272,14 +279,18 @@ static hri_ten *predict(loop *r) {
   hri_module_output out = forward(r);
   hri_ten_role(r->t, out.logits, HR_ROLE_LOGITS);
   hri_ten_drop(r->t, out.loss);
+  hri_module_cache_drop(r->t, &r->module, &out.cache);
   return out.logits;
 }
 
 /* The loop's variable `logits` holds the last batch's beside what is kept of all, until the next are there. */
 static void evaluate(loop *r) {
   const hri_torch_evaluation *e = &r->job->evaluation;
+  const double dropout[] = {r->module.dropout, r->module.lora_dropout};
   hri_ten *kept = NULL, *logits = NULL;
+  hri_module_batch training = r->batch; /* a variable of the training's own function, which lives on */
   if (e->batches == 0) return;
+  if (e->middle) r->batch = (hri_module_batch){0};
   hri_torch_phase_begin(r->t, HRI_TORCH_EVALUATE);
   r->t->grad_mode = false; /* and model.eval() */
   r->module.dropout = r->module.lora_dropout = 0;
@@ -296,7 +307,10 @@ static void evaluate(loop *r) {
   hri_ten_drop(r->t, kept);
   hri_ten_drop(r->t, logits);
   drop_batch(r, &r->batch);
+  if (e->middle) r->batch = training;
   r->t->grad_mode = true;
+  r->module.dropout = dropout[0];
+  r->module.lora_dropout = dropout[1];
 }
 
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
@@ -305,6 +319,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
   r.module.version = job->version;
+  r.module.use_cache = job->use_cache;
   r.module.kernel_forced = job->kernel_forced;
   r.module.kernel = job->kernel;
   if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;
@@ -320,13 +335,16 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
   if (!r.first || !r.second || !r.third || !spare) goto out;
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
-  for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
-  evaluate(&r);
+  for (uint32_t k = 0; k < job->steps && !t->failed; k++) {
+    step(&r, spare);
+    if (job->evaluation.middle || k + 1 == job->steps) evaluate(&r);
+  }
 out:
   if (!r.first || !r.second || !r.third || !spare) t->failed = true;
   hri_free(r.first);
   hri_free(r.second);
   hri_free(r.third);
+  hri_free(r.cache);
   hri_free(spare);
   hri_module_deinit(&r.module);
   return !t->failed;

@@ -21,6 +21,7 @@ typedef struct hri_torch_evaluation {
   uint32_t batches; /* of the evaluation data */
   bool metrics;     /* compute_metrics is given: logits of all batches are kept */
   uint32_t to_host; /* eval_accumulation_steps: as many batches on the device; 0: all of them */
+  bool middle;      /* eval_strategy="steps": behind each step, its batch still there */
 } hri_torch_evaluation;
 
 typedef struct hri_torch_job {
@@ -41,6 +42,7 @@ typedef struct hri_torch_job {
   bool mask;          /* the batch has an attention_mask */
   bool padded;        /* with zeros: rows are of different lengths */
   bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
+  bool use_cache;     /* model.config.use_cache: keys and values of all layers are among the outputs */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;
   bool kernel_forced; /* sdpa_kernel(...) around it all: `kernel` */

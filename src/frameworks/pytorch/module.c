@@ -6,61 +6,13 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "frameworks/pytorch/adapters.h"
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/pass.h"
 
 typedef hri_module_pass pass;
 
 /* ---- what layers are made of ---- */
-
-/* peft's Linear.forward: result + B(A(dropout(x))) * scaling, in the adapter's type, then cast back. `x` is bound anew there,
- * so the cast lives to the end. */
-static hri_ten *adapted(hri_torch *t, const hri_module *module, const hri_module_linear *linear, hri_ten *given,
-                        hri_ten *result) {
-  hri_ten_type type = result->type;
-  hri_ten *x = hri_aten_to(t, given, linear->a->type), *part = hri_aten_dropout(t, x, module->lora_dropout);
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->a, NULL, true));
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->b, NULL, true));
-  hri_ten_set(t, &part, hri_aten_mul_scalar(t, part));
-  hri_ten *sum = hri_aten_add(t, result, part), *back;
-  hri_ten_drop(t, part);
-  hri_ten_drop(t, result);
-  back = hri_aten_to(t, sum, type);
-  hri_ten_drop(t, sum);
-  hri_ten_drop(t, x);
-  return back;
-}
-
-/* The same beside 4-bit weights: the result is cloned, and x is cast and the sum cast back without autocast alone. */
-static hri_ten *adapted_4bit(hri_torch *t, const hri_module *module, const hri_module_linear *linear, hri_ten *given,
-                             hri_ten *result) {
-  bool converts = t->autocast == HRI_F32;
-  hri_ten *copy = hri_aten_contiguous(t, result), *x, *part, *sum;
-  hri_ten_drop(t, result);
-  x = converts ? hri_aten_to(t, given, linear->a->type) : hri_ten_keep(given);
-  part = hri_aten_dropout(t, x, module->lora_dropout);
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->a, NULL, true));
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->b, NULL, true));
-  hri_ten_set(t, &part, hri_aten_mul_scalar(t, part));
-  if (converts) hri_ten_set(t, &part, hri_aten_to(t, part, copy->type));
-  sum = hri_aten_add(t, copy, part);
-  hri_ten_drop(t, copy);
-  hri_ten_drop(t, part);
-  hri_ten_drop(t, x);
-  return sum;
-}
-
-static hri_ten *apply(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
-                      hri_ten *x) {
-  hri_ten *y;
-  hri_torch_at(t, name, -2);
-  if (linear->packed) {
-    y = hri_bnb_linear(t, linear->packed, x, linear->bias);
-    return linear->a ? adapted_4bit(t, module, linear, x, y) : y;
-  }
-  y = hri_aten_linear(t, x, linear->weight, linear->bias, !linear->conv1d);
-  return linear->a ? adapted(t, module, linear, x, y) : y;
-}
 
 /* LlamaRMSNorm: cast to fp32, x * rsqrt(mean(x^2) + eps), cast back, times weight. */
 static hri_ten *rms_norm(hri_torch *t, const char *name, hri_ten *given, hri_ten *weight) {
@@ -146,15 +98,22 @@ static hri_ten *rotate(hri_torch *t, hri_ten *x, hri_ten *cos, hri_ten *sin) {
 
 /* ---- GPT-2 ---- */
 
-static hri_ten *gpt2_attention(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
-  hri_ten *fused = apply(t, p->module, "attn.c_attn", &l->q, x), *parts[3], *y;
-  bool eager = p->module->attention == HRI_TORCH_EAGER, turns = hri_attention_way_of(t, p, fused->type).turns_all;
+static hri_ten *gpt2_attention(hri_torch *t, pass *p, uint32_t index, hri_ten *x) {
+  const hri_module_layer *l = &p->module->layers[index];
+  hri_ten *fused = hri_module_apply(t, p->module, "attn.c_attn", &l->q, x), *parts[3], *y;
+  bool eager = p->module->attention == HRI_TORCH_EAGER;
+  hri_attention_way way = hri_attention_way_of(t, p, fused->type);
   hri_aten_split_last(t, fused, 3, parts);
   hri_ten_drop(t, fused);
   for (int i = 0; i < 3; i++)
-    hri_ten_set(t, &parts[i], heads_of(t, parts[i], p->module->model->head_count, eager ? i != 1 : turns));
+    hri_ten_set(t, &parts[i],
+                heads_of(t, parts[i], p->module->model->head_count,
+                         eager    ? i != 1
+                         : i == 0 ? way.turns_all
+                                  : way.turns_value));
+  hri_module_update_cache(t, p, index, &parts[1], &parts[2]);
   y = hri_module_attend(t, p, parts[0], parts[1], parts[2]);
-  hri_ten_set(t, &y, apply(t, p->module, "attn.c_proj", &l->o, y));
+  hri_ten_set(t, &y, hri_module_apply(t, p->module, "attn.c_proj", &l->o, y));
   hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
   return y;
@@ -175,10 +134,10 @@ static hri_ten *new_gelu(hri_torch *t, hri_ten *x) {
 }
 
 static hri_ten *gpt2_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
-  hri_ten *y = apply(t, p->module, "mlp.c_fc", &l->gate, x);
+  hri_ten *y = hri_module_apply(t, p->module, "mlp.c_fc", &l->gate, x);
   hri_torch_at(t, "mlp.act", -2);
   hri_ten_set(t, &y, new_gelu(t, y));
-  hri_ten_set(t, &y, apply(t, p->module, "mlp.c_proj", &l->down, y));
+  hri_ten_set(t, &y, hri_module_apply(t, p->module, "mlp.c_proj", &l->down, y));
   hri_ten_set(t, &y, hri_aten_dropout(t, y, p->module->dropout));
   return y;
 }
@@ -188,7 +147,7 @@ static hri_ten *gpt2_block(hri_torch *t, hri_ten *residual, void *context, uint3
   p->mask = p->masks[0];
   const hri_module_layer *l = &p->module->layers[index];
   hri_ten *hidden = any_norm(t, p->module, "ln_1", residual, l->norms[0]), *attended, *fed, *sum;
-  attended = gpt2_attention(t, p, l, hidden);
+  attended = gpt2_attention(t, p, index, hidden);
   hri_torch_at(t, "residual", -2);
   hri_ten_set(t, &hidden, hri_aten_add(t, attended, residual));
   sum = hri_ten_keep(hidden);
@@ -206,7 +165,7 @@ static hri_ten *gpt2_block(hri_torch *t, hri_ten *residual, void *context, uint3
 
 static hri_ten *projected(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
                           hri_ten *x, uint64_t heads, bool turned) {
-  hri_ten *y = apply(t, module, name, linear, x);
+  hri_ten *y = hri_module_apply(t, module, name, linear, x);
   hri_ten_set(t, &y, heads_of(t, y, heads, turned));
   return y;
 }
@@ -215,7 +174,7 @@ static hri_ten *projected(hri_torch *t, const hri_module *module, const char *na
 static void sliced(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x, hri_ten *parts[3]) {
   const hr_model *m = p->module->model;
   const uint64_t heads[] = {m->head_count, m->kv_head_count, m->kv_head_count};
-  hri_ten *fused = apply(t, p->module, "self_attn.qkv_proj", &l->q, x);
+  hri_ten *fused = hri_module_apply(t, p->module, "self_attn.qkv_proj", &l->q, x);
   bool turns = hri_attention_way_of(t, p, fused->type).turns_value;
   for (int i = 0; i < 3; i++) parts[i] = hri_aten_narrow_last(t, fused, heads[i] * m->head_size);
   for (int i = 0; i < 3; i++) {
@@ -287,7 +246,8 @@ static bool rotary_of_layer(const hri_module *m) {
          (family == HR_FAMILY_MISTRAL || family == HR_FAMILY_PHI3 || family == HR_FAMILY_GEMMA2);
 }
 
-static hri_ten *llama_attention(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
+static hri_ten *llama_attention(hri_torch *t, pass *p, uint32_t index, hri_ten *x) {
+  const hri_module_layer *l = &p->module->layers[index];
   hri_ten *parts[3], *turned[2], *y;
   if (p->module->model->family == HR_FAMILY_PHI3) sliced(t, p, l, x, parts);
   else separate(t, p, l, x, parts);
@@ -296,8 +256,9 @@ static hri_ten *llama_attention(hri_torch *t, pass *p, const hri_module_layer *l
   hri_torch_at(t, "self_attn.rotary", -2);
   turn(t, p, parts, turned);
   for (int i = 0; i < 2; i++) hri_ten_set(t, &parts[i], turned[i]);
+  hri_module_update_cache(t, p, index, &parts[1], &parts[2]);
   y = hri_module_attend(t, p, parts[0], parts[1], parts[2]);
-  hri_ten_set(t, &y, apply(t, p->module, "self_attn.o_proj", &l->o, y));
+  hri_ten_set(t, &y, hri_module_apply(t, p->module, "self_attn.o_proj", &l->o, y));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
   if (own) {
     hri_ten_set(t, &p->cos[p->kind], NULL);
@@ -309,20 +270,20 @@ static hri_ten *llama_attention(hri_torch *t, pass *p, const hri_module_layer *l
 /* down(act(gate(x)) * up(x)) */
 static hri_ten *llama_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
   const char *act = p->module->model->activation == HR_ACTIVATION_SILU ? "silu" : "gelu";
-  hri_ten *gate = apply(t, p->module, "mlp.gate_proj", &l->gate, x), *up, *y;
+  hri_ten *gate = hri_module_apply(t, p->module, "mlp.gate_proj", &l->gate, x), *up, *y;
   hri_torch_at(t, "mlp.act_fn", -2);
   hri_ten_set(t, &gate, hri_aten_activation(t, act, gate));
-  up = apply(t, p->module, "mlp.up_proj", &l->up, x);
+  up = hri_module_apply(t, p->module, "mlp.up_proj", &l->up, x);
   y = hri_aten_mul(t, gate, up);
   hri_ten_drop(t, gate);
   hri_ten_drop(t, up);
-  hri_ten_set(t, &y, apply(t, p->module, "mlp.down_proj", &l->down, y));
+  hri_ten_set(t, &y, hri_module_apply(t, p->module, "mlp.down_proj", &l->down, y));
   return y;
 }
 
 /* gate, up = gate_up(x).chunk(2); up = up * act(gate); down(up) */
 static hri_ten *phi3_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
-  hri_ten *parts[2], *fused = apply(t, p->module, "mlp.gate_up_proj", &l->gate, x), *act, *y;
+  hri_ten *parts[2], *fused = hri_module_apply(t, p->module, "mlp.gate_up_proj", &l->gate, x), *act, *y;
   (void)p;
   hri_aten_split_last(t, fused, 2, parts);
   hri_ten_drop(t, fused);
@@ -330,7 +291,7 @@ static hri_ten *phi3_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_t
   act = hri_aten_activation(t, "silu", parts[0]);
   hri_ten_set(t, &parts[1], hri_aten_mul(t, parts[1], act));
   hri_ten_drop(t, act);
-  y = apply(t, p->module, "mlp.down_proj", &l->down, parts[1]);
+  y = hri_module_apply(t, p->module, "mlp.down_proj", &l->down, parts[1]);
   hri_ten_drop(t, parts[1]);
   hri_ten_drop(t, parts[0]);
   return y;
@@ -353,7 +314,7 @@ static hri_ten *llama_block(hri_torch *t, hri_ten *residual, void *context, uint
   bool gemma = p->module->model->post_norms, phi3 = p->module->model->family == HR_FAMILY_PHI3;
   const char *before = gemma ? "pre_feedforward_layernorm" : "post_attention_layernorm";
   hri_ten *hidden = any_norm(t, p->module, "input_layernorm", residual, l->norms[0]), *sum;
-  hri_ten_set(t, &hidden, llama_attention(t, p, l, hidden));
+  hri_ten_set(t, &hidden, llama_attention(t, p, index, hidden));
   hri_ten_set(t, &hidden, behind(t, p, "post_attention_layernorm", hidden, l->norms[1]));
   hri_torch_at(t, "residual", -2);
   hri_ten_set(t, &hidden, hri_aten_add(t, residual, hidden));
@@ -454,6 +415,12 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   return loss;
 }
 
+void hri_module_cache_drop(hri_torch *t, const hri_module *module, hri_module_cache **cache) {
+  for (uint32_t i = 0; *cache && i < module->model->layer_count; i++) drop_all(t, (*cache)->layers[i], 2);
+  hri_free(*cache);
+  *cache = NULL;
+}
+
 hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri_module_batch *batch) {
   hri_region *block = module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block;
   hri_module_output out = {0};
@@ -468,6 +435,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     return out;
   }
   p->module = module;
+  if (module->use_cache && !module->checkpoint && !(p->cache = hri_alloc_zero(1, sizeof *p->cache))) t->failed = true;
   b = embedded(t, p, batch);
   if (module->model->lora.rank && module->checkpoint) b.embeds->requires_grad = true; /* enable_input_require_grads */
   hidden = b.hidden;
@@ -502,5 +470,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     else out.loss = older_loss(t, module->model, &out.logits, batch->labels, batch->items);
   }
   hri_ten_drop(t, hidden);
+  out.cache = p->cache;
+  p->cache = NULL;
   return out;
 }

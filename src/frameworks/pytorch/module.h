@@ -18,13 +18,20 @@ typedef enum hri_transformers {
 
 typedef enum hri_torch_attention { HRI_TORCH_SDPA = 0, HRI_TORCH_EAGER } hri_torch_attention;
 /* Linear modules of layers as bitsandbytes has them; DOUBLE: bnb_4bit_use_double_quant. */
-typedef enum hri_torch_quantized { HRI_TORCH_WHOLE = 0, HRI_TORCH_NF4, HRI_TORCH_NF4_DOUBLE } hri_torch_quantized;
+typedef enum hri_torch_quantized {
+  HRI_TORCH_WHOLE = 0,
+  HRI_TORCH_NF4,
+  HRI_TORCH_NF4_DOUBLE,
+  HRI_TORCH_INT8
+} hri_torch_quantized;
 
 typedef struct hri_module_linear {
   uint64_t out, in;
   hri_ten *weight, *bias;
   hri_torch_4bit *packed; /* in 4 bits, and `weight` its codes; NULL: it is not */
+  hri_torch_8bit *narrow; /* in 8 bits likewise */
   hri_ten *a, *b;         /* of an adapter (PEFT); NULL: none */
+  hri_ten *magnitude;     /* of its rows, with DoRA */
   bool conv1d;            /* [in, out], as gpt2 has them */
 } hri_module_linear;
 
@@ -41,6 +48,7 @@ typedef struct hri_module {
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_torch_quantized quantized;
   hri_torch_4bit *packed; /* of all layers */
+  hri_torch_8bit *narrow;
   uint32_t packed_count;
   hri_module_layer *layers;
   hri_ten **parameters; /* all, in the order of model.parameters(), borrowed */
@@ -51,7 +59,7 @@ typedef struct hri_module {
   hri_sdpa kernel;
   uint32_t capability; /* of the device: which fused attention there is */
   double dropout, lora_dropout;
-  bool checkpoint, reentrant;
+  bool checkpoint, reentrant, use_cache;
 } hri_module;
 
 /* Parameters with requires_grad_(False), by the words of --freeze and --train-only (model/freeze.h); both NULL: none. */
@@ -69,8 +77,15 @@ void hri_module_kinds_of_layers(const hr_model *model, bool *some, bool *all); /
 /* How many rotary embeddings there are: one, or one for each kind of layer that occurs. */
 int hri_module_rotary_kinds(const hr_model *model);
 
+/* past_key_values: keys and values of each layer. */
+typedef struct hri_module_cache {
+  hri_ten *layers[HR_MAX_LAYERS][2];
+} hri_module_cache;
+void hri_module_cache_drop(hri_torch *torch, const hri_module *module, hri_module_cache **cache); /* NULL is fine */
+
 typedef struct hri_module_output {
-  hri_ten *loss, *logits; /* new references */
+  hri_ten *loss, *logits;  /* new references */
+  hri_module_cache *cache; /* NULL: none */
 } hri_module_output;
 typedef struct hri_module_batch {
   hri_ten *ids, *mask, *labels; /* [rows, tokens]; mask NULL: none is given */

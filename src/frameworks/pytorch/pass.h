@@ -12,6 +12,7 @@ typedef struct hri_module_pass {
   hri_ten *masks[2]; /* [rows, 1, tokens, tokens], where attention wants one; NULL: none. [1]: of layers that slide */
   hri_ten *mask;     /* of the layer at hand */
   int kind;          /* its place in cos and sin */
+  hri_module_cache *cache; /* NULL: not asked for */
 } hri_module_pass;
 
 /* How scaled_dot_product_attention, or the eager function in its place, goes about q, k and v of a layer. */
@@ -30,6 +31,9 @@ hri_attention_way hri_attention_way_of(const hri_torch *t, const hri_module_pass
 bool hri_attention_has_kernel(hri_sdpa kernel, uint32_t capability, hri_ten_type type, uint64_t width, bool mask);
 /* q [rows, heads, tokens, width], k and v likewise: [rows, tokens, heads x width]. */
 hri_ten *hri_module_attend(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_ten *k, hri_ten *v);
+
+/* past_key_values.update: keys and values of a layer, bound anew where they are joined with what there was, nothing. */
+void hri_module_update_cache(hri_torch *t, hri_module_pass *p, uint32_t layer, hri_ten **k, hri_ten **v);
 
 /* Makes the pass's masks, in the type of embeddings where they are numbers to add. */
 void hri_module_make_masks(hri_torch *t, hri_module_pass *p, const hri_module_batch *batch, hri_ten_type type);

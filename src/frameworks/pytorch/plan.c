@@ -281,7 +281,7 @@ static void set_evaluation(hr_pytorch *p) {
   const hri_torch_settings *s = &p->settings;
   hri_torch_evaluation *e = &p->job.evaluation;
   if (s->eval_batches == 0) return;
-  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics, s->eval_to_host};
+  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics, s->eval_to_host, false};
   add(p->info.settings, ", evaluation of %u batches of %u%s", e->batches, (unsigned)e->rows,
       e->metrics ? " with compute_metrics" : "");
   if (e->to_host) add(p->info.settings, ", eval_accumulation_steps=%u", e->to_host);
