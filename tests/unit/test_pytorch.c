@@ -18,6 +18,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/replay.h"
+#include "model/params.h"
 
 /* ---- a job of the table ---- */
 
@@ -122,6 +123,8 @@ static void adapt(const hri_json *job, hr_model *model) {
   model->lora.dropout = real_of(&lora, "dropout", 0);
   assert_int_equal(hri_json_opt_bool(&lora, "use_dora", &model->lora.dora, &error), HR_OK);
   for (uint32_t i = 0; i < model->layer_count; i++) model->lora.modules[i] = set;
+  if (!hri_json_has(&lora, "modules_to_save")) return;
+  model->lora.saved = 1u << (model->tied_embeddings ? HRI_SLOT_TOKEN_EMBEDDING : HRI_SLOT_HEAD_WEIGHT);
 }
 
 static hri_torch_job job_of(const hri_json *job, hr_model *model) {

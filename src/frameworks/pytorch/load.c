@@ -5,6 +5,7 @@
 
 #include "frameworks/pytorch/adapters.h"
 #include "model/freeze.h"
+#include "model/params.h"
 
 /* A tensor of the checkpoint, by its name: module (of a layer; -1: of none), and weight or bias. */
 typedef struct piece {
@@ -166,6 +167,22 @@ static void adapt(maker *m, hri_module_linear *linear, uint32_t layer, hr_module
   (void)listed(m, linear->magnitude, NULL, NULL);
 }
 
+/* ModulesToSaveWrapper.update: a copy that trains, in the type of what it copies. */
+static void add_saved(maker *m) {
+  const hr_model *model = m->module->model;
+  const struct {
+    hri_slot slot;
+    const char *name;
+    hri_ten *from, **to;
+  } all[] = {{HRI_SLOT_TOKEN_EMBEDDING, "embed_tokens", m->module->embed, &m->module->saved_embed},
+             {HRI_SLOT_HEAD_WEIGHT, "lm_head", m->module->head, &m->module->saved_head}};
+  for (int i = 0; i < 2; i++) {
+    if (!(model->lora.saved & (1u << all[i].slot)) || !all[i].from) continue;
+    hri_torch_at(m->torch, all[i].name, -1);
+    *all[i].to = listed(m, hri_ten_parameter(m->torch, all[i].from->type, all[i].from->shape, true), NULL, NULL);
+  }
+}
+
 /* Adapters come in the type of the weights; cast_adapter_dtype then makes them fp32. */
 static void add_adapters(maker *m) {
   uint32_t before = m->module->parameter_count;
@@ -175,8 +192,9 @@ static void add_adapters(maker *m) {
     for (int k = 0; k < HR_MODULE_COUNT; k++)
       if (all[k]->weight) adapt(m, all[k], i, (hr_module)k);
   }
-  for (uint32_t i = before; i < m->module->parameter_count; i++)
-    hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
+  uint32_t after = m->module->parameter_count;
+  add_saved(m);
+  for (uint32_t i = before; i < after; i++) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
 }
 
 static void add_layers(maker *m) {

@@ -79,11 +79,17 @@ static void make_8bit_states(loop *r) {
   }
 }
 
-/* exp_avg_sq.sqrt() of all parameters at once, which is divided and added to in place. */
+/* exp_avg_sq.sqrt() of all parameters of a type at once, which is divided and added to in place; those in 16 bits first, whose list goes
+ * when the next is there. */
 static void foreach_adam(loop *r, hri_ten **temporary) {
-  for (uint32_t i = 0; i < r->module.parameter_count; i++)
-    if (steps_on(r, i)) temporary[i] = like(r, "_foreach_sqrt", parameter(r, i));
-  for (uint32_t i = r->module.parameter_count; i-- > 0;) hri_ten_set(r->t, &temporary[i], NULL); /* as lists go */
+  uint32_t count = r->module.parameter_count;
+  for (int wide = 0; wide < 2; wide++)
+    for (uint32_t i = 0; i < count; i++)
+      if (steps_on(r, i) && (parameter(r, i)->type == HRI_F32) == wide)
+        temporary[i] = like(r, "_foreach_sqrt", parameter(r, i));
+  for (int wide = 0; wide < 2; wide++)
+    for (uint32_t i = count; i-- > 0;)
+      if ((parameter(r, i)->type == HRI_F32) == wide) hri_ten_set(r->t, &temporary[i], NULL); /* as lists go */
 }
 
 /* (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps), one parameter after the other. */
@@ -121,26 +127,36 @@ static void optimize(loop *r, hri_ten **spare) {
   r->stepped = true;
 }
 
-/* clip_grad_norm_: partial sums of every chunk, a norm of each tensor, those stacked, the total; then the coefficient, by
- * which gradients are multiplied in place. */
-static void clip(loop *r, hri_ten **norms) {
+/* _foreach_norm of the gradients of a type: partial sums of every chunk, then a norm of each tensor. Their number. */
+static uint32_t norms_of(loop *r, bool wide, hri_ten **norms, hri_ten_type *type) {
   enum { CHUNK = 65536 };
-  hri_ten_type type = r->job->model->lora.rank ? HRI_F32 : r->job->weights; /* of what trains */
-  hri_torch *t = r->t;
   uint32_t count = 0;
   uint64_t chunks = 0;
-  hri_ten *partial, *stacked, *total, *small[4];
-  hri_torch_phase_begin(t, HRI_TORCH_CLIP);
-  hri_torch_at(t, "clip_grad_norm_", -1);
+  hri_ten *partial;
   for (uint32_t i = 0; i < r->module.parameter_count; i++) {
     uint64_t of_this = (hri_ten_count(parameter(r, i)) + CHUNK - 1) / CHUNK;
-    if (!steps_on(r, i)) continue;
+    if (!steps_on(r, i) || (parameter(r, i)->type == HRI_F32) != wide) continue;
+    *type = parameter(r, i)->type;
     count++;
     if (of_this > chunks) chunks = of_this;
   }
+  if (count == 0) return 0;
   partial = scalar(r, "_foreach_norm", count * chunks);
-  for (uint32_t i = 0; i < count; i++) norms[i] = scalar_of(r, "_foreach_norm", type, 1);
-  hri_ten_drop(t, partial);
+  for (uint32_t i = 0; i < count; i++) norms[i] = scalar_of(r, "_foreach_norm", *type, 1);
+  hri_ten_drop(r->t, partial);
+  return count;
+}
+
+/* clip_grad_norm_: norms of all tensors stacked, the total; then the coefficient, by which gradients are multiplied in place. */
+static void clip(loop *r, hri_ten **norms) {
+  hri_torch *t = r->t;
+  hri_ten_type type = HRI_F32;
+  uint32_t count;
+  hri_ten *stacked, *total, *small[4];
+  hri_torch_phase_begin(t, HRI_TORCH_CLIP);
+  hri_torch_at(t, "clip_grad_norm_", -1);
+  count = norms_of(r, false, norms, &type);
+  count += norms_of(r, true, norms + count, &type); /* both: the stack is in fp32 */
   stacked = scalar_of(r, "cat", type, count);
   total = scalar_of(r, "linalg_vector_norm", type, 1);
   hri_ten_drop(t, stacked);

@@ -355,7 +355,7 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   bool scales =
       m->model->family == HR_FAMILY_GEMMA2 && m->version >= HRI_TRANSFORMERS_4_49; /* the model, not the embedding */
   hri_torch_at(t, "embed_tokens", -1);
-  b.embeds = hri_aten_embedding(t, m->embed, batch->ids);
+  b.embeds = hri_aten_embedding(t, m->saved_embed ? m->saved_embed : m->embed, batch->ids);
   if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
   p->positions = b.positions = position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
   if (!m->model->learned_positions) {
@@ -415,6 +415,12 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   return loss;
 }
 
+/* A tied head stays the embedding that was, also where that has a copy. */
+static hri_ten *head_of(const hri_module *m) {
+  if (m->saved_head) return m->saved_head;
+  return m->head ? m->head : m->embed;
+}
+
 void hri_module_cache_drop(hri_torch *t, const hri_module *module, hri_module_cache **cache) {
   for (uint32_t i = 0; *cache && i < module->model->layer_count; i++) drop_all(t, (*cache)->layers[i], 2);
   hri_free(*cache);
@@ -456,7 +462,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   drop_all(t, p->cos, 2);
   drop_all(t, p->sin, 2);
   hri_torch_at(t, "lm_head", -1);
-  out.logits = hri_aten_linear(t, hidden, module->head ? module->head : module->embed, NULL, true);
+  out.logits = hri_aten_linear(t, hidden, head_of(module), NULL, true);
   if (module->model->logit_softcap > 0) {
     hri_ten_set(t, &out.logits, hri_aten_div_scalar(t, out.logits));
     hri_ten_set(t, &out.logits, hri_aten_tanh(t, out.logits));

@@ -45,6 +45,7 @@ typedef struct hri_module_layer {
 typedef struct hri_module {
   const hr_model *model;
   hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
+  hri_ten *saved_embed, *saved_head;           /* copies that train beside adapters (modules_to_save); NULL: none */
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_torch_quantized quantized;
   hri_torch_4bit *packed; /* of all layers */
