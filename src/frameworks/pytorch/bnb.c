@@ -47,7 +47,8 @@ static void nest(hri_torch *t, uint64_t scales, bool first) {
 
 void hri_bnb_quantize(hri_torch *t, hri_torch_4bit *w, bool first) {
   uint64_t scales = blocks(elements(w), HRI_BNB_BLOCK);
-  hri_ten *whole = hri_ten_make(t, "_to_copy", w->compute, hri_ten_shape_of(2, w->out, w->in, 0, 0));
+  hri_ten *given = hri_ten_make(t, "_to_copy", w->compute, hri_ten_shape_of(2, w->out, w->in, 0, 0));
+  hri_ten *whole = w->turned ? hri_ten_like(t, "clone", given, w->compute) : hri_ten_keep(given);
   hri_ten *absmax = flat(t, "quantize_4bit", HRI_F32, scales);
   hri_ten_materialize(t, "quantize_4bit", w->codes);
   of_quantization(t, w->codes);
@@ -55,6 +56,7 @@ void hri_bnb_quantize(hri_torch *t, hri_torch_4bit *w, bool first) {
   if (w->nested) nest(t, scales, first), hri_ten_drop(t, absmax);
   else of_quantization(t, absmax);
   hri_ten_drop(t, whole);
+  hri_ten_drop(t, given);
 }
 
 static hri_ten *dequantized(hri_torch *t, const hri_torch_4bit *w) {

@@ -15,6 +15,7 @@ typedef struct hri_torch_4bit {
   uint64_t out, in;
   hri_ten_type compute; /* of the checkpoint, of the products */
   bool nested;          /* bnb_4bit_use_double_quant */
+  bool turned;          /* Conv1D's in the file: [in, out], copied when it is turned */
   hri_ten *codes;       /* two elements a byte; the parameter that the model has */
 } hri_torch_4bit;
 
@@ -30,6 +31,7 @@ hri_ten *hri_bnb_linear(hri_torch *t, hri_torch_4bit *weight, hri_ten *x, hri_te
 typedef struct hri_torch_8bit {
   uint64_t out, in;
   hri_ten_type checkpoint; /* what the file has */
+  bool turned;
   hri_ten *codes;
 } hri_torch_8bit;
 

@@ -11,7 +11,7 @@
 typedef struct piece {
   const char *module;
   int32_t layer;
-  bool bias;
+  bool bias, of_gpt2;
   hri_ten *tensor;
   hri_torch_4bit *packed; /* NULL: it stays as it is, or has 8 bits */
   hri_torch_8bit *narrow;
@@ -28,7 +28,13 @@ typedef struct maker {
 
 static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight, hri_torch_8bit *narrow) {
   hri_module *module = m->module;
-  piece made = {m->torch->label.module, m->torch->label.layer, m->biases, tensor, weight, narrow};
+  piece made = {m->torch->label.module,
+                m->torch->label.layer,
+                m->biases,
+                module->model->learned_positions,
+                tensor,
+                weight,
+                narrow};
   if (module->parameter_count == m->capacity) return m->torch->failed = true, tensor;
   m->pieces[module->parameter_count] = made;
   module->parameters[module->parameter_count++] = tensor;
@@ -53,6 +59,7 @@ static hri_ten *packed(maker *m, hri_module_linear *linear) {
   hri_torch_4bit *weight = &m->module->packed[m->module->packed_count++];
   *weight = (hri_torch_4bit){.out = linear->out, .in = linear->in, .compute = m->type};
   weight->nested = m->module->quantized == HRI_TORCH_NF4_DOUBLE;
+  weight->turned = linear->conv1d;
   linear->packed = weight;
   return listed(m, hri_bnb_parameter(m->torch, weight), weight, NULL);
 }
@@ -60,6 +67,7 @@ static hri_ten *packed(maker *m, hri_module_linear *linear) {
 static hri_ten *narrow(maker *m, hri_module_linear *linear) {
   hri_torch_8bit *weight = &m->module->narrow[m->module->packed_count++];
   *weight = (hri_torch_8bit){.out = linear->out, .in = linear->in, .checkpoint = m->type};
+  weight->turned = linear->conv1d;
   linear->narrow = weight;
   return listed(m, hri_bnb8_parameter(m->torch, weight), NULL, weight);
 }
@@ -238,11 +246,13 @@ static void add_all(maker *m) {
 /* ---- from_pretrained, quantized ---- */
 
 /* Names sorted as transformers sorts them (dot_natural_key): "lm_head" before "model.embed_tokens", layers by number, "model.norm"
- * last; in a layer by name, biases before weights. */
+ * last; in a layer by name, biases before weights. gpt2 calls them h, ln_f, wpe, wte. */
 static int section(const piece *p) {
   if (p->layer >= 0) return 2;
   if (strcmp(p->module, "lm_head") == 0) return 0;
-  return strcmp(p->module, "norm") == 0 ? 3 : 1;
+  if (strcmp(p->module, "wpe") == 0) return 4;
+  if (strcmp(p->module, "embed_tokens") == 0) return p->of_gpt2 ? 5 : 1;
+  return 3;
 }
 
 static int by_name(const void *a, const void *b) {

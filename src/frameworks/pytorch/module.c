@@ -357,6 +357,7 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   hri_torch_at(t, "embed_tokens", -1);
   b.embeds = hri_aten_embedding(t, m->saved_embed ? m->saved_embed : m->embed, batch->ids);
   if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
+  if (m->model->lora.rank && m->checkpoint) b.embeds->requires_grad = true; /* enable_input_require_grads */
   p->positions = b.positions = position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
   if (!m->model->learned_positions) {
     hri_module_make_masks(t, p, batch, b.embeds->type);
@@ -443,7 +444,6 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   p->module = module;
   if (module->use_cache && !module->checkpoint && !(p->cache = hri_alloc_zero(1, sizeof *p->cache))) t->failed = true;
   b = embedded(t, p, batch);
-  if (module->model->lora.rank && module->checkpoint) b.embeds->requires_grad = true; /* enable_input_require_grads */
   hidden = b.hidden;
   for (uint32_t i = 0; i < module->model->layer_count; i++) {
     hri_torch_at(t, NULL, (int32_t)i);
