@@ -511,16 +511,60 @@ static void test_budget(void **state) {
   }
 }
 
+static hr_pytorch_info info_on(hr_job job, uint64_t budget) {
+  hr_pytorch *pytorch;
+  hr_error error;
+  hr_pytorch_info info;
+  job.budget_bytes = budget;
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
+  info = *hr_pytorch_get(pytorch);
+  hr_pytorch_destroy(pytorch);
+  return info;
+}
+
+/* The three answers and the borders between them: a budget with room for all that PyTorch ever needed more is sure, and just that is
+ * missing below it; where the figure itself does not fit there is no reserve to speak of. */
+static void test_verdict(void **state) {
+  hr_job job = job_on("gpt2-124m", "rtx-3060");
+  hr_error error;
+  hr_pytorch_info own, below, at, less;
+  uint64_t sure;
+  (void)state;
+  job.micro_batch = 8;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  own = info_on(job, 1ull << 40);
+  assert_int_equal(own.verdict, HR_PYTORCH_FITS);
+  assert_int_equal(own.reserve_missing_bytes, 0);
+  /* Cached memory is returned where it runs out, so the least budget is looked for: below it the job fails. */
+  uint64_t fails = own.allocated_bytes + own.context_bytes - 1, fits = own.device_used_bytes;
+  while (fits - fails > 1 << 20) {
+    uint64_t middle = fails + (fits - fails) / 2;
+    if (info_on(job, middle).fits) fits = middle;
+    else fails = middle;
+  }
+  below = info_on(job, fails);
+  assert_int_equal(below.verdict, HR_PYTORCH_DOES_NOT_FIT);
+  assert_false(below.fits);
+  assert_int_equal(below.reserve_missing_bytes, 0);
+  at = info_on(job, fits);
+  assert_int_equal(at.verdict, HR_PYTORCH_FITS_WITHIN_ERROR);
+  assert_true(at.fits && at.reserve_missing_bytes > 0);
+  sure = fits + at.reserve_missing_bytes;
+  assert_int_equal(info_on(job, sure).verdict, HR_PYTORCH_FITS);
+  less = info_on(job, fits + at.reserve_missing_bytes / 4);
+  assert_true(less.verdict == HR_PYTORCH_FITS || less.reserve_missing_bytes < at.reserve_missing_bytes);
+  assert_string_equal(hr_pytorch_verdict_name(at.verdict), "fits_within_error");
+}
+
 static void test_refusals(void **state) {
   static const struct {
     const char *key, *value, *says;
-  } cases[] = {{"optimizer", "lion", "optimizer"}, {"quantize", "int8", "quantized"}};
+  } cases[] = {{"optimizer", "lion", "optimizer"}, {"lora", "r=8,bias=all", "bias"}};
   hr_error error;
   hr_pytorch *pytorch;
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hr_job job = job_on("llama-3.2-1b", "rtx-4090");
-    if (i == 1) job.lora = "r=8";
     assert_int_equal(hr_job_set(&job, cases[i].key, cases[i].value, &error), HR_OK);
     assert_int_equal(hr_job_finish(&job, &error), HR_OK);
     assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_UNSUPPORTED);
@@ -596,12 +640,38 @@ static void test_evaluation(void **state) {
   assert_int_equal(info_with(&job, "").allocated_by_phase[HR_PYTORCH_EVALUATE], 0);
 }
 
+/* Settings reach the run: each changes the bytes as its rule says. */
+static void test_kinds(void **state) {
+  hr_job job = job_on("llama-3.2-1b", "a100-80");
+  hr_error error;
+  uint64_t own, older, oldest, math, two;
+  (void)state;
+  job.micro_batch = 2;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  own = info_with(&job, "").allocated_bytes;
+  older = info_with(&job, "transformers=4.49").allocated_bytes;
+  oldest = info_with(&job, "transformers=4.46.3").allocated_bytes;
+  math = info_with(&job, "sdpa_kernel=math").allocated_bytes;
+  two = info_with(&job, "attn_implementation=flash_attention_2").allocated_bytes;
+  assert_true(own < older && older < oldest && oldest < math);
+  assert_int_equal(two, own);
+  assert_true(info_with(&job, "").recorded && !info_with(&job, "attn_implementation=flash_attention_2").recorded);
+  assert_true(info_with(&job, "attn_implementation=flash_attention_2").error_high > info_with(&job, "").error_high);
+  assert_true(info_with(&job, "optim=adafactor").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] <
+              info_with(&job, "").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] / 100);
+  job.freeze = "embed";
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_true(info_with(&job, "").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] <
+              info_with(&job, "optim=adamw_torch").allocated_bytes);
+  assert_true(info_with(&job, "").allocated_bytes + 8ull * 128256 * 2048 < own);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_recorded),       cmocka_unit_test(test_card),          cmocka_unit_test(test_held_back),
       cmocka_unit_test(test_gradients_meet), cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface),
-      cmocka_unit_test(test_budget),         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_settings),
-      cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_budget),         cmocka_unit_test(test_verdict),       cmocka_unit_test(test_kinds),
+      cmocka_unit_test(test_refusals),       cmocka_unit_test(test_settings),      cmocka_unit_test(test_evaluation),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

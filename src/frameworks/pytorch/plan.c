@@ -9,10 +9,9 @@
 #include "base/error.h"
 #include "frameworks/pytorch/arguments.h"
 #include "frameworks/pytorch/loop.h"
-#include "frameworks/pytorch/pass.h"
+#include "frameworks/pytorch/refuse.h"
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/settings.h"
-#include "model/freeze.h"
 
 /* What the rules were recorded from (tests/memory/README.md). */
 static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"PyTorch 2.14, transformers 5",
@@ -69,131 +68,17 @@ static void unlike(hr_pytorch_info *info, const char *what) {
   add(info->unlike, "%s%s", *info->unlike ? "; " : "", what);
 }
 
-static bool other_adapters(const hr_lora *lora) {
-  return lora->rank && (lora->dora || lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding);
-}
-
-/* Families that were recorded, of which there are rules, with the activations that they were recorded with. */
-static bool family_has_rules(const hr_model *m) {
-  bool gelu = m->family == HR_FAMILY_GPT2 || m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
-  if (m->family > HR_FAMILY_GEMMA3) return false; /* in the order in which they were added */
-  return m->activation == (gelu ? HR_ACTIVATION_GELU_TANH : HR_ACTIVATION_SILU);
-}
-
-/* Kept as bitsandbytes' four bits; fp4 has nf4's sizes. */
-static hri_torch_quantized quantized_as(hr_quantize quantize) {
-  if (quantize == HR_QUANTIZE_NF4 || quantize == HR_QUANTIZE_FP4) return HRI_TORCH_NF4;
-  return quantize == HR_QUANTIZE_NF4_DQ || quantize == HR_QUANTIZE_FP4_DQ ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_WHOLE;
-}
-
-/* Recorded of QLoRA are families of plain Linear modules, with 16-bit products. */
-static const char *refuse_quantized(const hr_job *job) {
-  hr_family family = job->model.family;
-  hr_quantize files = job->model.quantization;
-  if (job->quantize == HR_QUANTIZE_NONE && files == HR_QUANTIZE_NONE) return NULL;
-  if (quantized_as(job->quantize) == HRI_TORCH_WHOLE || (files != HR_QUANTIZE_NONE && files != job->quantize))
-    return "no rules for these quantized weights; there are for --quantize nf4, fp4, and either with +dq";
-  if (family == HR_FAMILY_GPT2 || family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3)
-    return "no rules for quantized weights of this family; there are for llama, mistral, qwen2, qwen3 and phi3";
-  if (job->precision == HR_PRECISION_FP32 || job->precision == HR_PRECISION_TF32)
-    return "rules for quantized weights with products in 16 bits alone (--precision bf16, fp16 or bf16-pure)";
-  return NULL;
-}
-
-static const char *refuse_device(const hr_job *job) {
-  if (job->device.compute_capability == 0) return "rules for GPUs of NVIDIA's alone";
-  if (job->device.compute_capability < 70) return "no rules for compute capability below 7.0";
-  return NULL;
-}
-
-/* Of products: what autocast or the weights make them. */
-static hri_ten_type type_of(hr_precision precision) {
-  if (precision == HR_PRECISION_FP16) return HRI_F16;
-  return precision == HR_PRECISION_BF16 || precision == HR_PRECISION_BF16_PURE ? HRI_BF16 : HRI_F32;
-}
-
-static bool is_eager(const hr_job *job, const hri_torch_settings *s) {
-  if (s->implementation != HRI_IMPLEMENTATION_OF_JOB) return s->implementation == HRI_IMPLEMENTATION_EAGER;
-  /* transformers has soft-capped scores there alone */
-  return job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0;
-}
-
-static hri_sdpa kernel_of(const hri_torch_settings *s) {
-  static const hri_sdpa kernels[HRI_KERNELS] = {HRI_SDPA_FLASH, HRI_SDPA_FLASH, HRI_SDPA_EFFICIENT, HRI_SDPA_FLASH,
-                                                HRI_SDPA_MATH};
-  return s->implementation == HRI_IMPLEMENTATION_FLASH_2 ? HRI_SDPA_FLASH : kernels[s->kernel];
-}
-
-/* A kernel that is asked for must be able to. A window that some rows do not fit in is a mask. */
-static const char *refuse_attention(const hr_job *job, const hri_torch_settings *s) {
-  const hr_model *m = &job->model;
-  bool forced = s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2, some, all, mask;
-  hri_module_kinds_of_layers(m, &some, &all);
-  mask = job->packing == HR_PACKING_OFF || (some && job->sequence_length >= m->sliding_window);
-  if (m->attention_softcap > 0 && !is_eager(job, s))
-    return "no rules for soft-capped scores in fused attention; attn_implementation=eager";
-  if (s->kernel != HRI_KERNEL_CHOSEN && is_eager(job, s))
-    return "no kernel to choose in eager attention: sdpa_kernel is of attn_implementation=sdpa";
-  if (forced && !hri_attention_has_kernel(kernel_of(s), job->device.compute_capability, type_of(job->precision),
-                                          m->head_size, mask))
-    return "no such attention here: flash and cuDNN take 16 bits without a mask of padding or window from compute "
-           "capability 8.0 on, the memory-efficient kernel no bf16 below 8.0; sdpa_kernel=math takes all";
-  return NULL;
-}
-
-/* Families as versions have them. */
-static const char *refuse_version(const hr_job *job, const hri_torch_settings *s) {
-  const hr_family family = job->model.family;
-  if (s->version < HRI_TRANSFORMERS_4_49) return NULL;
-  if (family == HR_FAMILY_QWEN3) return "no qwen3 in transformers before 4.51; transformers=4.57 or 5";
-  if (family == HR_FAMILY_GEMMA3) return "no gemma3_text in transformers before 4.50; transformers=4.57 or 5";
-  if (job->quantize != HR_QUANTIZE_NONE) return "rules for quantized weights of transformers=5 alone";
-  return NULL;
-}
-
-/* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
-static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
-  bool reentrant = s->reentrant && job->recompute.kind != HR_RECOMPUTE_NONE && job->model.lora.rank == 0;
-  hri_param_spec spec;
-  hri_param_get(&job->model, 0, &spec);
-  return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
-}
-
-static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
-  const char *what = NULL;
-  bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
-               job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT ||
-               job->optimizer == HR_OPTIMIZER_ADAFACTOR;
-  if (!family_has_rules(&job->model))
-    return hri_fail(
-        error, HR_ERROR_UNSUPPORTED,
-        "--engine pytorch has no rules for the family %s%s: gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2 "
-        "and gemma3_text, each with its usual activation, were recorded",
-        hr_family_name(job->model.family), job->model.family > HR_FAMILY_GEMMA3 ? "" : " with this activation");
-  if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
-  else if (other_adapters(&job->model.lora))
-    what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
-  else if (freezes_input(job, settings))
-    what = "nothing to train here: with frozen embeddings use_reentrant=true cuts the graph; use_reentrant=false";
-  else if (!known && settings->optim == HRI_OPTIM_OF_JOB)
-    what = "no rules for this --optimizer; there are for adamw, adamw8bit, adafactor, sgd and momentum";
-  else what = refuse_device(job);
-  if (!what) what = refuse_version(job, settings);
-  if (!what) what = refuse_attention(job, settings);
-  if (!what) what = refuse_quantized(job);
-  if (!what) return HR_OK;
-  return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
-}
-
 static void set_quantized(hr_pytorch *p, const hr_job *job) {
   static const char *const words[][2] = {{"nf4", "nf4 with double quantization"},
                                          {"fp4", "fp4 with double quantization"}};
   bool fp4 = job->quantize == HR_QUANTIZE_FP4 || job->quantize == HR_QUANTIZE_FP4_DQ;
-  p->job.quantized = quantized_as(job->quantize);
+  p->job.quantized = hri_torch_quantized_as(job->quantize);
   if (p->job.quantized == HRI_TORCH_WHOLE) return;
   p->job.weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
   add(p->info.settings, "base in %s by bitsandbytes, products in %s, prepare_model_for_kbit_training, ",
-      words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE], p->job.weights == HRI_F16 ? "fp16" : "bf16");
+      p->job.quantized == HRI_TORCH_INT8 ? "8 bits" : words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE],
+      p->job.weights == HRI_F16 ? "fp16" : "bf16");
+  if (p->job.quantized == HRI_TORCH_INT8) unlike(&p->info, "inputs of 8-bit modules have no outliers here");
 }
 
 static void set_precision(hr_pytorch *p, const hr_job *job) {
@@ -276,23 +161,32 @@ static void set_recompute(hr_pytorch *p, const hr_job *job) {
   if (job->recompute.kind != HR_RECOMPUTE_BLOCK) unlike(&p->info, "gradient checkpointing is of every block");
 }
 
+static void set_cache(hr_pytorch *p) {
+  if (!p->settings.use_cache || p->job.checkpoint) return; /* which turns it off */
+  p->job.use_cache = true;
+  add(p->info.settings, ", use_cache left on");
+}
+
 static void set_evaluation(hr_pytorch *p) {
   enum { USUAL = 8 }; /* TrainingArguments.per_device_eval_batch_size */
   const hri_torch_settings *s = &p->settings;
   hri_torch_evaluation *e = &p->job.evaluation;
   if (s->eval_batches == 0) return;
-  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics, s->eval_to_host, false};
+  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics || s->predict,
+                              s->eval_to_host, s->eval_steps};
   add(p->info.settings, ", evaluation of %u batches of %u%s", e->batches, (unsigned)e->rows,
-      e->metrics ? " with compute_metrics" : "");
+      s->metrics ? " with compute_metrics" : "");
+  if (s->predict) add(p->info.settings, ", predict()");
+  if (e->middle) add(p->info.settings, ", between steps too");
   if (e->to_host) add(p->info.settings, ", eval_accumulation_steps=%u", e->to_host);
   if (!e->metrics && !e->to_host && e->batches > 3) e->batches = 3; /* the third asks for what all others ask for */
 }
 
 static void set_attention(hr_pytorch *p, const hr_job *job) {
   const hri_torch_settings *s = &p->settings;
-  p->job.attention = is_eager(job, s) ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
+  p->job.attention = hri_torch_is_eager(job, s) ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
   p->job.kernel_forced = s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2;
-  p->job.kernel = kernel_of(s);
+  p->job.kernel = hri_torch_kernel_of(s);
 }
 
 static void say_attention(hr_pytorch *p) {
@@ -332,7 +226,11 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   set_optimizer(p, job, stack);
   set_recompute(p, job);
   say_attention(p);
-  if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u by PEFT in fp32", p->model.lora.rank);
+  if (p->model.lora.rank)
+    add(p->info.settings, ", %sadapters of rank %u by PEFT in fp32", p->model.lora.dora ? "DoRA's " : "",
+        p->model.lora.rank);
+  if (p->model.lora.rank && p->model.lora.saved) add(p->info.settings, " beside whole modules");
+  set_cache(p);
   if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
   set_evaluation(p);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length) unlike(&p->info, "the loss is not chunked");
@@ -463,7 +361,10 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (settings.eval_batches && options->stack != HR_PYTORCH_TRAINER)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
-  HRI_TRY(refuse(job, &settings, error));
+  if (settings.use_cache && options->stack != HR_PYTORCH_PLAIN)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
+  HRI_TRY(hri_torch_refuse(job, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
   p->info.versions = versions[settings.version];

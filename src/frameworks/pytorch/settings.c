@@ -10,6 +10,7 @@
 static const char *const optims[HRI_OPTIMS] =
     {"",    "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit",
      "sgd", "adafactor",   "adafactor_torch"};
+static const char *const strategies[] = {"no", "steps"};
 static const char *const truths[] = {"false", "true"};
 static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"5", "4.57", "4.49", "4.46"};
 static const char *const kernels[HRI_KERNELS] = {"", "flash_attention", "efficient_attention", "cudnn_attention",
@@ -30,6 +31,9 @@ typedef enum key {
   TRANSFORMERS,
   KERNEL,
   IMPLEMENTATION,
+  PREDICT,
+  EVAL_STRATEGY,
+  USE_CACHE,
   KEYS
 } key;
 static const char *const keys[KEYS] = {[OPTIM] = "optim",
@@ -40,7 +44,10 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [EVAL_TO_HOST] = "eval_accumulation_steps",
                                        [TRANSFORMERS] = "transformers",
                                        [KERNEL] = "sdpa_kernel",
-                                       [IMPLEMENTATION] = "attn_implementation"};
+                                       [IMPLEMENTATION] = "attn_implementation",
+                                       [PREDICT] = "predict",
+                                       [EVAL_STRATEGY] = "eval_strategy",
+                                       [USE_CACHE] = "use_cache"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
 typedef struct words {
@@ -50,7 +57,9 @@ typedef struct words {
 static const words values[KEYS] =
     {[OPTIM] = {optims, HRI_OPTIMS},    [REENTRANT] = {truths, 2},
      [METRICS] = {truths, 2},           [TRANSFORMERS] = {versions, HRI_TRANSFORMERS_VERSIONS},
-     [KERNEL] = {kernels, HRI_KERNELS}, [IMPLEMENTATION] = {implementations, HRI_IMPLEMENTATIONS}};
+     [KERNEL] = {kernels, HRI_KERNELS}, [IMPLEMENTATION] = {implementations, HRI_IMPLEMENTATIONS},
+     [PREDICT] = {truths, 2},           [EVAL_STRATEGY] = {strategies, 2},
+     [USE_CACHE] = {truths, 2}};
 
 static void store(hri_torch_settings *out, key k, uint32_t value) {
   uint32_t *const numbers[KEYS] =
@@ -58,7 +67,10 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   if (k == OPTIM) out->optim = (hri_torch_optim)value;
   else if (k == REENTRANT) out->reentrant = value != 0;
   else if (k == METRICS) out->metrics = value != 0;
-  else if (k == TRANSFORMERS) out->version = (hri_transformers)value, out->version_named = true;
+  else if (k == PREDICT) out->predict = value != 0;
+  else if (k == EVAL_STRATEGY) out->eval_steps = value != 0;
+  else if (k == USE_CACHE) out->use_cache = value != 0;
+  else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
   else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;
   else *numbers[k] = value;
@@ -110,7 +122,8 @@ static hr_status counted(key k, const char *text, size_t length, hri_torch_setti
 
 /* What says how evaluation goes wants one. */
 static hr_status check_evaluation(const hri_torch_settings *s, hr_error *error) {
-  if (s->eval_batches || (!s->eval_rows && !s->eval_to_host && !s->metrics)) return HR_OK;
+  bool said = s->eval_rows || s->eval_to_host || s->metrics || s->predict || s->eval_steps;
+  if (s->eval_batches || !said) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,
            "settings of --engine pytorch: eval_batches is missing, how many batches the evaluation data have");
   return hri_hint(error, HR_ERROR_USAGE, "eval_batches=20,per_device_eval_batch_size=8");

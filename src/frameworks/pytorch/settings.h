@@ -42,12 +42,14 @@ typedef enum hri_torch_implementation { /* attn_implementation */
 typedef struct hri_torch_settings {
   hri_torch_optim optim;
   hri_transformers version;
-  bool version_named;
   hri_torch_kernel kernel;
   hri_torch_implementation implementation;
   bool reentrant;
   uint32_t eval_rows, eval_batches, eval_to_host; /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
   bool metrics;                                   /* compute_metrics */
+  bool predict;                                   /* trainer.predict(), which keeps what it predicts */
+  bool eval_steps;                                /* eval_strategy=steps: evaluation between steps */
+  bool use_cache;                                 /* model.config.use_cache is left on */
 } hri_torch_settings;
 
 /* text NULL or "": defaults. USAGE names the setting, the value and what there is. */
