@@ -4,6 +4,7 @@
     ./dev bench estimators            # the table, a minute
     ./dev bench estimators --write    # also into docs/pytorch.md
     ./dev bench estimators --list     # and every job with every figure
+    ./dev bench estimators --program FILE
 
 Each tool is run as its documentation says, on the jobs that it can express, and Headroom on the same jobs, by its command line. The figure
 of a tool is what it calls the tensors' or the allocator's bytes, without what it adds for the context. They come from PyPI: fitcheck-llm and
@@ -93,7 +94,7 @@ def headroom_words(job):
              job["accumulation"], "--precision", precision, "--clip", job["clip"] or 0, "--recompute", "block" if job["checkpointing"] else "none",
              "--attention", "materialized" if job["attention"] == "eager" else "flash", "--optimizer",
              {"sgd": "sgd", "sgd-momentum": "momentum"}.get(job["optimizer"], "adamw"), "--packing", "off" if job["mask"] == "padding" else "pack",
-             "--engine", "pytorch:trainer" if job["loop"] == "trainer" else "pytorch:plain", "--engine-conf", conf, "--budget", "1TiB"]
+             "--engine", "pytorch:trainer" if job["loop"] == "trainer" else "pytorch:plain", "--engine-conf", conf]
     if lora := job["lora"]:
         words += ["--lora", f"r={lora['rank']},targets={','.join(lora['targets'])},dropout={lora.get('dropout', 0.0)}"]
     if job.get("quantized"):
@@ -101,12 +102,12 @@ def headroom_words(job):
     return [str(word) for word in words]
 
 
-def headroom(job):
+def headroom(job, program):
     """Allocated bytes, or None: the job has a setting that no option stands for."""
     words = headroom_words(job)
     if not words:
         return None
-    done = subprocess.run([PROGRAM, "plan", *words, "--json", "--no-fixes"], capture_output=True, text=True, check=False)
+    done = subprocess.run([program, "plan", *words, "--json", "--no-fixes"], capture_output=True, text=True, check=False)
     if done.returncode not in (0, 3):
         raise SystemExit(f"{job['name']}: {done.stderr}")
     return json.loads(done.stdout)["engines"]["pytorch"]["allocated_bytes"]
@@ -224,12 +225,13 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--program", default=str(PROGRAM))
     options = parser.parse_args()
     tools, missing = install()
     models = shapes()
     own, errors = [], {name: ([], []) for name in tools}
     for job, truth, parameters in recorded():
-        ours = headroom(job)
+        ours = headroom(job, options.program)
         if ours is None:
             continue
         own.append(100 * (ours / truth - 1))
