@@ -133,13 +133,14 @@ static hri_ten *adapted_quantized(hri_torch *t, const hri_module *module, const 
   if (linear->magnitude) {
     sum = with_dora(t, module, linear, x, base);
     if (converts) hri_ten_set(t, &sum, hri_aten_to(t, sum, base->type));
+    hri_ten_drop(t, base);
   } else {
     part = plain(t, module, linear, x);
     if (converts) hri_ten_set(t, &part, hri_aten_to(t, part, base->type));
     sum = hri_aten_add(t, base, part);
+    hri_ten_drop(t, base);
     hri_ten_drop(t, part);
   }
-  hri_ten_drop(t, base);
   hri_ten_drop(t, x);
   return sum;
 }

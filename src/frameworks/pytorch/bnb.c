@@ -146,13 +146,15 @@ hri_ten *hri_bnb8_whole(hri_torch *t, const hri_torch_8bit *w) {
 /* CB.to(A.dtype, copy=True).mul_(SCB.unsqueeze(1).mul(1 / 127)), then a product. numbers[0]: the weight. */
 static void backward_8bit(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   const hri_torch_8bit *w = (const hri_torch_8bit *)(uintptr_t)fn->numbers[0];
-  hri_ten *whole;
+  hri_ten *whole, *made;
   if (!g[0]) return;
   whole = matrix(t, "_to_copy", fn->types[0], w->out, w->in);
   hri_ten_role(t, whole, HR_ROLE_WORKSPACE);
   hri_ten_drop(t, flat(t, "mul", HRI_F32, w->out));
   hri_aten_workspace(t);
-  in[0] = hri_ten_make(t, "mm", fn->types[0], fn->shapes[0]);
+  made = hri_ten_make(t, "mm", fn->types[0], fn->shapes[0]);
+  in[0] = hri_ten_view_in_backward(t, made, made->shape); /* .view(ctx.grad_shape) */
+  hri_ten_drop(t, made);
   hri_ten_drop(t, whole);
 }
 

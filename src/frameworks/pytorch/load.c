@@ -194,6 +194,8 @@ static void add_saved(maker *m) {
 /* Adapters come in the type of the weights; cast_adapter_dtype then makes them fp32. */
 static void add_adapters(maker *m) {
   uint32_t before = m->module->parameter_count;
+  if (m->module->quantized == HRI_TORCH_INT8)
+    m->type = HRI_F32; /* 8 bits are no type for them: they stay as they were made */
   for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
     hri_module_layer *l = &m->module->layers[i];
     hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
