@@ -23,9 +23,16 @@ extern "C" {
 typedef enum hr_pytorch_stack {
   HR_PYTORCH_TRAINER = 0, /* transformers' Trainer with its defaults */
   HR_PYTORCH_PLAIN,       /* a loop of one's own: loss = model(**batch).loss; loss.backward(); optimizer.step() */
+  HR_PYTORCH_TRL,         /* TRL's SFTTrainer, with its fused head */
+  HR_PYTORCH_AXOLOTL,
+  HR_PYTORCH_LLAMA_FACTORY,
   HR_PYTORCH_STACKS
 } hr_pytorch_stack;
+/* "trainer", "plain", "trl", "axolotl", "llama-factory"; for people: "Trainer", "TRL's SFTTrainer". Static. */
 HR_API const char *hr_pytorch_stack_name(hr_pytorch_stack stack);
+HR_API const char *hr_pytorch_stack_title(hr_pytorch_stack stack);
+/* Whether it checkpoints every block unless the job says otherwise. */
+HR_API bool hr_pytorch_stack_checkpoints(hr_pytorch_stack stack);
 
 typedef enum hr_pytorch_phase {
   HR_PYTORCH_LOAD = 0,

@@ -10,12 +10,12 @@ enum { LABEL = 11, ROWS = 8 };
 
 static uint64_t need(const hr_pytorch_info *info) { return info->device_used_bytes; }
 
-static const char *const names[] = {"Trainer", "a plain loop"};
-
 hr_pytorch_options plan_engine_options(const cli_config *config) {
   hr_pytorch_options options;
+  const char *colon = strchr(config->own.engine, ':');
   hr_pytorch_options_init(&options);
-  options.stack = strcmp(config->own.engine, "pytorch:plain") == 0 ? HR_PYTORCH_PLAIN : HR_PYTORCH_TRAINER;
+  for (int k = 0; colon && k < HR_PYTORCH_STACKS; k++)
+    if (strcmp(colon + 1, hr_pytorch_stack_name((hr_pytorch_stack)k)) == 0) options.stack = (hr_pytorch_stack)k;
   options.alloc_conf = config->own.alloc_conf;
   options.conf = config->own.engine_conf;
   return options;
@@ -45,8 +45,8 @@ void plan_engine_line(const cli_config *config, const hr_plan *plan) {
     return;
   }
   info = hr_pytorch_get(pytorch);
-  (void)snprintf(text, sizeof text, "with %s would need %s, %s allocated%s (--engine pytorch)", names[stack_of(config)],
-                 SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes),
+  (void)snprintf(text, sizeof text, "with %s would need %s, %s allocated%s (--engine pytorch)",
+                 hr_pytorch_stack_title(stack_of(config)), SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes),
                  info->recorded ? "" : ", from source, not recorded");
   screen_hang(stdout, LABEL, "pytorch", text);
   hr_pytorch_destroy(pytorch);
@@ -76,8 +76,8 @@ static void print_job(const cli_config *config, const hr_pytorch_info *info) {
   const hr_job *job = &config->job;
   char text[HR_PYTORCH_TEXT_BYTES + 256];
   (void)snprintf(text, sizeof text, "train %s by %s (%s), seq %u, micro-batch %u x accumulate %u, %s, on %s",
-                 job->model.name, info->versions, names[stack_of(config)], job->sequence_length, job->micro_batch,
-                 job->accumulate, info->settings, job->device.name);
+                 job->model.name, info->versions, hr_pytorch_stack_title(stack_of(config)), job->sequence_length,
+                 job->micro_batch, job->accumulate, info->settings, job->device.name);
   screen_hang(stdout, LABEL, "plan", text);
   if (*info->unlike) screen_hang(stdout, LABEL, "unlike", info->unlike);
   if (!info->recorded) screen_hang(stdout, LABEL, "rules", "from source, not recorded");

@@ -99,7 +99,8 @@ static choices choices_of(const cli_config *config, bool automatic) {
   const hr_precision precision = job->precision;
   bool open = !is_given(job, HR_GIVEN_PRECISION, automatic), wide = precision == HR_PRECISION_FP32;
   choices c = {0};
-  c.checkpointing = job->recompute.kind == HR_RECOMPUTE_NONE && !is_given(job, HR_GIVEN_RECOMPUTE, automatic);
+  c.checkpointing = job->recompute.kind == HR_RECOMPUTE_NONE && !is_given(job, HR_GIVEN_RECOMPUTE, automatic) &&
+                    !hr_pytorch_stack_checkpoints(plan_engine_options(config).stack);
   c.to_host = has_setting(config, "compute_metrics=true") && !has_setting(config, "eval_accumulation_steps");
   c.half = open && (wide || precision == HR_PRECISION_TF32) && job->quantize == HR_QUANTIZE_NONE;
   c.pure = open && precision != HR_PRECISION_BF16_PURE && precision != HR_PRECISION_FP16 &&
@@ -170,8 +171,15 @@ static void say_text(char *text, size_t bytes, const char *what) {
 }
 
 static void say_change(const cli_config *config, const change *c, plan_engine_choice *out) {
-  bool trainer = plan_engine_options(config).stack == HR_PYTORCH_TRAINER;
-  const char *framework = trainer ? "transformers" : "";
+  static const char *const frameworks[HR_PYTORCH_STACKS] = {"transformers", "", "transformers", "axolotl",
+                                                            "llama-factory"};
+  static const char *const paged[HR_PYTORCH_STACKS] = {"TrainingArguments(optim=\"paged_adamw_8bit\")",
+                                                       "bitsandbytes.optim.PagedAdamW8bit",
+                                                       "SFTConfig(optim=\"paged_adamw_8bit\")",
+                                                       "optimizer: paged_adamw_8bit", "optim: paged_adamw_8bit"};
+  hr_pytorch_stack stack = plan_engine_options(config).stack;
+  const char *framework = frameworks[stack];
+  bool trainer = stack == HR_PYTORCH_TRAINER || stack == HR_PYTORCH_TRL;
   enum { BYTES = sizeof out->text };
   out->text[0] = 0;
   if (c->expandable) say_text(out->text, BYTES, "PYTORCH_ALLOC_CONF=expandable_segments:True");
@@ -188,9 +196,7 @@ static void say_change(const cli_config *config, const change *c, plan_engine_ch
     say_text(out->text, BYTES,
              trainer ? "from_pretrained(..., dtype=torch.bfloat16) without bf16=True" : "model.to(torch.bfloat16)");
   if (c->states == STATES_8BIT) say(out->text, BYTES, framework, HR_TECHNIQUE_8BIT, 0);
-  if (c->states == STATES_PAGED)
-    say_text(out->text, BYTES,
-             trainer ? "TrainingArguments(optim=\"paged_adamw_8bit\")" : "bitsandbytes.optim.PagedAdamW8bit");
+  if (c->states == STATES_PAGED) say_text(out->text, BYTES, paged[stack]);
 }
 
 /* ---- running them ---- */

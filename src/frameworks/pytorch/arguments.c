@@ -69,8 +69,8 @@ static void write_adapters(const hri_arguments_of *of, hri_arguments *out) {
 
 static void write_trainer(const hri_arguments_of *of, hri_arguments *out) {
   const hri_torch_job *t = of->torch;
-  begin(out, "TrainingArguments(per_device_train_batch_size=%u, gradient_accumulation_steps=%u", (unsigned)t->batch,
-        t->accumulate);
+  begin(out, "%s(per_device_train_batch_size=%u, gradient_accumulation_steps=%u",
+        of->stack == HR_PYTORCH_TRL ? "SFTConfig" : "TrainingArguments", (unsigned)t->batch, t->accumulate);
   if (t->autocast != HRI_F32) add(out, ", %s=True", t->autocast == HRI_BF16 ? "bf16" : "fp16");
   if (of->job->precision == HR_PRECISION_TF32) add(out, ", tf32=True");
   if (t->checkpoint)
@@ -102,11 +102,44 @@ static void write_loop(const hri_arguments_of *of, hri_arguments *out) {
         t->scaler ? " with torch.amp.GradScaler()" : "");
 }
 
+/* Lines of a configuration file. */
+static void write_axolotl(const hri_arguments_of *of, hri_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  begin(out, "micro_batch_size: %u", (unsigned)t->batch);
+  begin(out, "gradient_accumulation_steps: %u", t->accumulate);
+  begin(out, "sequence_len: %u", (unsigned)t->tokens);
+  begin(out, "%s", t->autocast == HRI_BF16 ? "bf16: true" : t->autocast == HRI_F16 ? "fp16: true" : "bf16: false");
+  begin(out, "optimizer: %s", hri_torch_optim_name(of->optim));
+  begin(out, "gradient_checkpointing: %s", t->checkpoint ? "true" : "false");
+  if (t->checkpoint && !t->reentrant) begin(out, "gradient_checkpointing_kwargs: {use_reentrant: false}");
+}
+
+static void write_llama_factory(const hri_arguments_of *of, hri_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  begin(out, "per_device_train_batch_size: %u", (unsigned)t->batch);
+  begin(out, "gradient_accumulation_steps: %u", t->accumulate);
+  begin(out, "cutoff_len: %u", (unsigned)t->tokens);
+  begin(out, "%s",
+        t->autocast == HRI_BF16  ? "bf16: true"
+        : t->autocast == HRI_F16 ? "fp16: true"
+        : t->weights == HRI_BF16 ? "pure_bf16: true"
+                                 : "bf16: false");
+  begin(out, "optim: %s", hri_torch_optim_name(of->optim));
+  begin(out, "disable_gradient_checkpointing: %s", t->checkpoint ? "false" : "true");
+  if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
+}
+
 void hri_arguments_write(const hri_arguments_of *of, hri_arguments *out) {
   memset(out, 0, sizeof *out);
-  write_model(of, out);
-  write_adapters(of, out);
-  if (of->trainer) write_trainer(of, out);
-  else write_loop(of, out);
+  if (of->stack == HR_PYTORCH_AXOLOTL) {
+    write_axolotl(of, out);
+  } else if (of->stack == HR_PYTORCH_LLAMA_FACTORY) {
+    write_llama_factory(of, out);
+  } else {
+    write_model(of, out);
+    write_adapters(of, out);
+    if (of->stack == HR_PYTORCH_PLAIN) write_loop(of, out);
+    else write_trainer(of, out);
+  }
   if (of->alloc_conf && *of->alloc_conf) begin(out, "PYTORCH_ALLOC_CONF=%s", of->alloc_conf);
 }

@@ -7,7 +7,7 @@
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/settings.h"
 
-enum { HRI_ARGUMENTS = 6, HRI_ARGUMENT_BYTES = 400 };
+enum { HRI_ARGUMENTS = 9, HRI_ARGUMENT_BYTES = 400 };
 typedef struct hri_arguments {
   char texts[HRI_ARGUMENTS][HRI_ARGUMENT_BYTES];
   uint32_t count;
@@ -19,7 +19,7 @@ typedef struct hri_arguments_of {
   const hri_torch_job *torch;
   const hri_torch_settings *settings;
   hri_torch_optim optim;
-  bool trainer;
+  hr_pytorch_stack stack;
   const char *alloc_conf;
 } hri_arguments_of;
 void hri_arguments_write(const hri_arguments_of *of, hri_arguments *out);

@@ -80,6 +80,22 @@ hri_ten *hri_aten_narrow_last(hri_torch *t, hri_ten *x, uint64_t width) {
   return bound(t, fn, hri_ten_view(t, x, shape));
 }
 
+/* index_put_ into zeros, which sorts the places first: what that takes is small beside them. */
+static void index_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  hri_ten *places[2];
+  for (uint32_t i = 0; i < 2; i++) places[i] = hri_fn_saved(t, fn, i);
+  if (g[0]) in[0] = hri_ten_make(t, "index_put", g[0]->type, fn->shapes[0]);
+  for (uint32_t i = 2; i-- > 0;) hri_ten_drop(t, places[i]);
+}
+
+hri_ten *hri_aten_index_rows(hri_torch *t, hri_ten *x, hri_ten *const places[2]) {
+  hri_fn *fn = hri_fn_make(t, index_backward, &x, 1);
+  for (int i = 0; i < 2; i++) hri_fn_save(t, fn, places[i]);
+  return bound(t, fn,
+               hri_ten_make(t, "index", x->type,
+                            hri_ten_shape_of(2, hri_ten_count(places[0]), x->shape.dims[x->shape.rank - 1], 0, 0)));
+}
+
 hri_ten *hri_aten_without_last_row(hri_torch *t, hri_ten *x) {
   hri_fn *fn = hri_fn_make(t, narrow_backward, &x, 1);
   hri_ten_shape shape = x->shape;

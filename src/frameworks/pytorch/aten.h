@@ -62,6 +62,8 @@ hri_ten *hri_aten_softmax(hri_torch *t, hri_ten *x, hri_ten_type type);
 hri_ten *hri_aten_safe_softmax(hri_torch *t, hri_ten *x);
 /* torch.where(condition, x, number): the condition lives on anyway. */
 hri_ten *hri_aten_where(hri_torch *t, hri_ten *x);
+/* x[places[0], places[1]] of [rows, tokens, width]: as many rows of width as there are places. */
+hri_ten *hri_aten_index_rows(hri_torch *t, hri_ten *x, hri_ten *const places[2]);
 /* x[..., :-1, :] of [rows, tokens, width]: a view. */
 hri_ten *hri_aten_without_last_row(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_layer_norm(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias);

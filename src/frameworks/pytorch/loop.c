@@ -225,7 +225,7 @@ static hri_module_output forward(loop *r) {
   out = hri_module_forward(r->t, &r->module, &r->batch);
   r->t->autocast = HRI_F32;
   hri_autocast_exit(r->t);
-  if (r->job->trainer && r->job->autocast != HRI_F32)
+  if (r->job->trainer && r->job->autocast != HRI_F32 && out.logits)
     hri_ten_set(r->t, &out.logits, hri_aten_to(r->t, out.logits, HRI_F32));
   return out;
 }
@@ -313,7 +313,7 @@ static void evaluate(loop *r) {
   for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
     next_batch(r, e->rows);
     hri_ten_set(r->t, &logits, predict(r));
-    if (e->metrics) keep_predictions(r, &kept, logits);
+    if (e->metrics && logits) keep_predictions(r, &kept, logits);
     else hri_ten_set(r->t, &logits, NULL);
     if (e->to_host == 0 || (k + 1) % e->to_host) continue;
     hri_ten_set(r->t, &kept, NULL);
@@ -336,6 +336,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.quantized = job->quantized;
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;
+  r.module.fused_head = job->fused_head;
   r.module.kernel_forced = job->kernel_forced;
   r.module.kernel = job->kernel;
   if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;

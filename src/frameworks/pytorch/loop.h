@@ -42,6 +42,7 @@ typedef struct hri_torch_job {
   bool mask;          /* the batch has an attention_mask */
   bool padded;        /* with zeros: rows are of different lengths */
   bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
+  bool fused_head;    /* TRL's: log-probabilities in tiles, no logits */
   bool use_cache;     /* model.config.use_cache: keys and values of all layers are among the outputs */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;

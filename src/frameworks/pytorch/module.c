@@ -8,6 +8,7 @@
 
 #include "frameworks/pytorch/adapters.h"
 #include "frameworks/pytorch/checkpoint.h"
+#include "frameworks/pytorch/fused_head.h"
 #include "frameworks/pytorch/pass.h"
 
 typedef hri_module_pass pass;
@@ -462,6 +463,11 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   drop_all(t, p->cos, 2);
   drop_all(t, p->sin, 2);
   hri_torch_at(t, "lm_head", -1);
+  if (module->fused_head) {
+    out.loss = hri_fused_head(t, hidden, head_of(module));
+    hri_ten_drop(t, hidden);
+    return out;
+  }
   out.logits = hri_aten_linear(t, hidden, head_of(module), NULL, true);
   if (module->model->logit_softcap > 0) {
     hri_ten_set(t, &out.logits, hri_aten_div_scalar(t, out.logits));

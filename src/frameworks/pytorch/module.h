@@ -61,6 +61,7 @@ typedef struct hri_module {
   uint32_t capability; /* of the device: which fused attention there is */
   double dropout, lora_dropout;
   bool checkpoint, reentrant, use_cache;
+  bool fused_head; /* TRL's */
 } hri_module;
 
 /* Parameters with requires_grad_(False), by the words of --freeze and --train-only (model/freeze.h); both NULL: none. */
@@ -85,7 +86,7 @@ typedef struct hri_module_cache {
 void hri_module_cache_drop(hri_torch *torch, const hri_module *module, hri_module_cache **cache); /* NULL is fine */
 
 typedef struct hri_module_output {
-  hri_ten *loss, *logits;  /* new references */
+  hri_ten *loss, *logits;  /* new references; logits NULL: a fused head makes none */
   hri_module_cache *cache; /* NULL: none */
 } hri_module_output;
 typedef struct hri_module_batch {

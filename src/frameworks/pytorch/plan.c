@@ -12,6 +12,7 @@
 #include "frameworks/pytorch/refuse.h"
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/settings.h"
+#include "frameworks/pytorch/stack.h"
 
 /* What the rules were recorded from (tests/memory/README.md). */
 static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"PyTorch 2.14, transformers 5",
@@ -28,6 +29,7 @@ struct hr_pytorch {
   hr_model model; /* the job's: the run refers to it */
   hri_torch_job job;
   hri_torch_settings settings;
+  const hri_torch_stack *stack;
   hr_alloc_config config;
   hri_torch_replay replay;
   HRI_ARRAY(hr_pytorch_live) live;
@@ -35,11 +37,6 @@ struct hr_pytorch {
 };
 
 _Static_assert((int)HR_PYTORCH_EVALUATE == (int)HRI_TORCH_EVALUATE, "phases in one order");
-
-const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
-  static const char *const names[] = {"trainer", "plain"};
-  return (unsigned)stack < HR_PYTORCH_STACKS ? names[stack] : "unknown";
-}
 
 const char *hr_pytorch_phase_name(hr_pytorch_phase phase) {
   static const char *const names[] = {"load", "forward",   "loss",      "backward",
@@ -95,7 +92,8 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
   switch (job->precision) {
   case HR_PRECISION_BF16:
     out->autocast = HRI_BF16;
-    add(text, "autocast to bf16, fp32 weights");
+    if (p->stack->half_weights) out->weights = HRI_BF16;
+    add(text, "autocast to bf16, %s weights", p->stack->half_weights ? "bf16" : "fp32");
     break;
   case HR_PRECISION_FP16:
     out->autocast = HRI_F16;
@@ -116,17 +114,16 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
 }
 
 /* By the job's name of it, or the framework's. */
-static hri_torch_optim optim_of(const hr_job *job, const hri_torch_settings *settings, hr_pytorch_stack stack) {
+static hri_torch_optim optim_of(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
   if (settings->optim != HRI_OPTIM_OF_JOB) return settings->optim;
   if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == HR_OPTIMIZER_MOMENTUM) return HRI_OPTIM_SGD;
   if (job->optimizer == HR_OPTIMIZER_ADAMW8BIT) return HRI_OPTIM_ADAMW_BNB_8BIT;
-  if (job->optimizer == HR_OPTIMIZER_ADAFACTOR)
-    return stack == HR_PYTORCH_TRAINER ? HRI_OPTIM_ADAFACTOR : HRI_OPTIM_ADAFACTOR_TORCH;
-  return stack == HR_PYTORCH_TRAINER && settings->version <= HRI_TRANSFORMERS_4_57 ? HRI_OPTIM_ADAMW_TORCH_FUSED
-                                                                                   : HRI_OPTIM_ADAMW_TORCH;
+  if (job->optimizer == HR_OPTIMIZER_ADAFACTOR) return stack->trainer ? HRI_OPTIM_ADAFACTOR : HRI_OPTIM_ADAFACTOR_TORCH;
+  return stack->trainer && settings->version <= HRI_TRANSFORMERS_4_57 ? HRI_OPTIM_ADAMW_TORCH_FUSED
+                                                                      : HRI_OPTIM_ADAMW_TORCH;
 }
 
-static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
+static void set_optimizer(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
   static const char *const texts[HRI_OPTIMS] = {"",
                                                 "AdamW foreach",
                                                 "AdamW fused",
@@ -147,18 +144,19 @@ static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack sta
   default: p->job.optimizer = HRI_TORCH_ADAMW;
   }
   p->job.paged = optim == HRI_OPTIM_PAGED_ADAMW_8BIT;
-  p->job.wide_embeddings = p->job.optimizer == HRI_TORCH_ADAMW_8BIT && stack == HR_PYTORCH_TRAINER;
+  p->job.wide_embeddings = p->job.optimizer == HRI_TORCH_ADAMW_8BIT && stack->trainer;
   add(p->info.settings, ", %s%s", texts[optim], momentum ? " with momentum" : "");
   if (p->job.paged) unlike(&p->info, "paged states are host memory as far as the device's figures go");
   if (job->update == HR_UPDATE_IN_BACKWARD) unlike(&p->info, "updates are behind the backward");
 }
 
 static void set_recompute(hr_pytorch *p, const hr_job *job) {
-  if (job->recompute.kind == HR_RECOMPUTE_NONE) return;
+  if (!p->settings.checkpointing) return;
   p->job.checkpoint = true;
   p->job.reentrant = p->settings.reentrant;
   add(p->info.settings, ", gradient checkpointing%s", p->job.reentrant ? " with use_reentrant" : "");
-  if (job->recompute.kind != HR_RECOMPUTE_BLOCK) unlike(&p->info, "gradient checkpointing is of every block");
+  if (job->recompute.kind != HR_RECOMPUTE_BLOCK && job->recompute.kind != HR_RECOMPUTE_NONE)
+    unlike(&p->info, "gradient checkpointing is of every block");
 }
 
 static void set_cache(hr_pytorch *p) {
@@ -200,7 +198,7 @@ static void say_attention(hr_pytorch *p) {
   if (p->job.padded) add(p->info.settings, " with a padding mask");
 }
 
-static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
+static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
   p->model = job->model;
   p->job.model = &p->model;
   p->job.version = p->settings.version;
@@ -217,8 +215,9 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->job.dropout = job->dropout > 0 ? job->dropout : job->model.dropout; /* the config's holds there */
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
-  p->job.trainer = stack == HR_PYTORCH_TRAINER;
-  p->job.keeps_outputs = stack == HR_PYTORCH_PLAIN;
+  p->job.trainer = stack->trainer;
+  p->job.fused_head = stack->fused_head;
+  p->job.keeps_outputs = !stack->trainer;
   p->job.capability = job->device.compute_capability;
   set_attention(p, job);
   set_quantized(p, job);
@@ -232,8 +231,11 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   if (p->model.lora.rank && p->model.lora.saved) add(p->info.settings, " beside whole modules");
   set_cache(p);
   if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
+  if (p->job.fused_head) add(p->info.settings, ", fused head");
+  if (stack->version) add(p->info.settings, ", defaults of %s", stack->version);
   set_evaluation(p);
-  if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length) unlike(&p->info, "the loss is not chunked");
+  if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !p->job.fused_head)
+    unlike(&p->info, "the loss is not chunked");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
 }
 
@@ -331,7 +333,7 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, 0, &p->replay, error));
   info->allocated_bytes = p->replay.whole.allocated_bytes;
   info->reserved_bytes = p->replay.whole.reserved_bytes;
-  info->recorded = is_recorded(&p->settings);
+  info->recorded = is_recorded(&p->settings) && p->stack->recorded;
   info->error_low = info->recorded ? HRI_TORCH_ERROR_LOW : HRI_TORCH_ERROR_OF_SOURCE_LOW;
   info->error_high = info->recorded ? HRI_TORCH_ERROR_HIGH : HRI_TORCH_ERROR_OF_SOURCE_HIGH;
   info->context_bytes = job->device.fixed_bytes;
@@ -348,20 +350,31 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   return judge(p, room, error);
 }
 
+/* What nobody said is the stack's to say; the Trainer's own checkpointing has been without reentry since 5. */
+static void take_defaults(const hr_job *job, const hri_torch_stack *stack, hri_torch_settings *s) {
+  bool older = stack->trainer && s->version >= HRI_TRANSFORMERS_4_57;
+  if (!s->reentrant_named) s->reentrant = stack->reentrant || older;
+  s->checkpointing =
+      job->recompute.kind != HR_RECOMPUTE_NONE || (stack->checkpointing && !(job->given & HR_GIVEN_RECOMPUTE));
+}
+
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                             hr_error *error) {
   hr_pytorch_options usual;
   hri_torch_settings settings;
+  const hri_torch_stack *stack;
   hr_pytorch *p;
   hr_status status = HR_OK;
   *pytorch = NULL;
   hr_pytorch_options_init(&usual);
   if (!options) options = &usual;
+  stack = hri_torch_stack_of(options->stack);
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
-  if (settings.eval_batches && options->stack != HR_PYTORCH_TRAINER)
+  take_defaults(job, stack, &settings);
+  if (settings.eval_batches && !stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
-  if (settings.use_cache && options->stack != HR_PYTORCH_PLAIN)
+  if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
   HRI_TRY(hri_torch_refuse(job, &settings, error));
@@ -369,12 +382,13 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
   p->info.versions = versions[settings.version];
   p->settings = settings;
+  p->stack = stack;
   hri_torch_init(&p->torch);
   p->config = hr_alloc_config_default();
   HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
-  set_job(p, job, options->stack);
-  hri_arguments_write(&(hri_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, options->stack),
-                                          options->stack == HR_PYTORCH_TRAINER, options->alloc_conf},
+  set_job(p, job, stack);
+  hri_arguments_write(&(hri_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, stack),
+                                          options->stack, options->alloc_conf},
                       &p->arguments);
   p->device = hri_aten_device_of(job->device.compute_capability);
   p->torch.kernels = &p->device;

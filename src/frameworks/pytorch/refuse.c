@@ -93,7 +93,7 @@ static const char *refuse_version(const hr_job *job, const hri_torch_settings *s
 
 /* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
 static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
-  bool reentrant = s->reentrant && job->recompute.kind != HR_RECOMPUTE_NONE && job->model.lora.rank == 0;
+  bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
   hri_param_spec spec;
   hri_param_get(&job->model, 0, &spec);
   return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);

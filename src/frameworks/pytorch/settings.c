@@ -65,7 +65,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   uint32_t *const numbers[KEYS] =
       {[EVAL_BATCHES] = &out->eval_batches, [EVAL_ROWS] = &out->eval_rows, [EVAL_TO_HOST] = &out->eval_to_host};
   if (k == OPTIM) out->optim = (hri_torch_optim)value;
-  else if (k == REENTRANT) out->reentrant = value != 0;
+  else if (k == REENTRANT) out->reentrant = value != 0, out->reentrant_named = true;
   else if (k == METRICS) out->metrics = value != 0;
   else if (k == PREDICT) out->predict = value != 0;
   else if (k == EVAL_STRATEGY) out->eval_steps = value != 0;

@@ -44,7 +44,8 @@ typedef struct hri_torch_settings {
   hri_transformers version;
   hri_torch_kernel kernel;
   hri_torch_implementation implementation;
-  bool reentrant;
+  bool reentrant, reentrant_named;
+  bool checkpointing;                             /* of the job, or of the stack where the job does not say */
   uint32_t eval_rows, eval_batches, eval_to_host; /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
   bool metrics;                                   /* compute_metrics */
   bool predict;                                   /* trainer.predict(), which keeps what it predicts */
