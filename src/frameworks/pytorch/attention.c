@@ -52,7 +52,7 @@ hri_attention_way hri_attention_way_of(const hri_torch *t, const hri_module_pass
                (m->version == HRI_TRANSFORMERS_4_46 && p->mask && d->family != HR_FAMILY_GPT2);
   way.by_heads = way.copies || (d->family == HR_FAMILY_PHI3 && m->version < HRI_TRANSFORMERS_4_46); /* torch.cat */
   way.turns_all = way.kernel == HRI_SDPA_MATH || (way.kernel == HRI_SDPA_FLASH && way.copies);
-  way.turns_value = way.turns_all || cached(p) || (way.repeats && m->version >= HRI_TRANSFORMERS_4_49);
+  way.turns_value = way.turns_all || cached(p) || way.repeats;
   return way;
 }
 
