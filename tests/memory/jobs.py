@@ -350,6 +350,13 @@ def lessons():
         result[-1]["name"] += "-cache"
     for model in ("llama3-1b", "gpt2-124m"):
         add(model, 2, 256, precision="amp-bf16", transformers="4.49.0")
+    # After the held-back jobs of these kinds were scored for the first time
+    add("gpt2-124m", 2, 256, precision="amp-bf16", lora={"rank": 8, "targets": ["c_attn"], "dropout": 0.05, "use_dora": True})
+    result[-1]["name"] += "-dora"
+    add("llama3-1b", 2, 256, precision="fp32", checkpointing="non-reentrant", lora={"rank": 64, "targets": LLAMA_ALL, "dropout": 0.0, "use_dora": True})
+    result[-1]["name"] += "-dora"
+    add("qwen3-0.6b", 2, 256, precision="amp-bf16", use_cache=True)
+    result[-1]["name"] += "-cache"
     add("gpt2-124m", 2, 256, precision="bf16", transformers="4.49.0", attention="eager")
     return result
 

@@ -64,19 +64,28 @@ static hri_ten *combined(hri_torch *t, hri_ten *scale, hri_ten *base, hri_ten *l
   return sum;
 }
 
+/* peft.utils.other.transpose of Conv1D's weight: a parameter of its own, which requires a gradient, gets one, and has it until the graph
+ * is dropped. */
+static hri_ten *as_parameter(hri_torch *t, hri_ten *weight, const hri_module_linear *linear) {
+  hri_ten *turned = hri_ten_view(t, weight, hri_ten_shape_of(2, linear->out, linear->in, 0, 0));
+  turned->parameter = turned->requires_grad = true;
+  return turned;
+}
+
 /* DoraLinearLayer.forward. Without dropout the module's own result is used, else its product is made again of what dropout left, with a
  * weight in the adapter's type that autograd saves. */
 static hri_ten *dora(hri_torch *t, const hri_module_linear *linear, hri_ten *x, hri_ten *given) {
-  hri_ten *adapted = lora_weight(t, linear, x->type), *weight = whole_weight(t, linear, x->type), *norm, *scale, *lora,
-          *base, *y;
+  hri_ten *adapted = lora_weight(t, linear, x->type), *weight = whole_weight(t, linear, x->type), *turned, *norm,
+          *scale, *lora, *base, *y;
+  turned = linear->conv1d ? as_parameter(t, weight, linear) : hri_ten_keep(weight);
   norm = weight_norm(t, linear, x->type);
   scale = hri_aten_div_by(t, linear->magnitude, norm);
   lora = hri_aten_linear(t, x, linear->a, NULL, true);
   hri_ten_set(t, &lora, hri_aten_linear(t, lora, linear->b, NULL, true));
-  if (!given) base = hri_aten_linear(t, x, weight, NULL, !linear->conv1d);
+  if (!given) base = hri_aten_linear(t, x, turned, NULL, true);
   else base = linear->bias ? hri_aten_add_scalar(t, given) : hri_ten_keep(given);
   y = combined(t, scale, base, lora);
-  hri_ten *const all[] = {base, lora, scale, norm, weight, adapted};
+  hri_ten *const all[] = {base, lora, scale, norm, turned, weight, adapted};
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++) hri_ten_drop(t, all[i]);
   return y;
 }

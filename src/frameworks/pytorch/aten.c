@@ -136,9 +136,9 @@ hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b) {
   return hri_ten_make(t, "cat", a->type, shape);
 }
 
-hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x) {
+hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x, hri_ten_type type) {
   hri_fn *fn = hri_fn_make(t, cat_backward, &x, 1);
-  return bound(t, fn, hri_ten_like(t, "cat", x, x->type));
+  return bound(t, fn, hri_ten_like(t, "cat", x, x->type == type ? type : HRI_F32));
 }
 
 /* expand's backward sums: the engine would, but it stands before the copy's. */
@@ -614,31 +614,20 @@ static void log_softmax_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hr
 }
 
 static void nll_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
-  hri_ten *labels = hri_fn_saved(t, fn, 0), *weight = hri_fn_saved(t, fn, 1);
+  hri_ten *labels = hri_fn_saved(t, fn, 0), *self = hri_fn_saved(t, fn, 1), *weight = hri_fn_saved(t, fn, 2);
   if (g[0]) in[0] = hri_ten_make(t, "nll_loss_backward", fn->types[0], fn->shapes[0]);
   hri_ten_drop(t, weight);
+  hri_ten_drop(t, self);
   hri_ten_drop(t, labels);
 }
 
-/* log_softmax of 16 bits is in fp32 under autocast: fp16 inside the kernel, bf16 by a cast before it. */
-static hri_ten *log_softmax(hri_torch *t, hri_ten *x) {
-  bool inside = t->autocast != HRI_F32 && x->type == HRI_F16;
-  hri_ten *wide = inside ? hri_ten_keep(x) : hri_autocast_fp32(t, x), *y;
-  hri_fn *fn = hri_fn_make(t, log_softmax_backward, &wide, 1);
-  y = hri_ten_like(t, "_log_softmax", wide, inside ? HRI_F32 : wide->type);
-  if (fn) {
-    hri_ten *alias = hri_ten_view(t, y, y->shape);
-    hri_fn_save(t, fn, alias);
-    hri_ten_drop(t, alias);
-  }
-  hri_ten_drop(t, wide);
-  return bound(t, fn, y);
-}
-
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels) {
-  hri_ten *p = log_softmax(t, logits), *loss, *weight;
+  hri_ten *own = saves_result(t, "_log_softmax", log_softmax_backward, logits), *p = hri_autocast_fp32(t, own), *loss,
+          *weight;
   hri_fn *fn = hri_fn_make(t, nll_backward, &p, 1);
+  hri_ten_drop(t, own);
   hri_fn_save(t, fn, labels);
+  hri_fn_save(t, fn, p);
   loss = hri_ten_make(t, "nll_loss_forward", HRI_F32, rows(1));
   weight = hri_ten_make(t, "nll_loss_forward", HRI_F32, rows(1));
   hri_fn_save(t, fn, weight);

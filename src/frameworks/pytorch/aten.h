@@ -48,8 +48,8 @@ hri_ten *hri_aten_narrow_last(hri_torch *t, hri_ten *x, uint64_t width);
 /* parts[count] of equal width of the last dimension, as split does: one function, whose backward joins them. */
 void hri_aten_split_last(hri_torch *t, hri_ten *x, uint32_t count, hri_ten **parts);
 hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b);
-/* A copy by torch.cat of nothing and x: what DynamicCache.update makes of the first tokens. */
-hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x);
+/* A copy by torch.cat of nothing, which has a type, and x: what DynamicCache.update makes of the first tokens. */
+hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x, hri_ten_type type);
 /* torch.cat of rows: [a + b, ...]. Without gradient. */
 hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b);
 /* A copy of `times` as many heads. */

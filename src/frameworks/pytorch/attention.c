@@ -22,15 +22,16 @@ static hri_sdpa kernel_of(const hri_torch *t, const hri_module_pass *p, hri_ten_
   return HRI_SDPA_MATH;
 }
 
-/* DynamicCache of 4.57 and later joins keys and values with an empty tensor, which copies them in the order of heads; before that it
- * keeps them as they are. */
+/* DynamicCache of 4.57 and later joins keys and values with an empty tensor of the keys' type, which copies them in the order of heads;
+ * before that it keeps them as they are. */
 static bool cached(const hri_module_pass *p) { return p->cache && p->module->version <= HRI_TRANSFORMERS_4_57; }
 
 void hri_module_update_cache(hri_torch *t, hri_module_pass *p, uint32_t layer, hri_ten **k, hri_ten **v) {
   hri_ten **both[] = {k, v};
+  hri_ten_type type = (*k)->type;
   if (!p->cache) return;
   for (int i = 0; i < 2; i++) {
-    if (cached(p)) hri_ten_set(t, both[i], hri_aten_cat_one(t, *both[i]));
+    if (cached(p)) hri_ten_set(t, both[i], hri_aten_cat_one(t, *both[i], type));
     hri_ten_set(t, &p->cache->layers[layer][i], hri_ten_keep(*both[i]));
   }
 }

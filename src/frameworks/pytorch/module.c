@@ -212,7 +212,7 @@ static void turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *out[2]
     out[i] = rotate(t, slices ? sliced_off[i][0] : parts[i], p->cos[p->kind], p->sin[p->kind]);
     if (!slices) continue;
     if (sliced_off[i][1]) hri_ten_set(t, &out[i], hri_aten_cat_last(t, out[i], sliced_off[i][1]));
-    else hri_ten_set(t, &out[i], hri_aten_cat_one(t, out[i]));
+    else hri_ten_set(t, &out[i], hri_aten_cat_one(t, out[i], out[i]->type));
   }
   for (int i = 0; i < 2 && slices; i++)
     for (int k = 0; k < 2; k++) hri_ten_drop(t, sliced_off[i][k]);
