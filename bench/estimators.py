@@ -74,13 +74,16 @@ def settings_of(job):
         return None
     if optims[job["optimizer"]][job["implementation"]]:
         conf.append("optim=" + optims[job["optimizer"]][job["implementation"]])
-    if job["checkpointing"] == "reentrant":
-        conf.append("use_reentrant=true")
+    if job["checkpointing"]:
+        conf.append("use_reentrant=" + ("true" if job["checkpointing"] == "reentrant" else "false"))
+    if job.get("use_cache"):
+        conf.append("use_cache=true")
     if job["backend"]:
         conf.append("sdpa_kernel=" + {"flash": "flash_attention", "efficient": "efficient_attention", "math": "math"}[job["backend"]])
     if how := job.get("evaluation"):
         conf += [f"eval_batches={how['batches']}", f"per_device_eval_batch_size={how['batch']}"]
         conf += ["compute_metrics=true"] * how["metrics"] + [f"eval_accumulation_steps={how['to_host']}"] * bool(how["to_host"])
+        conf += ["predict=true"] * how.get("predict", False) + ["eval_strategy=steps"] * how.get("middle", False)
     return ",".join(conf)
 
 
@@ -88,6 +91,8 @@ def headroom_words(job):
     precision = {"fp32": "fp32", "amp-bf16": "bf16", "amp-fp16": "fp16", "bf16": "bf16-pure", "fp16": None}[job["precision"]]
     conf = settings_of(job)
     adapters_beside_fp32 = job["lora"] and not job.get("quantized") and job["precision"].startswith("amp")
+    if (job["lora"] or {}).get("use_dora") and job["lora"]["dropout"]:
+        return None
     if not precision or not conf or job["loop"] == "plain-loss" or job["mask"] == "none" or job["dropout"] == 0.0 or adapters_beside_fp32:
         return None
     words = [PRESETS[job["model"]], "--device", DEVICES[job["capability"]], "--seq", job["seq"], "--micro-batch", job["batch"], "--accumulate",
@@ -96,9 +101,12 @@ def headroom_words(job):
              {"sgd": "sgd", "sgd-momentum": "momentum"}.get(job["optimizer"], "adamw"), "--packing", "off" if job["mask"] == "padding" else "pack",
              "--engine", "pytorch:trainer" if job["loop"] == "trainer" else "pytorch:plain", "--engine-conf", conf]
     if lora := job["lora"]:
-        words += ["--lora", f"r={lora['rank']},targets={','.join(lora['targets'])},dropout={lora.get('dropout', 0.0)}"]
+        saved = "".join(f",modules_to_save={name}" for name in lora.get("modules_to_save", ()))
+        words += ["--lora", f"r={lora['rank']},targets={','.join(lora['targets'])},dropout={lora.get('dropout', 0.0)}" + ",dora" * lora.get("use_dora", False) + saved]
     if job.get("quantized"):
-        words += ["--quantize", "nf4+dq" if job["quantized"] == "nf4-double" else "nf4"]
+        words += ["--quantize", {"nf4-double": "nf4+dq"}.get(job["quantized"], job["quantized"])]
+    if job.get("frozen"):
+        words += ["--freeze", ",".join(job["frozen"])]
     return [str(word) for word in words]
 
 
@@ -117,7 +125,8 @@ def headroom(job, program):
 
 def plain_program(job):
     """What none of them can say: older versions and other ways change figures that they do not have."""
-    return not (job["backend"] or job["mask"] == "padding" or job.get("evaluation") or job["capability"] == "7.5")
+    return not (job["backend"] or job["mask"] == "padding" or job.get("evaluation") or job.get("frozen") or job.get("use_cache") or
+                job["capability"] == "7.5" or (job["lora"] or {}).get("use_dora") or (job["lora"] or {}).get("modules_to_save"))
 
 
 def vramcalc_of(job, family, shape, _parameters, tool):
@@ -145,7 +154,7 @@ def fitcheck_of(job, family, shape, parameters, tool):
     config = model(name=job["model"], num_params=base, hidden_size=shape["hidden_size"], num_layers=shape["num_hidden_layers"],
                    num_attention_heads=heads, num_kv_heads=shape["num_key_value_heads"], intermediate_size=shape["intermediate_size"],
                    vocab_size=shape["vocab_size"], head_dim=shape.get("head_dim", shape["hidden_size"] // heads), tie_word_embeddings=shape["tie_word_embeddings"])
-    how = training(precision=precision, quantization="nf4" if job.get("quantized") else "none", double_quant=job.get("quantized") == "nf4-double",
+    how = training(precision=precision, quantization=(job.get("quantized") or "none").split("-")[0], double_quant=job.get("quantized") == "nf4-double",
                    optimizer=optimizer, optimizer_dtype="fp32", batch_size=job["batch"], seq_len=job["seq"], lora_rank=job["lora"]["rank"] if job["lora"] else None,
                    lora_targets=job["lora"]["targets"] if job["lora"] else ["q_proj"], grad_checkpoint=bool(job["checkpointing"]),
                    flash_attn=job["attention"] != "eager", grad_accum_steps=job["accumulation"])
@@ -164,7 +173,7 @@ def whole_parameters(_family, shape):
 def deepspeed_of(stage):
     def figure(job, _family, shape, parameters, tool):
         """One GPU, nothing offloaded: 16-bit parameters and gradients, fp32 copies and two moments. Activations are not its subject."""
-        if job["lora"] or job.get("quantized") or job["optimizer"] != "adamw" or not job["precision"].startswith("amp") or job.get("evaluation"):
+        if job["lora"] or job.get("quantized") or job["optimizer"] != "adamw" or not job["precision"].startswith("amp") or job.get("evaluation") or job.get("frozen"):
             return None
         if stage == 2:
             return tool(parameters, num_gpus_per_node=1, num_nodes=1, cpu_offload=False)[1]
