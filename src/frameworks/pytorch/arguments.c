@@ -5,7 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
-__attribute__((format(printf, 2, 3))) static void add(hri_arguments *out, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void add(hri_torch_arguments *out, const char *format, ...) {
   char *text = out->texts[out->count - 1];
   size_t used = strlen(text);
   va_list args;
@@ -14,7 +14,7 @@ __attribute__((format(printf, 2, 3))) static void add(hri_arguments *out, const 
   va_end(args);
 }
 
-__attribute__((format(printf, 2, 3))) static void begin(hri_arguments *out, const char *format, ...) {
+__attribute__((format(printf, 2, 3))) static void begin(hri_torch_arguments *out, const char *format, ...) {
   char *text = out->texts[out->count++];
   va_list args;
   va_start(args, format);
@@ -26,7 +26,7 @@ static const char *dtype_name(hri_ten_type type) {
   return type == HRI_BF16 ? "torch.bfloat16" : type == HRI_F16 ? "torch.float16" : "torch.float32";
 }
 
-static void write_model(const hri_arguments_of *of, hri_arguments *out) {
+static void write_model(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
   const char *attention = of->settings->implementation == HRI_IMPLEMENTATION_FLASH_2 ? "flash_attention_2"
                           : t->attention == HRI_TORCH_EAGER                          ? "eager"
@@ -50,7 +50,7 @@ static const char *target_name(const hr_model *m, int module) {
   return m->family == HR_FAMILY_PHI3 ? phi3[module] : llama[module];
 }
 
-static void write_adapters(const hri_arguments_of *of, hri_arguments *out) {
+static void write_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hr_model *m = of->torch->model;
   uint8_t all = 0;
   bool first = true;
@@ -67,7 +67,7 @@ static void write_adapters(const hri_arguments_of *of, hri_arguments *out) {
   add(out, "])");
 }
 
-static void write_trainer(const hri_arguments_of *of, hri_arguments *out) {
+static void write_trainer(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
   begin(out, "%s(per_device_train_batch_size=%u, gradient_accumulation_steps=%u",
         of->stack == HR_PYTORCH_TRL ? "SFTConfig" : "TrainingArguments", (unsigned)t->batch, t->accumulate);
@@ -82,7 +82,7 @@ static void write_trainer(const hri_arguments_of *of, hri_arguments *out) {
   add(out, ")");
 }
 
-static void write_loop(const hri_arguments_of *of, hri_arguments *out) {
+static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   static const char *const optims[HRI_OPTIMS] = {"",
                                                  "torch.optim.AdamW(model.parameters(), foreach=True)",
                                                  "torch.optim.AdamW(model.parameters(), fused=True)",
@@ -103,7 +103,7 @@ static void write_loop(const hri_arguments_of *of, hri_arguments *out) {
 }
 
 /* Lines of a configuration file. */
-static void write_axolotl(const hri_arguments_of *of, hri_arguments *out) {
+static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
   begin(out, "micro_batch_size: %u", (unsigned)t->batch);
   begin(out, "gradient_accumulation_steps: %u", t->accumulate);
@@ -114,7 +114,7 @@ static void write_axolotl(const hri_arguments_of *of, hri_arguments *out) {
   if (t->checkpoint && !t->reentrant) begin(out, "gradient_checkpointing_kwargs: {use_reentrant: false}");
 }
 
-static void write_llama_factory(const hri_arguments_of *of, hri_arguments *out) {
+static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
   begin(out, "per_device_train_batch_size: %u", (unsigned)t->batch);
   begin(out, "gradient_accumulation_steps: %u", t->accumulate);
@@ -129,7 +129,7 @@ static void write_llama_factory(const hri_arguments_of *of, hri_arguments *out) 
   if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
 }
 
-void hri_arguments_write(const hri_arguments_of *of, hri_arguments *out) {
+void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   memset(out, 0, sizeof *out);
   if (of->stack == HR_PYTORCH_AXOLOTL) {
     write_axolotl(of, out);

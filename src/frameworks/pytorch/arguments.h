@@ -8,20 +8,20 @@
 #include "frameworks/pytorch/settings.h"
 
 enum { HRI_ARGUMENTS = 9, HRI_ARGUMENT_BYTES = 400 };
-typedef struct hri_arguments {
+typedef struct hri_torch_arguments {
   char texts[HRI_ARGUMENTS][HRI_ARGUMENT_BYTES];
   uint32_t count;
-} hri_arguments;
+} hri_torch_arguments;
 
 /* What the run was made from: `torch` is the job as it ran, `alloc_conf` may be NULL. */
-typedef struct hri_arguments_of {
+typedef struct hri_torch_arguments_of {
   const hr_job *job;
   const hri_torch_job *torch;
   const hri_torch_settings *settings;
   hri_torch_optim optim;
   hr_pytorch_stack stack;
   const char *alloc_conf;
-} hri_arguments_of;
-void hri_arguments_write(const hri_arguments_of *of, hri_arguments *out);
+} hri_torch_arguments_of;
+void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out);
 
 #endif

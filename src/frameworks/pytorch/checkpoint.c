@@ -42,7 +42,8 @@ static uint32_t frame_pack(hri_torch *torch, hri_frame *of) {
 static void frame_remade(hri_torch *torch, hri_frame *of, hri_ten *tensor) {
   held_frame *frame = held(of);
   if (frame->made >= frame->tensors.count) return;
-  if (!frame->gone.items[frame->made]) frame->tensors.items[frame->made] = hri_ten_keep(tensor);
+  if (frame->made < frame->gone.count && !frame->gone.items[frame->made])
+    frame->tensors.items[frame->made] = hri_ten_keep(tensor);
   frame->made++;
   if (frame->made == frame->tensors.count) torch->stopped = true;
 }
@@ -87,7 +88,7 @@ static void frame_forget(hri_torch *torch, hri_frame *of, uint32_t index) {
   held_frame *frame = held(of);
   hri_ten_drop(torch, frame->tensors.items[index]);
   frame->tensors.items[index] = NULL;
-  frame->gone.items[index] = true;
+  if (index < frame->gone.count) frame->gone.items[index] = true;
   if (--frame->holders == 0) frame_destroy(torch, frame);
 }
 

@@ -33,7 +33,7 @@ struct hr_pytorch {
   hr_alloc_config config;
   hri_torch_replay replay;
   HRI_ARRAY(hr_pytorch_live) live;
-  hri_arguments arguments;
+  hri_torch_arguments arguments;
 };
 
 _Static_assert((int)HR_PYTORCH_EVALUATE == (int)HRI_TORCH_EVALUATE, "phases in one order");
@@ -387,9 +387,9 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   p->config = hr_alloc_config_default();
   HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
   set_job(p, job, stack);
-  hri_arguments_write(&(hri_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, stack),
-                                          options->stack, options->alloc_conf},
-                      &p->arguments);
+  hri_torch_arguments_write(&(hri_torch_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, stack),
+                                                      options->stack, options->alloc_conf},
+                            &p->arguments);
   p->device = hri_aten_device_of(job->device.compute_capability);
   p->torch.kernels = &p->device;
   if (!hri_torch_run(&p->torch, &p->job)) status = hri_fail_memory(error, 32 * MIB, "PyTorch's requests");
