@@ -260,6 +260,7 @@ def further(families, version):
                 "saves-whole" if (job["lora"] or {}).get("modules_to_save") else "", "cache" if job.get("use_cache") else "") if word).replace("*", "")
             if how := job.get("evaluation"):
                 name += f"-eval{how['batch']}x{how['batches']}" + "".join("-" + word for word in ("metrics", "middle", "predict") if how.get(word))
+            name += "-" + job["saving"] if job.get("saving") else ""
             if name not in jobs and allowed(job):
                 held = MODELS[model][0] in families or job["transformers"] == version or rng.random() < 0.2
                 jobs[name] = {"name": name} | job | {"held_back": held}
@@ -288,6 +289,11 @@ def further(families, version):
         for _ in range(6):
             add({"loop": "trainer", "precision": ["fp32", "amp-bf16"],
                  "evaluation": [{"batch": batch, "batches": 3, "metrics": metrics, "to_host": None} | extra for batch in (1, 4) for metrics in (False, True)]}, SMALL)
+    for saving in ("save", "resume"):
+        for _ in range(3):
+            add({"loop": "trainer", "precision": ["fp32", "amp-bf16"], "saving": saving, "transformers": [NEWEST, "4.57.3"]}, ["gpt2-124m", "qwen2.5-0.5b"])
+        for _ in range(3):
+            add({"loop": "trainer", "precision": ["amp-bf16", "bf16"], "saving": saving, "lora": [8, 64]}, SMALL)
     return list(jobs.values())
 
 
@@ -358,6 +364,9 @@ def lessons():
     add("qwen3-0.6b", 2, 256, precision="amp-bf16", use_cache=True)
     result[-1]["name"] += "-cache"
     add("gpt2-124m", 2, 256, precision="bf16", transformers="4.49.0", attention="eager")
+    for model, setting in (("gpt2-124m", {"precision": "amp-bf16"}), ("llama3-1b", {"precision": "bf16", "lora": {"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0}})):
+        add(model, 2, 256, loop="trainer", saving="resume", **setting)
+        result[-1]["name"] += "-resume"
     return result
 
 

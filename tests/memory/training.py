@@ -286,6 +286,16 @@ class Rows(torch.utils.data.Dataset):
         return row
 
 
+def in_phase(phases, name, function):
+    def phased(*args, **kwargs):
+        phases.begin(name)
+        result = function(*args, **kwargs)
+        phases.end()
+        return result
+
+    return phased
+
+
 def trainer_loop(job, phases):
     """transformers.Trainer, whose methods stay as they are: each is wrapped to say where a phase begins."""
     import transformers
@@ -311,7 +321,11 @@ def trainer_loop(job, phases):
         if evaluation.get("middle"):
             arguments |= dict(eval_strategy="steps", eval_steps=1)
         more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
-    train_rows = Rows(job, job["batch"] * job["accumulation"] * STEPS)
+    if job.get("saving"):
+        arguments |= dict(output_dir=job["folder"], save_strategy="steps", save_steps=1, save_total_limit=1)
+    if job.get("saving") == "resume":
+        arguments |= dict(save_strategy="no", max_steps=1 + STEPS) if job["resumed"] else dict(max_steps=1)
+    train_rows = Rows(job, job["batch"] * job["accumulation"] * (1 + STEPS))
     trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
     phases.name_parameters(model)
 
@@ -366,7 +380,10 @@ def trainer_loop(job, phases):
             return result
 
         trainer.evaluate = phased_evaluate
-    trainer.train()
+    for name, phase in (("_save_checkpoint", "save"), ("_load_from_checkpoint", "resume"), ("_load_optimizer_and_scheduler", "resume")):
+        if job.get("saving"):
+            setattr(trainer, name, in_phase(phases, phase, getattr(trainer, name)))
+    trainer.train(resume_from_checkpoint=True if job.get("resumed") else None)
     if evaluation and not evaluation.get("middle"):
         phases.begin("evaluate")
         phases.whole = True

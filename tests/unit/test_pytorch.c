@@ -161,6 +161,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   }
   out.frozen.freeze = frozen_of(job);
   assert_int_equal(hri_json_opt_bool(job, "use_cache", &out.use_cache, &error), HR_OK);
+  out.resumed = is(job, "saving", "resume");
   out.paged = is(job, "optimizer", "paged-adamw8bit");
   out.optimizer = optimizer_of(job);
   out.wide_embeddings = is(job, "loop", "trainer");

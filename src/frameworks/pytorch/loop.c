@@ -37,10 +37,10 @@ static hri_ten *parameter(const loop *r, uint32_t i) { return r->module.paramete
 
 static bool steps_on(const loop *r, uint32_t i) { return parameter(r, i)->grad != NULL; }
 
-/* _init_group: states appear in the first step. The counter is on the device for the fused kernel alone. */
-static void make_states(loop *r, hri_ten **counters) {
+/* _init_group: states appear in the first step, or are loaded. The counter is on the device for the fused kernel alone. */
+static void make_states(loop *r, hri_ten **counters, bool loaded) {
   for (uint32_t i = 0; i < r->module.parameter_count; i++) {
-    if (!steps_on(r, i)) continue;
+    if (loaded ? !parameter(r, i)->requires_grad : !steps_on(r, i)) continue;
     if (r->job->optimizer == HRI_TORCH_ADAMW_FUSED) counters[i] = scalar(r, "zeros", 1);
     r->first[i] = like(r, "zeros_like", parameter(r, i));
     r->second[i] = like(r, "zeros_like", parameter(r, i));
@@ -118,12 +118,25 @@ static void adafactor(loop *r) {
 static void optimize(loop *r, hri_ten **spare) {
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
   hri_torch_at(r->t, "optimizer", -1);
-  if (adam(r) && !r->stepped) make_states(r, spare);
+  if (adam(r) && !r->stepped) make_states(r, spare, false);
   if (r->job->optimizer == HRI_TORCH_ADAMW_8BIT && !r->stepped) make_8bit_states(r);
   if (r->job->optimizer == HRI_TORCH_ADAMW) foreach_adam(r, spare);
   if (r->job->optimizer == HRI_TORCH_ADAMW_LOOP) loop_adam(r);
   if (r->job->optimizer == HRI_TORCH_SGD_MOMENTUM) momentum(r);
   adafactor(r);
+  r->stepped = true;
+}
+
+/* Trainer._load_from_checkpoint and _load_optimizer_and_scheduler: weights are copied out of the host's memory, PEFT brings its own to the
+ * device first; then the states, a parameter after the other. */
+static void resume(loop *r, hri_ten **loaded, hri_ten **counters) {
+  uint32_t count = r->job->model->lora.rank ? r->module.parameter_count : 0;
+  hri_torch_at(r->t, "load_adapter", -1);
+  for (uint32_t i = 0; i < count; i++)
+    if (parameter(r, i)->requires_grad) loaded[i] = like(r, "_to_copy", parameter(r, i));
+  for (uint32_t i = 0; i < count; i++) hri_ten_set(r->t, &loaded[i], NULL);
+  hri_torch_at(r->t, "optimizer", -1);
+  make_states(r, counters, true);
   r->stepped = true;
 }
 
@@ -351,6 +364,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.third = hri_alloc_zero(r.module.parameter_count, sizeof *r.third);
   spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
   if (!r.first || !r.second || !r.third || !spare) goto out;
+  if (job->resumed && adam(&r)) resume(&r, r.third, spare);
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) {
     step(&r, spare);

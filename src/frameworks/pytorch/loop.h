@@ -43,6 +43,7 @@ typedef struct hri_torch_job {
   bool padded;        /* with zeros: rows are of different lengths */
   bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
   bool fused_head;    /* TRL's: log-probabilities in tiles, no logits */
+  bool resumed;       /* from a checkpoint: AdamW's states are there before the first step */
   bool use_cache;     /* model.config.use_cache: keys and values of all layers are among the outputs */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;

@@ -230,6 +230,8 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
         p->model.lora.rank);
   if (p->model.lora.rank && p->model.lora.saved) add(p->info.settings, " beside whole modules");
   set_cache(p);
+  p->job.resumed = p->settings.resumed;
+  if (p->job.resumed) add(p->info.settings, ", resumed from a checkpoint");
   if (p->job.dropout > 0) add(p->info.settings, ", dropout %g", p->job.dropout);
   if (p->job.fused_head) add(p->info.settings, ", fused head");
   if (stack->version) add(p->info.settings, ", defaults of %s", stack->version);
@@ -358,6 +360,11 @@ static void take_defaults(const hr_job *job, const hri_torch_stack *stack, hri_t
       job->recompute.kind != HR_RECOMPUTE_NONE || (stack->checkpointing && !(job->given & HR_GIVEN_RECOMPUTE));
 }
 
+/* What optimizers load was recorded of AdamW. */
+static bool resumes(hri_torch_optim optim) {
+  return optim == HRI_OPTIM_ADAMW_TORCH || optim == HRI_OPTIM_ADAMW_TORCH_FUSED;
+}
+
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                             hr_error *error) {
   hr_pytorch_options usual;
@@ -377,6 +384,10 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
+  if (settings.resumed && (!stack->trainer || !resumes(optim_of(job, &settings, stack))))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch has rules for resume_from_checkpoint=true with the Trainer and PyTorch's AdamW "
+                    "alone");
   HRI_TRY(hri_torch_refuse(job, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");

@@ -34,6 +34,7 @@ typedef enum key {
   PREDICT,
   EVAL_STRATEGY,
   USE_CACHE,
+  RESUME,
   KEYS
 } key;
 static const char *const keys[KEYS] = {[OPTIM] = "optim",
@@ -47,7 +48,8 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [IMPLEMENTATION] = "attn_implementation",
                                        [PREDICT] = "predict",
                                        [EVAL_STRATEGY] = "eval_strategy",
-                                       [USE_CACHE] = "use_cache"};
+                                       [USE_CACHE] = "use_cache",
+                                       [RESUME] = "resume_from_checkpoint"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
 typedef struct words {
@@ -59,7 +61,7 @@ static const words values[KEYS] =
      [METRICS] = {truths, 2},           [TRANSFORMERS] = {versions, HRI_TRANSFORMERS_VERSIONS},
      [KERNEL] = {kernels, HRI_KERNELS}, [IMPLEMENTATION] = {implementations, HRI_IMPLEMENTATIONS},
      [PREDICT] = {truths, 2},           [EVAL_STRATEGY] = {strategies, 2},
-     [USE_CACHE] = {truths, 2}};
+     [USE_CACHE] = {truths, 2},         [RESUME] = {truths, 2}};
 
 static void store(hri_torch_settings *out, key k, uint32_t value) {
   uint32_t *const numbers[KEYS] =
@@ -70,6 +72,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   else if (k == PREDICT) out->predict = value != 0;
   else if (k == EVAL_STRATEGY) out->eval_steps = value != 0;
   else if (k == USE_CACHE) out->use_cache = value != 0;
+  else if (k == RESUME) out->resumed = value != 0;
   else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
   else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;

@@ -50,6 +50,7 @@ typedef struct hri_torch_settings {
   bool metrics;                                   /* compute_metrics */
   bool predict;                                   /* trainer.predict(), which keeps what it predicts */
   bool eval_steps;                                /* eval_strategy=steps: evaluation between steps */
+  bool resumed;                                   /* trainer.train(resume_from_checkpoint=True) */
   bool use_cache;                                 /* model.config.use_cache is left on */
 } hri_torch_settings;
 
