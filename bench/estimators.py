@@ -78,6 +78,8 @@ def settings_of(job):
         conf.append("use_reentrant=" + ("true" if job["checkpointing"] == "reentrant" else "false"))
     if job.get("use_cache"):
         conf.append("use_cache=true")
+    if job.get("saving") == "resume":
+        conf.append("resume_from_checkpoint=true")
     if job["backend"]:
         conf.append("sdpa_kernel=" + {"flash": "flash_attention", "efficient": "efficient_attention", "math": "math"}[job["backend"]])
     if how := job.get("evaluation"):

@@ -102,6 +102,11 @@ run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf use_cache=tru
 run plan gpt2-124m --device a100-80 --micro-batch 4 --engine pytorch:plain --json; own=$(json_number allocated_bytes)
 run plan gpt2-124m --device a100-80 --micro-batch 4 --engine pytorch:plain --engine-conf use_cache=true --json; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "use_cache costs nothing"
 run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf eval_batches=3,eval_strategy=steps,predict=true; expect_rc 0; expect_out 'predict'; expect_out 'between steps'
+run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf resume_from_checkpoint=true --json; expect_rc 0; expect_out 'resumed from a checkpoint'; expect_json '"trainer.train(resume_from_checkpoint=True)" in d["engines"]["pytorch"]["arguments"]'
+run plan gpt2-124m --device a100-80 --optimizer sgd --engine pytorch --engine-conf resume_from_checkpoint=true; refuses 2; expect_err 'AdamW'
+run plan llama-3-8b --device a100-80 --quantize int8 --lora r=8,dora,modules_to_save=lm_head --engine pytorch --json; expect_json '"load_in_8bit=True" in d["engines"]["pytorch"]["arguments"][0]' '"use_dora=True, modules_to_save=[\"lm_head\"]" in d["engines"]["pytorch"]["arguments"][1]'
+run plan llama-3-8b --device a100-80 --quantize nf4 --lora r=8 --engine pytorch:axolotl --json; expect_json '"adapter: qlora" in d["engines"]["pytorch"]["arguments"]' 'any("bnb_4bit_use_double_quant: false" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3-8b --device a100-80 --quantize nf4+dq --lora r=8 --engine pytorch:llama-factory --json; expect_json '{"quantization_bit: 4", "finetuning_type: lora"} <= set(d["engines"]["pytorch"]["arguments"])'
 run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf predict=true; refuses 2; expect_err 'eval_batches is missing'
 
 # Stacks by name, with their defaults: what is from their source alone says so, and allows for a larger error.

@@ -647,6 +647,9 @@ static void test_settings(void **state) {
     hr_pytorch_destroy(pytorch);
   }
   assert_true(states[1] < states[0] / 10); /* scales stay on the device */
+  options.conf = "resume_from_checkpoint=true,optim=paged_adamw_8bit";
+  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(error.message, "resume_from_checkpoint"));
   options.conf = "optim=paged_adam";
   assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "paged_adam"));
