@@ -68,6 +68,16 @@ class Reads:
             return plain(tensor, *args, **kwargs)
 
         torch.Tensor.cpu = read
+        plain_to = torch.Tensor.to
+
+        def moved(tensor, *args, **kwargs):
+            """Weights that bitsandbytes' 8 bits take from the device before they are quantized there."""
+            if tensor.is_cuda and args and args[0] == "cpu":
+                self.seen[caller() + ".to"] = ""
+                self.count += 1
+            return plain_to(tensor, *args, **kwargs)
+
+        torch.Tensor.to = moved
 
     def check(self):
         """Whether somebody read from the device in another way, in C++ for example: nobody looked at what that decides."""

@@ -4,6 +4,7 @@ A job is a dictionary (jobs.py has the table and says what each field means). Mo
 that nobody wrote to: kernels do nothing here, and values are not looked at."""
 
 import contextlib
+import fnmatch
 import types
 
 import torch
@@ -106,7 +107,10 @@ def build(job):
             cls._init_weights = lambda self, module: None
     weights = PRECISIONS[job["precision"]][0]
     model = kind._from_config(config, attn_implementation=job["attention"], torch_dtype=weights)
-    model.config.use_cache = False
+    model.config.use_cache = job.get("use_cache", False)
+    for name, parameter in model.named_parameters():
+        if any(fnmatch.fnmatch(name, pattern) for pattern in job.get("frozen", ())):
+            parameter.requires_grad_(False)
     if job.get("checkpointing"):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
     return model
@@ -149,8 +153,11 @@ def quantized(job):
     folder = tempfile.mkdtemp()
     try:
         checkpoint(build(dict(job, precision="bf16" if compute == torch.bfloat16 else "fp16", checkpointing=None)), folder)
-        how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
-                                              bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
+        if job["quantized"] == "int8":
+            how = transformers.BitsAndBytesConfig(load_in_8bit=True)
+        else:
+            how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
+                                                  bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
         model = getattr(transformers, CLASSES[MODELS[job["model"]][0]][1]).from_pretrained(
             folder, quantization_config=how, attn_implementation=job["attention"], torch_dtype=compute, device_map={"": 0})
     finally:
@@ -190,7 +197,8 @@ def with_adapters(job, model):
     if job.get("checkpointing"):
         model.enable_input_require_grads()
     return get_peft_model(model, LoraConfig(r=lora["rank"], lora_alpha=2 * lora["rank"], lora_dropout=lora.get("dropout", 0.0),
-                                            target_modules=lora["targets"], task_type="CAUSAL_LM"))
+                                            target_modules=lora["targets"], use_dora=lora.get("use_dora", False),
+                                            modules_to_save=lora.get("modules_to_save"), task_type="CAUSAL_LM"))
 
 
 def rows(job, device):
@@ -284,6 +292,16 @@ class Rows(torch.utils.data.Dataset):
         return row
 
 
+def in_phase(phases, name, function):
+    def phased(*args, **kwargs):
+        phases.begin(name)
+        result = function(*args, **kwargs)
+        phases.end()
+        return result
+
+    return phased
+
+
 def trainer_loop(job, phases):
     """transformers.Trainer, whose methods stay as they are: each is wrapped to say where a phase begins."""
     import transformers
@@ -309,8 +327,14 @@ def trainer_loop(job, phases):
     more = {}
     if evaluation:
         arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
+        if evaluation.get("middle"):
+            arguments |= dict(eval_strategy="steps", eval_steps=1)
         more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
-    train_rows = Rows(job, job["batch"] * job["accumulation"] * STEPS * job.get("ranks", 1))
+    if job.get("saving"):
+        arguments |= dict(output_dir=job["folder"], save_strategy="steps", save_steps=1, save_total_limit=1)
+    if job.get("saving") == "resume":
+        arguments |= dict(save_strategy="no", max_steps=1 + STEPS) if job["resumed"] else dict(max_steps=1)
+    train_rows = Rows(job, job["batch"] * job["accumulation"] * (1 + STEPS) * job.get("ranks", 1))
     trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
     phases.name_parameters(model)
 
@@ -353,11 +377,29 @@ def trainer_loop(job, phases):
             phases.end()
 
     trainer.add_callback(Callback())
-    trainer.train()
-    if evaluation:
+    if evaluation and evaluation.get("middle"):
+        plain = trainer.evaluate
+
+        def phased_evaluate(*args, **kwargs):
+            phases.begin("evaluate")
+            phases.whole = True
+            result = plain(*args, **kwargs)
+            phases.whole = False
+            phases.end()
+            return result
+
+        trainer.evaluate = phased_evaluate
+    for name, phase in (("_save_checkpoint", "save"), ("_load_from_checkpoint", "resume"), ("_load_optimizer_and_scheduler", "resume")):
+        if job.get("saving"):
+            setattr(trainer, name, in_phase(phases, phase, getattr(trainer, name)))
+    trainer.train(resume_from_checkpoint=True if job.get("resumed") else None)
+    if evaluation and not evaluation.get("middle"):
         phases.begin("evaluate")
         phases.whole = True
-        trainer.evaluate()
+        if evaluation.get("predict"):
+            trainer.predict(trainer.eval_dataset)
+        else:
+            trainer.evaluate()
         phases.end()
     return model, trainer.optimizer
 
