@@ -74,6 +74,16 @@ run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2; expect_rc 0; [ 
 run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf zero_stage=1,offload_optimizer=cpu --json; expect_rc 0
 expect_json 'not d["engines"]["pytorch"]["recorded"]' 'd["engines"]["pytorch"]["error_high"] >= 0.03'
 run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8; expect_rc 3; expect_out 'fsdp=True'
+run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8 --auto --json; expect_rc 0; expect_err 'fsdp=True'
+expect_json 'any("bf16=True" in a and "fsdp=True, fsdp_config={" in a for a in d["engines"]["pytorch"]["arguments"])' 'any("--nproc-per-node=8" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision bf16 --recompute block --engine pytorch --ranks 8 --engine-conf zero_stage=3,offload_optimizer=cpu,offload_param=cpu,reduce_bucket_size=400000000,stage3_prefetch_bucket_size=40000000 --json; expect_rc 0
+expect_json 'any("\"stage\": 3" in a and a.endswith("\"zero_force_ds_cpu_optimizer\": False})") for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch:plain --ranks 8 --json; expect_json 'any(a.startswith("DistributedDataParallel(model, find_unused_parameters=False") for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf transformers=4.49 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --engine-conf transformers=4.49,fsdp=true; refuses 2; expect_err 'transformers=5'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --freeze embed --engine-conf zero_stage=2; refuses 2; expect_err 'frozen'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --ranks 8; refuses 2; expect_err 'fused head'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:plain --ranks 8 --engine-conf use_cache=true; refuses 2; expect_err 'use_cache'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err 'fsdp is of several ranks'; expect_err 'ranks 8'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf cpu_offload=true; refuses 2; expect_err 'fsdp=true,cpu_offload'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,zero_stage=2; refuses 2; expect_err 'two ways'

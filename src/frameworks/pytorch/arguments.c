@@ -96,6 +96,70 @@ static void write_adapters(const hri_torch_arguments_of *of, hri_torch_arguments
   add(out, ")");
 }
 
+/* ---- several ranks ---- */
+
+static const char *truth(bool is) { return is ? "True" : "False"; }
+
+static void add_zero(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_shared *s = &of->settings->shared;
+  add(out, "{\"zero_optimization\": {\"stage\": %u", s->zero_stage);
+  if (s->reduce_elements)
+    add(out, ", \"reduce_bucket_size\": %u, \"allgather_bucket_size\": %u", s->reduce_elements, s->reduce_elements);
+  if (s->prefetch_elements) add(out, ", \"stage3_prefetch_bucket_size\": %u", s->prefetch_elements);
+  if (s->offload_optimizer) add(out, ", \"offload_optimizer\": {\"device\": \"cpu\"}");
+  if (s->offload_param) add(out, ", \"offload_param\": {\"device\": \"cpu\"}");
+  add(out, "}, \"bf16\": {\"enabled\": %s}, \"gradient_clipping\": %g",
+      of->torch->weights == HRI_BF16 ? "True" : "False", of->job->clip);
+  if (s->offload_optimizer) add(out, ", \"zero_force_ds_cpu_optimizer\": False"); /* the optimizer is torch's */
+  add(out, "}");
+}
+
+/* Among the Trainer's arguments. */
+static void add_ranks(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_shared *s = &of->settings->shared;
+  const hri_torch_job *t = of->torch;
+  if (t->sharing == HRI_TORCH_DDP) {
+    add(out, ", ddp_find_unused_parameters=%s", truth(t->ddp.find_unused));
+    if (s->bucket_mb) add(out, ", ddp_bucket_cap_mb=%u", s->bucket_mb);
+  } else if (t->sharing == HRI_TORCH_FSDP2) {
+    add(out,
+        ", fsdp=True, fsdp_config={\"reshard_after_forward\": %s, \"cpu_offload\": %s, \"activation_checkpointing\": %s}",
+        truth(!t->fsdp.keeps), truth(t->fsdp.offload), truth(t->wrapped));
+  } else if (t->sharing != HRI_TORCH_ALONE) {
+    add(out, ", deepspeed=");
+    add_zero(of, out);
+  }
+}
+
+/* Around the model of a loop of one's own. */
+static void write_wrapper(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  if (t->sharing == HRI_TORCH_DDP) {
+    begin(out, "DistributedDataParallel(model, find_unused_parameters=%s, gradient_as_bucket_view=%s",
+          truth(t->ddp.find_unused), truth(t->ddp.bucket_view));
+    if (of->settings->shared.bucket_mb) add(out, ", bucket_cap_mb=%u", of->settings->shared.bucket_mb);
+    add(out, ")");
+  } else if (t->sharing == HRI_TORCH_FSDP2 && t->fsdp.flat) {
+    begin(out, "FullyShardedDataParallel(model, auto_wrap_policy of each block, sharding_strategy=ShardingStrategy.%s",
+          t->fsdp.keeps ? "SHARD_GRAD_OP" : "FULL_SHARD");
+    if (t->fsdp.mixed)
+      add(out, ", mixed_precision=MixedPrecision(param_dtype=%s, reduce_dtype=%s)", dtype_name(t->fsdp.param),
+          dtype_name(t->fsdp.reduce));
+    add(out, ")");
+  } else if (t->sharing == HRI_TORCH_FSDP2) {
+    begin(out, "fully_shard(...) of each block, then of the model: reshard_after_forward=%s", truth(!t->fsdp.keeps));
+    if (t->fsdp.mixed)
+      add(out, ", mp_policy=MixedPrecisionPolicy(param_dtype=%s, reduce_dtype=%s)", dtype_name(t->fsdp.param),
+          dtype_name(t->fsdp.reduce));
+    if (t->fsdp.offload) add(out, ", offload_policy=CPUOffloadPolicy()");
+    if (t->wrapped) begin(out, "checkpoint_wrapper(block) of each block before it");
+  } else if (t->sharing != HRI_TORCH_ALONE) {
+    begin(out, "deepspeed.initialize(config=");
+    add_zero(of, out);
+    add(out, ")");
+  }
+}
+
 /* What no class of the framework's says. */
 static void write_beside(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   static const char *const kernels[HRI_KERNELS] = {"", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION",
@@ -106,21 +170,30 @@ static void write_beside(const hri_torch_arguments_of *of, hri_torch_arguments *
           of->job->train_only ? of->job->train_only : of->job->freeze);
   if (of->torch->use_cache) begin(out, "model.config.use_cache = True");
   if (s->kernel != HRI_KERNEL_CHOSEN) begin(out, "with sdpa_kernel(SDPBackend.%s): around it all", kernels[s->kernel]);
+  if (of->torch->ranks > 1) begin(out, "torchrun --nproc-per-node=%u (or as many on several nodes)", of->torch->ranks);
   if (s->resumed) begin(out, "trainer.train(resume_from_checkpoint=True)");
+}
+
+/* fully_shard casts by a policy, DeepSpeed has weights of the type. */
+static hri_ten_type type_of_products(const hri_torch_job *t) {
+  if (t->sharing >= HRI_TORCH_ZERO) return t->weights;
+  return t->sharing == HRI_TORCH_FSDP2 && t->fsdp.casts_output ? t->fsdp.param : t->autocast;
 }
 
 static void write_trainer(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
+  hri_ten_type type = type_of_products(t);
   begin(out, "%s(per_device_train_batch_size=%u, gradient_accumulation_steps=%u",
         of->stack == HR_PYTORCH_TRL ? "SFTConfig" : "TrainingArguments", (unsigned)t->batch, t->accumulate);
-  if (t->autocast != HRI_F32) add(out, ", %s=True", t->autocast == HRI_BF16 ? "bf16" : "fp16");
+  if (type != HRI_F32) add(out, ", %s=True", type == HRI_BF16 ? "bf16" : "fp16");
   if (of->job->precision == HR_PRECISION_TF32) add(out, ", tf32=True");
-  if (t->checkpoint)
+  if (t->checkpoint && !t->wrapped)
     add(out, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={\"use_reentrant\": %s}",
         t->reentrant ? "True" : "False");
   add(out, ", optim=\"%s\", max_grad_norm=%g", hri_torch_optim_name(of->optim), of->job->clip);
   if (t->evaluation.batches) add(out, ", per_device_eval_batch_size=%u", (unsigned)t->evaluation.rows);
   if (t->evaluation.to_host) add(out, ", eval_accumulation_steps=%u", t->evaluation.to_host);
+  add_ranks(of, out);
   add(out, ")");
 }
 
@@ -134,9 +207,10 @@ static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *ou
                                                  "transformers.optimization.Adafactor(model.parameters())",
                                                  "torch.optim.Adafactor(model.parameters())"};
   const hri_torch_job *t = of->torch;
-  if (t->checkpoint)
+  if (t->checkpoint && !t->wrapped)
     begin(out, "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": %s})",
           t->reentrant ? "True" : "False");
+  write_wrapper(of, out);
   begin(out, "%s", optims[of->optim]);
   begin(out, "batches of %u rows, %u of them for each optimizer.step()", (unsigned)t->batch, t->accumulate);
   if (t->autocast != HRI_F32)
