@@ -347,6 +347,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   hri_ten **spare = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
+  r.module.prepared = job->prepared;
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;
   r.module.fused_head = job->fused_head;

@@ -42,12 +42,21 @@ typedef struct hri_module_layer {
   hri_ten *buffers[2]; /* of older attention: gpt2's causal mask and the number beside it */
 } hri_module_layer;
 
+/* What becomes of a model behind from_pretrained, beside what it is quantized in. */
+typedef enum hri_module_prepared {
+  HRI_PREPARED_BY_PEFT = 0, /* prepare_model_for_kbit_training: fp32 */
+  HRI_PREPARED_BY_NOBODY,
+  HRI_PREPARED_BY_TRL,    /* nobody, and adapters of quantized models become bf16 */
+  HRI_PREPARED_BY_AXOLOTL /* embeddings, head and norms fp32, whole models too; beside adapters 16 bits again */
+} hri_module_prepared;
+
 typedef struct hri_module {
   const hr_model *model;
   hri_ten *embed, *positions, *head, *norm[2]; /* head NULL: tied */
   hri_ten *saved_embed, *saved_head;           /* copies that train beside adapters (modules_to_save); NULL: none */
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_torch_quantized quantized;
+  hri_module_prepared prepared;
   hri_torch_4bit *packed; /* of all layers */
   hri_torch_8bit *narrow;
   uint32_t packed_count;
