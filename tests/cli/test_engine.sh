@@ -115,6 +115,7 @@ for stack in axolotl llama-factory; do
   run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] >= 0.03'
 done
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --json; expect_json 'd["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] < 0.01'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf eval_batches=2,compute_metrics=true; refuses 2; expect_err 'logits of an evaluation'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf transformers=4.57 --json; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --lora r=8 --quantize nf4 --engine pytorch:trl; expect_out 'by PEFT in bf16|in bf16'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl; expect_out 'gradient checkpointing, .*'; expect_out 'fused head'; expect_out 'trl 1.16'

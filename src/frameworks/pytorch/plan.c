@@ -391,6 +391,9 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (settings.eval_batches && !stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
+  if (stack->fused_head && (settings.metrics || settings.predict))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
   if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
