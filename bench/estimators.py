@@ -101,7 +101,7 @@ def headroom_words(job):
              job["accumulation"], "--precision", precision, "--clip", job["clip"] or 0, "--recompute", "block" if job["checkpointing"] else "none",
              "--attention", "materialized" if job["attention"] == "eager" else "flash", "--optimizer",
              {"sgd": "sgd", "sgd-momentum": "momentum"}.get(job["optimizer"], "adamw"), "--packing", "off" if job["mask"] == "padding" else "pack",
-             "--engine", "pytorch:trainer" if job["loop"] == "trainer" else "pytorch:plain", "--engine-conf", conf]
+             "--engine", {"trainer": "pytorch:trainer", "trl": "pytorch:trl"}.get(job["loop"], "pytorch:plain"), "--engine-conf", conf]
     if lora := job["lora"]:
         saved = "".join(f",modules_to_save={name}" for name in lora.get("modules_to_save", ()))
         words += ["--lora", f"r={lora['rank']},targets={','.join(lora['targets'])},dropout={lora.get('dropout', 0.0)}" + ",dora" * lora.get("use_dora", False) + saved]
@@ -128,7 +128,7 @@ def headroom(job, program):
 def plain_program(job):
     """What none of them can say: older versions and other ways change figures that they do not have."""
     return not (job["backend"] or job["mask"] == "padding" or job.get("evaluation") or job.get("frozen") or job.get("use_cache") or
-                job["capability"] == "7.5" or (job["lora"] or {}).get("use_dora") or (job["lora"] or {}).get("modules_to_save"))
+                job["loop"] == "trl" or job["capability"] == "7.5" or (job["lora"] or {}).get("use_dora") or (job["lora"] or {}).get("modules_to_save"))
 
 
 def vramcalc_of(job, family, shape, _parameters, tool):
@@ -175,7 +175,7 @@ def whole_parameters(_family, shape):
 def deepspeed_of(stage):
     def figure(job, _family, shape, parameters, tool):
         """One GPU, nothing offloaded: 16-bit parameters and gradients, fp32 copies and two moments. Activations are not its subject."""
-        if job["lora"] or job.get("quantized") or job["optimizer"] != "adamw" or not job["precision"].startswith("amp") or job.get("evaluation") or job.get("frozen"):
+        if job["lora"] or job.get("quantized") or job["optimizer"] != "adamw" or not job["precision"].startswith("amp") or job["loop"] == "trl" or job.get("evaluation") or job.get("frozen"):
             return None
         if stage == 2:
             return tool(parameters, num_gpus_per_node=1, num_nodes=1, cpu_offload=False)[1]

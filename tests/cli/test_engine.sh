@@ -83,6 +83,8 @@ run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks
 run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --engine-conf transformers=4.49,fsdp=true; refuses 2; expect_err 'transformers=5'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --freeze embed --engine-conf zero_stage=2; refuses 2; expect_err 'frozen'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --ranks 8; refuses 2; expect_err 'fused head'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --ranks 8 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --ranks 8 --engine-conf fsdp=true; refuses 2; expect_err 'plain loop alone'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:plain --ranks 8 --engine-conf use_cache=true; refuses 2; expect_err 'use_cache'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err 'fsdp is of several ranks'; expect_err 'ranks 8'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf cpu_offload=true; refuses 2; expect_err 'fsdp=true,cpu_offload'
@@ -145,15 +147,19 @@ run plan llama-3-8b --device a100-80 --quantize nf4+dq --lora r=8 --engine pytor
 run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf predict=true; refuses 2; expect_err 'eval_batches is missing'
 
 # Stacks by name, with their defaults: what is from their source alone says so, and allows for a larger error.
-for stack in trl axolotl llama-factory; do
+for stack in axolotl llama-factory; do
   run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --auto --quiet; expect_rc 0; expect_out '^rules +from source, not recorded'
   run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] >= 0.03'
 done
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --json; expect_json 'd["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] < 0.01'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf eval_batches=2,compute_metrics=true; refuses 2; expect_err 'logits of an evaluation'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf transformers=4.57 --json; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --lora r=8 --quantize nf4 --engine pytorch:trl; expect_out 'by PEFT in bf16|in bf16'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl; expect_out 'gradient checkpointing, .*'; expect_out 'fused head'; expect_out 'trl 1.16'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --recompute none; ! grep -q 'gradient checkpointing' out || fail "--recompute none is not taken"
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory; expect_out 'use_reentrant'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --engine-conf use_reentrant=false; ! grep -q 'use_reentrant' out || fail "use_reentrant=false is not taken"
-run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --auto --quiet; expect_out 'micro_batch_size: 1'; expect_out 'bf16 weights'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --auto --quiet; expect_out 'micro_batch_size: 1'; expect_out 'bf16 weights'; expect_out 'head and norms in fp32'
 run plan llama-3.2-1b --device a100-80 --recompute block --engine pytorch --engine-conf transformers=4.49; expect_out 'use_reentrant'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'torchtune'
 

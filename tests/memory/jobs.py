@@ -294,6 +294,13 @@ def further(families, version):
             add({"loop": "trainer", "precision": ["fp32", "amp-bf16"], "saving": saving, "transformers": [NEWEST, "4.57.3"]}, ["gpt2-124m", "qwen2.5-0.5b"])
         for _ in range(3):
             add({"loop": "trainer", "precision": ["amp-bf16", "bf16"], "saving": saving, "lora": [8, 64]}, SMALL)
+    for checkpointing, count in (("non-reentrant", 4), (None, 2)):
+        for _ in range(count):
+            add({"loop": "trl", "precision": ["fp32", "amp-bf16", "amp-bf16"], "checkpointing": checkpointing}, SMALL)
+        for _ in range(count):
+            add({"loop": "trl", "precision": "amp-bf16", "checkpointing": checkpointing, "lora": [8, 16]}, SMALL)
+    for _ in range(4):
+        add({"loop": "trl", "precision": "amp-bf16", "checkpointing": "non-reentrant", "quantized": ["nf4", "nf4-double"], "lora": [8, 16]}, plain)
     return list(jobs.values())
 
 
@@ -367,6 +374,11 @@ def lessons():
     for model, setting in (("gpt2-124m", {"precision": "amp-bf16"}), ("llama3-1b", {"precision": "bf16", "lora": {"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0}})):
         add(model, 2, 256, loop="trainer", saving="resume", **setting)
         result[-1]["name"] += "-resume"
+    for precision in ("amp-bf16", "bf16"):
+        add("llama3-1b", 2, 256, loop="trl", precision=precision)
+    add("llama3-1b", 2, 256, loop="trl", precision="amp-bf16", checkpointing="non-reentrant", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    add("llama3-1b", 2, 256, loop="trl", precision="amp-bf16", checkpointing="non-reentrant", quantized="nf4", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    result[-1]["name"] += "-nf4"
     return result
 
 

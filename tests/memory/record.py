@@ -26,6 +26,7 @@ def environment(work, version, kind):
     result = dict(os.environ, LD_LIBRARY_PATH=str(work / "fake"), HF_HUB_OFFLINE="1", TORCH_SYMBOLIZE_MODE="dladdr", TOKENIZERS_PARALLELISM="false",
                   OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0")
     result.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    result["TRL"] = str(work / "trl")
     older = work / f"transformers-{version}"
     if older.is_dir():
         result["PYTHONPATH"] = str(older)

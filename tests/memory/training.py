@@ -163,6 +163,8 @@ def quantized(job):
     finally:
         shutil.rmtree(folder)
     model.config.use_cache = False
+    if job["loop"] == "trl":
+        return model  # as it is; TRL prepares nothing
     checkpointing = {"use_reentrant": job["checkpointing"] == "reentrant"}
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(job["checkpointing"]), gradient_checkpointing_kwargs=checkpointing)
 
@@ -292,6 +294,36 @@ class Rows(torch.utils.data.Dataset):
         return row
 
 
+def trl_trainer(job, model, arguments):
+    """TRL's SFTTrainer on rows of token ids and labels, which it does not look into. Masks of its head choose all rows, without asking the device how many."""
+    import os
+    import sys
+
+    sys.path.append(os.environ["TRL"])
+    import datasets
+    import tokenizers
+    import transformers
+    import trl
+
+    plain = torch.Tensor.__getitem__
+
+    def chosen(tensor, index):
+        if not (torch.is_tensor(index) and index.is_cuda and index.dtype == torch.bool):
+            return plain(tensor, index)
+        places = torch.nonzero_static(index, size=index.numel())
+        return plain(tensor, tuple(places.unbind(1)))
+
+    torch.Tensor.__getitem__ = chosen
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "end": 1}, unk_token="a"))
+    column = [[0] * job["seq"]] * job["batch"] * job["accumulation"] * (1 + STEPS)
+    rows = datasets.Dataset(datasets.table.InMemoryTable.from_pydict({"input_ids": column, "labels": column}), fingerprint="rows")
+    if not job.get("checkpointing"):
+        arguments["gradient_checkpointing"] = False
+    arguments |= dict(max_length=job["seq"], dataset_kwargs={"skip_prepare_dataset": True})
+    return trl.SFTTrainer(model=model, args=trl.SFTConfig(**arguments), train_dataset=rows,
+                          processing_class=transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="end", pad_token="end"))
+
+
 def in_phase(phases, name, function):
     def phased(*args, **kwargs):
         phases.begin(name)
@@ -335,7 +367,10 @@ def trainer_loop(job, phases):
     if job.get("saving") == "resume":
         arguments |= dict(save_strategy="no", max_steps=1 + STEPS) if job["resumed"] else dict(max_steps=1)
     train_rows = Rows(job, job["batch"] * job["accumulation"] * (1 + STEPS) * job.get("ranks", 1))
-    trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
+    if job["loop"] == "trl":
+        trainer = trl_trainer(job, model, arguments)
+    else:
+        trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
     phases.name_parameters(model)
 
     inner = trainer.training_step
@@ -408,4 +443,4 @@ def run(job, phases):
     with attention_backend(job):
         if ranks.kind(job) == "zero" and job["loop"] != "trainer":
             return ranks.deepspeed_loop(job, phases, build, rows, optimizer_for, STEPS)
-        return (trainer_loop if job["loop"] == "trainer" else plain_loop)(job, phases)
+        return (trainer_loop if job["loop"] in ("trainer", "trl") else plain_loop)(job, phases)

@@ -80,8 +80,8 @@ static void force(const hri_json *job, hri_torch_job *out) {
 }
 
 static hri_torch_optimizer optimizer_of(const hri_json *job) {
-  bool trainer =
-      is(job, "loop", "trainer") && is(job, "implementation", "default") && version_of(job) <= HRI_TRANSFORMERS_4_57;
+  bool trainer = is(job, "loop", "trainer") || is(job, "loop", "trl");
+  trainer = trainer && is(job, "implementation", "default") && version_of(job) <= HRI_TRANSFORMERS_4_57;
   if (is(job, "optimizer", "adafactor")) return HRI_TORCH_ADAFACTOR;
   if (is(job, "optimizer", "adafactor-torch")) return HRI_TORCH_ADAFACTOR_TORCH;
   if (is(job, "optimizer", "sgd")) return HRI_TORCH_SGD;
@@ -226,13 +226,15 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.resumed = is(job, "saving", "resume");
   out.paged = is(job, "optimizer", "paged-adamw8bit");
   out.optimizer = optimizer_of(job);
-  out.wide_embeddings = is(job, "loop", "trainer");
+  out.fused_head = is(job, "loop", "trl");
+  out.prepared = out.fused_head ? HRI_PREPARED_BY_TRL : HRI_PREPARED_BY_PEFT;
+  out.trainer = is(job, "loop", "trainer") || out.fused_head;
+  out.wide_embeddings = out.trainer;
   out.attention = is(job, "attention", "eager") ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
   out.mask = !is(job, "mask", "none");
   out.padded = is(job, "mask", "padding");
   out.checkpoint = *checkpointing != 0;
   out.reentrant = strcmp(checkpointing, "reentrant") == 0;
-  out.trainer = is(job, "loop", "trainer");
   out.keeps_outputs = is(job, "loop", "plain");
   out.clip = hri_json_has(job, "clip");
   out.dropout = model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0;

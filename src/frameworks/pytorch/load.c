@@ -176,6 +176,16 @@ static void adapt(maker *m, hri_module_linear *linear, uint32_t layer, hr_module
   (void)listed(m, linear->magnitude, NULL, NULL);
 }
 
+static bool is_magnitude(const maker *m, const hri_ten *tensor) {
+  for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
+    const hri_module_layer *l = &m->module->layers[i];
+    const hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (all[k]->magnitude == tensor) return true;
+  }
+  return false;
+}
+
 /* ModulesToSaveWrapper.update: a copy that trains, in the type of what it copies. */
 static void add_saved(maker *m) {
   const hr_model *model = m->module->model;
@@ -189,6 +199,14 @@ static void add_saved(maker *m) {
     if (!(model->lora.saved & (1u << all[i].slot)) || !all[i].from) continue;
     hri_torch_at(m->torch, all[i].name, -1);
     *all[i].to = listed(m, hri_ten_parameter(m->torch, all[i].from->type, all[i].from->shape, true), NULL, NULL);
+  }
+}
+
+/* SFTTrainer.__init__ of a quantized model: what trains becomes bf16, but for magnitudes. */
+static void narrow_trained(maker *m, uint32_t from) {
+  for (uint32_t i = from; i < m->module->parameter_count; i++) {
+    hri_ten *tensor = m->module->parameters[i];
+    if (tensor->requires_grad && !is_magnitude(m, tensor)) hri_ten_retype(m->torch, tensor, HRI_BF16);
   }
 }
 
@@ -206,6 +224,7 @@ static void add_adapters(maker *m) {
   uint32_t after = m->module->parameter_count;
   add_saved(m);
   for (uint32_t i = before; i < after; i++) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
+  if (m->module->prepared == HRI_PREPARED_BY_TRL && m->module->quantized) narrow_trained(m, before);
 }
 
 static void add_layers(maker *m) {
@@ -310,7 +329,22 @@ static void load_quantized(maker *m) {
   load_pieces(m);
   add_buffers(m);
   hri_torch_at(m->torch, "prepare_model_for_kbit_training", -1);
-  prepare(m);
+  if (m->module->prepared == HRI_PREPARED_BY_PEFT || m->module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare(m);
+}
+
+/* Axolotl's _convert_embedding_modules_dtype. */
+static void retype_ends(maker *m, hri_ten_type type) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
+    const piece *p = &m->pieces[i];
+    bool end = strcmp(p->module, "embed_tokens") == 0 || strcmp(p->module, "lm_head") == 0;
+    if (end || (strstr(p->module, "norm") && !p->of_gpt2)) hri_ten_retype(m->torch, p->tensor, type);
+  }
+}
+
+static void prepare_for_axolotl(maker *m) {
+  hri_torch_at(m->torch, "_convert_embedding_modules_dtype", -1);
+  if (!m->module->quantized) retype_ends(m, HRI_F32);
+  if (m->module->model->lora.rank) retype_ends(m, m->type);
 }
 
 /* ---- requires_grad_(False) ---- */
@@ -358,6 +392,7 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
     torch->failed = true;
   else if (module->quantized) load_quantized(&m);
   else add_all(&m);
+  if (!torch->failed && module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare_for_axolotl(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
   else if (!torch->failed && (frozen->freeze || frozen->train_only))
     freeze_some(&m, frozen->freeze, frozen->train_only);

@@ -425,6 +425,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.quantized = job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
   r.module.hooks_outside = job->wrapped;
+  r.module.prepared = job->prepared;
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;
   r.module.fused_head = job->fused_head;

@@ -42,6 +42,14 @@ typedef struct hri_module_layer {
   hri_ten *buffers[2]; /* of older attention: gpt2's causal mask and the number beside it */
 } hri_module_layer;
 
+/* What becomes of a model behind from_pretrained, beside what it is quantized in. */
+typedef enum hri_module_prepared {
+  HRI_PREPARED_BY_PEFT = 0, /* prepare_model_for_kbit_training: fp32 */
+  HRI_PREPARED_BY_NOBODY,
+  HRI_PREPARED_BY_TRL,    /* nobody, and adapters of quantized models become bf16 */
+  HRI_PREPARED_BY_AXOLOTL /* embeddings, head and norms fp32, whole models too; beside adapters 16 bits again */
+} hri_module_prepared;
+
 /* What is put around modules (register_forward_pre_hook, register_forward_hook): blocks by their layer, and some by name. */
 enum { HRI_MODULE_WHOLE = -1, HRI_MODULE_EMBEDDING = -2, HRI_MODULE_NORM = -3, HRI_MODULE_HEAD = -4 };
 typedef struct hri_module_hooks {
@@ -63,6 +71,7 @@ typedef struct hri_module {
   hri_ten *saved_embed, *saved_head;           /* copies that train beside adapters (modules_to_save); NULL: none */
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_torch_quantized quantized;
+  hri_module_prepared prepared;
   hri_torch_4bit *packed; /* of all layers */
   hri_torch_8bit *narrow;
   uint32_t packed_count;

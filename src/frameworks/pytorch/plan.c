@@ -72,9 +72,12 @@ static void set_quantized(hr_pytorch *p, const hr_job *job) {
   p->job.quantized = hri_torch_quantized_as(job->quantize);
   if (p->job.quantized == HRI_TORCH_WHOLE) return;
   p->job.weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
-  add(p->info.settings, "base in %s by bitsandbytes, products in %s, prepare_model_for_kbit_training, ",
+  add(p->info.settings, "base in %s by bitsandbytes, products in %s, %s",
       p->job.quantized == HRI_TORCH_INT8 ? "8 bits" : words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE],
-      p->job.weights == HRI_F16 ? "fp16" : "bf16");
+      p->job.weights == HRI_F16 ? "fp16" : "bf16",
+      p->stack->prepared == HRI_PREPARED_BY_PEFT || p->stack->prepared == HRI_PREPARED_BY_AXOLOTL
+          ? "prepare_model_for_kbit_training, "
+          : "");
   if (p->job.quantized == HRI_TORCH_INT8) unlike(&p->info, "inputs of 8-bit modules have no outliers here");
 }
 
@@ -259,7 +262,7 @@ static bool was_recorded(const hr_pytorch *p) {
   const hri_torch_job *job = &p->job;
   bool adamw = job->optimizer <= HRI_TORCH_ADAMW_LOOP, own_kernel = job->kernel_forced;
   if (job->ranks == 1) return true;
-  if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5) return false;
+  if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5 || p->stack->version) return false;
   if (job->sharing == HRI_TORCH_DDP)
     return !job->quantized && !job->resumed && !job->frozen.freeze && !job->frozen.train_only &&
            !job->model->lora.dora && !job->model->lora.saved;
@@ -312,18 +315,23 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
   p->job.trainer = stack->trainer;
+  p->job.prepared = stack->prepared;
+  if (stack->half_weights && p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2 && !p->model.lora.rank)
+    p->job.prepared = HRI_PREPARED_BY_NOBODY; /* attn_needs_dtype_cast: 16 bits again */
   p->job.fused_head = stack->fused_head;
   p->job.keeps_outputs = !stack->trainer;
   p->job.capability = job->device.compute_capability;
   set_attention(p, job);
   set_quantized(p, job);
   set_precision(p, job);
+  if (p->job.prepared == HRI_PREPARED_BY_AXOLOTL && !p->model.lora.rank && p->job.weights != HRI_F32)
+    add(p->info.settings, ", embeddings, head and norms in fp32");
   set_optimizer(p, job, stack);
   set_recompute(p, job);
   say_attention(p);
   if (p->model.lora.rank)
-    add(p->info.settings, ", %sadapters of rank %u by PEFT in fp32", p->model.lora.dora ? "DoRA's " : "",
-        p->model.lora.rank);
+    add(p->info.settings, ", %sadapters of rank %u by PEFT in %s", p->model.lora.dora ? "DoRA's " : "",
+        p->model.lora.rank, stack->prepared == HRI_PREPARED_BY_TRL && p->job.quantized ? "bf16" : "fp32");
   if (p->model.lora.rank && p->model.lora.saved) add(p->info.settings, " beside whole modules");
   set_cache(p);
   p->job.resumed = p->settings.resumed;
@@ -391,9 +399,11 @@ static void tell_phases(hr_pytorch *p) {
     }
 }
 
-/* Kernels that no recording has: cuDNN's and those of the package flash_attn. */
-static bool is_recorded(const hri_torch_settings *s) {
-  return s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
+/* Kernels that no recording has: cuDNN's and those of the package flash_attn. TRL was recorded with the newest transformers. */
+static bool is_recorded(const hr_pytorch *p) {
+  const hri_torch_settings *s = &p->settings;
+  bool trl = p->job.fused_head && (s->version != HRI_TRANSFORMERS_5 || p->job.quantized == HRI_TORCH_INT8);
+  return p->stack->recorded && !trl && s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
 }
 
 /* Whether every request is met in `room`, cached memory returned where it runs out. */
@@ -431,7 +441,7 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, 0, &p->replay, error));
   info->allocated_bytes = p->replay.whole.allocated_bytes;
   info->reserved_bytes = p->replay.whole.reserved_bytes;
-  info->recorded = is_recorded(&p->settings) && p->stack->recorded && was_recorded(p);
+  info->recorded = is_recorded(p) && was_recorded(p);
   info->error_low = info->recorded ? HRI_TORCH_ERROR_LOW : HRI_TORCH_ERROR_OF_SOURCE_LOW;
   info->error_high = info->recorded ? HRI_TORCH_ERROR_HIGH : HRI_TORCH_ERROR_OF_SOURCE_HIGH;
   info->context_bytes = job->device.fixed_bytes;
@@ -478,6 +488,9 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (settings.eval_batches && !stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
+  if (stack->fused_head && (settings.metrics || settings.predict))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
   if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");

@@ -146,8 +146,7 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
   if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
-  if (stack->half_weights && job->precision == HR_PRECISION_BF16)
-    return "no rules for weights in 16 bits under autocast, as axolotl has them, under fsdp=true and zero_stage";
+  if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
   if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
   if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";

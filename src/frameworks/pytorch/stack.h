@@ -4,6 +4,8 @@
 
 #include <headroom/pytorch.h>
 
+#include "frameworks/pytorch/module.h"
+
 typedef struct hri_torch_stack {
   const char *name, *title;
   const char *version; /* whose defaults they are; NULL: none of its own */
@@ -12,7 +14,8 @@ typedef struct hri_torch_stack {
   bool reentrant;      /* unless a setting says otherwise */
   bool fused_head;     /* log-probabilities in tiles, no logits */
   bool half_weights;   /* what is trained in 16 bits under autocast has weights in 16 bits too */
-  bool recorded;       /* else its defaults are from its source */
+  hri_module_prepared prepared;
+  bool recorded; /* else its defaults are from its source */
 } hri_torch_stack;
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack);
