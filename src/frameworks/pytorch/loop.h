@@ -34,7 +34,7 @@ typedef struct hri_torch_job {
   hri_ten_type autocast;         /* HRI_F32: none */
   hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
   hri_module_prepared prepared;
-  bool scaler;                   /* GradScaler (fp16) */
+  bool scaler; /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */

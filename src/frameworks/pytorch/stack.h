@@ -15,7 +15,7 @@ typedef struct hri_torch_stack {
   bool fused_head;     /* log-probabilities in tiles, no logits */
   bool half_weights;   /* what is trained in 16 bits under autocast has weights in 16 bits too */
   hri_module_prepared prepared;
-  bool recorded;       /* else its defaults are from its source */
+  bool recorded; /* else its defaults are from its source */
 } hri_torch_stack;
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack);
