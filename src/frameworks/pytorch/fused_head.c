@@ -34,7 +34,7 @@ static void go_through(hri_torch *t, const hri_ten *hidden, const hri_ten *weigh
 
 /* Inputs hidden, weight. numbers[0]: the type of products. */
 static void backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
-  hri_ten *saved[5], *sums[2] = {0}, *tile;
+  hri_ten *saved[5] = {0}, *sums[2] = {0}, *tile;
   hri_ten_type type = (hri_ten_type)fn->numbers[0];
   for (uint32_t i = 0; i < fn->saved_count; i++) saved[i] = hri_fn_saved(t, fn, i);
   if (g[0]) {
