@@ -333,11 +333,7 @@ static hr_status other_engine(cli_config *config, hr_error *error) {
     return hri_fail(error, HR_ERROR_USAGE,
                     "--engine %s goes without --timeline and --dump: they are of Headroom's own plans",
                     config->own.engine);
-  if (config->job.rows_choice == HR_ROWS_OPEN) {
-    hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto is chosen for Headroom's own plans, not by --engine %s",
-             config->own.engine);
-    return hri_hint(error, HR_ERROR_USAGE, "give --micro-batch N; --table seq,micro-batch shows what fits");
-  }
+  if (config->job.rows_choice == HR_ROWS_OPEN) HRI_TRY(plan_engine_rows(config, error));
   if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
   return config->job.automatic ? auto_of_engine(config, error) : answer_of_engine(config, error);
 }

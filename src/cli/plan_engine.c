@@ -76,9 +76,10 @@ static void print_verdict(const hr_pytorch_info *info) {
 static void print_job(const cli_config *config, const hr_pytorch_info *info) {
   const hr_job *job = &config->job;
   char text[HR_PYTORCH_TEXT_BYTES + 256];
-  (void)snprintf(text, sizeof text, "train %s by %s (%s), seq %u, micro-batch %u x accumulate %u, %s, on %s",
+  (void)snprintf(text, sizeof text, "train %s by %s (%s), seq %u, micro-batch %u%s x accumulate %u, %s, on %s",
                  job->model.name, info->versions, hr_pytorch_stack_title(stack_of(config)), job->sequence_length,
-                 job->micro_batch, job->accumulate, info->settings, job->device.name);
+                 job->micro_batch, job->rows_choice == HR_ROWS_CHOSEN && !job->automatic ? " (chosen)" : "",
+                 job->accumulate, info->settings, job->device.name);
   screen_hang(stdout, LABEL, "plan", text);
   if (*info->unlike) screen_hang(stdout, LABEL, "unlike", info->unlike);
   if (!info->recorded) screen_hang(stdout, LABEL, "rules", "from source, not recorded");

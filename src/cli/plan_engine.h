@@ -31,6 +31,8 @@ typedef struct plan_engine_choice {
 /* --auto: of the settings that surely fit and nobody gave, the cheapest in time. Those that change the numerics come behind all that
  * do not. */
 hr_status plan_engine_auto(const cli_config *config, plan_engine_choice *choice, hr_error *error);
+/* --micro-batch auto: the most rows that surely fit, or 1; with --batch-tokens among the divisors of a step's rows. */
+hr_status plan_engine_rows(cli_config *config, hr_error *error);
 /* On stderr: what it changed. */
 void plan_engine_print_choice(const plan_engine_choice *choice);
 

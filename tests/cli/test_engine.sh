@@ -176,7 +176,12 @@ run plan gpt2-124m --device a100-80 --engine pytorch --timeline; refuses 2; expe
 run plan llama-3.2-1b --device a100-80 --engine pytorch --lora r=8,bias=all; refuses 2; expect_err 'no bias'
 run plan gpt2-124m --device a100-80 --engine torch; refuses 2; expect_err 'pytorch'
 
-run plan gpt2-124m --device rtx-4090 --engine pytorch --micro-batch auto; refuses 2; expect_err "chosen for Headroom's own plans"; expect_err 'try: give --micro-batch N; --table'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch auto --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["verdict"] == "fits"'
+rows=$(grep -oE "per_device_train_batch_size=[0-9]+" "$work/out" | grep -oE "[0-9]+$" | head -1)
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch "$rows"; expect_rc 0; expect_out '^FITS  '
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch $((rows + 1)) --json; expect_json 'd["engines"]["pytorch"]["verdict"] != "fits" or d["engines"]["pytorch"]["retries"]'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch auto --batch-tokens 65536; expect_rc 0; expect_out 'micro-batch 4 \(chosen\) x accumulate 16'
+run plan llama-3-8b --device t4 --engine pytorch --micro-batch auto; expect_rc 3; expect_out 'micro-batch 1 \(chosen\)'
 run plan gpt2-124m --device rtx-4090; expect_rc 0; expect_out "^pytorch +with Trainer would need [0-9.]+ GiB"
 run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["allocated_bytes"] > d["tiers"]["device"]["reserved_bytes"]'
 run plan gpt2-124m --device mi300x --json; expect_rc 0; expect_json '"engines" not in d'

@@ -2,7 +2,7 @@
  * tensor of its size. */
 #include "frameworks/pytorch/fused_head.h"
 
-enum { TOKENS = 4096, COLUMNS = 32768, STATISTICS = 7 };
+enum { TOKENS = 4096, COLUMNS = 32768, STATISTICS = 7, SAVED = 5 };
 
 static hri_ten *matrix(hri_torch *t, const char *op, hri_ten_type type, uint64_t rows, uint64_t columns) {
   return hri_ten_make(t, op, type, hri_ten_shape_of(2, rows, columns, 0, 0));
@@ -34,9 +34,9 @@ static void go_through(hri_torch *t, const hri_ten *hidden, const hri_ten *weigh
 
 /* Inputs hidden, weight. numbers[0]: the type of products. */
 static void backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
-  hri_ten *saved[5], *sums[2] = {0}, *tile;
+  hri_ten *saved[SAVED], *sums[2] = {0}, *tile;
   hri_ten_type type = (hri_ten_type)fn->numbers[0];
-  for (uint32_t i = 0; i < fn->saved_count; i++) saved[i] = hri_fn_saved(t, fn, i);
+  for (uint32_t i = 0; i < SAVED; i++) saved[i] = hri_fn_saved(t, fn, i);
   if (g[0]) {
     hri_ten *hidden = saved[0], *weight = saved[1];
     for (uint32_t k = 0; k < 2; k++)
@@ -50,7 +50,7 @@ static void backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) 
     hri_ten_drop(t, tile);
     for (uint32_t k = 0; k < 2; k++) hri_ten_drop(t, sums[k]);
   }
-  for (uint32_t i = fn->saved_count; i-- > 0;) hri_ten_drop(t, saved[i]);
+  for (uint32_t i = SAVED; i-- > 0;) hri_ten_drop(t, saved[i]);
 }
 
 /* ChunkedLogProbFunction.forward: running statistics of each token, one tile of logits. */
@@ -65,8 +65,8 @@ static hri_ten *log_probabilities(hri_torch *t, hri_ten *hidden, hri_ten *weight
   for (int i = 0; i < 2; i++) kept[i] = per_token(t, "log", HRI_F32, count); /* log_z, entropy */
   y = per_token(t, "sub", HRI_F32, count);
   if (fn) fn->numbers[0] = type;
-  hri_ten *const saved[] = {hidden, weight, targets, kept[0], kept[1]};
-  for (int i = 0; i < 5; i++) hri_fn_save(t, fn, saved[i]);
+  hri_ten *const saved[SAVED] = {hidden, weight, targets, kept[0], kept[1]};
+  for (int i = 0; i < SAVED; i++) hri_fn_save(t, fn, saved[i]);
   hri_ten_drop(t, tile);
   for (int i = STATISTICS; i-- > 0;) hri_ten_drop(t, statistics[i]);
   for (int i = 0; i < 2; i++) hri_ten_drop(t, kept[i]);

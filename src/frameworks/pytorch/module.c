@@ -263,7 +263,7 @@ static void turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *out[2]
 /* LlamaRotaryEmbedding.forward, without gradient and in fp32. */
 static void rotary(hri_torch *t, pass *p, hri_ten *ids, hri_ten_type type, int kind) {
   uint64_t tokens = ids->shape.dims[1], width = p->module->model->rotary_size;
-  hri_ten *numbers, *angles, *both, **out[] = {&p->cos[kind], &p->sin[kind]};
+  hri_ten *numbers, *angles, *both, **out[] = {&p->cos[kind != 0], &p->sin[kind != 0]};
   bool before = t->grad_mode;
   hri_torch_at(t, "rotary_emb", -2);
   t->grad_mode = false;
