@@ -23,9 +23,16 @@ extern "C" {
 typedef enum hr_pytorch_stack {
   HR_PYTORCH_TRAINER = 0, /* transformers' Trainer with its defaults */
   HR_PYTORCH_PLAIN,       /* a loop of one's own: loss = model(**batch).loss; loss.backward(); optimizer.step() */
+  HR_PYTORCH_TRL,         /* TRL's SFTTrainer, with its fused head */
+  HR_PYTORCH_AXOLOTL,
+  HR_PYTORCH_LLAMA_FACTORY,
   HR_PYTORCH_STACKS
 } hr_pytorch_stack;
+/* "trainer", "plain", "trl", "axolotl", "llama-factory"; for people: "Trainer", "TRL's SFTTrainer". Static. */
 HR_API const char *hr_pytorch_stack_name(hr_pytorch_stack stack);
+HR_API const char *hr_pytorch_stack_title(hr_pytorch_stack stack);
+/* Whether it checkpoints every block unless the job says otherwise. */
+HR_API bool hr_pytorch_stack_checkpoints(hr_pytorch_stack stack);
 
 typedef enum hr_pytorch_phase {
   HR_PYTORCH_LOAD = 0,
@@ -45,11 +52,27 @@ typedef struct hr_pytorch_options {
   const char *alloc_conf; /* as in PYTORCH_ALLOC_CONF; NULL: PyTorch's defaults */
   const char *conf; /* settings without an option of the job, by TrainingArguments' names: "optim=paged_adamw_8bit,
                        use_reentrant=true"; NULL: none. docs/pytorch.md lists them */
+  uint32_t ranks;   /* processes with a GPU each, of which the first is answered for; 0, 1: one. They share the job by
+                       DistributedDataParallel, or as conf says: "fsdp=true" */
 } hr_pytorch_options;
 /* Defaults: all zero. */
 HR_API void hr_pytorch_options_init(hr_pytorch_options *options);
 
+/* The answer and what is known of its error. */
+typedef enum hr_pytorch_verdict {
+  HR_PYTORCH_FITS = 0,          /* also where PyTorch needs as much more as it did in any recording */
+  HR_PYTORCH_FITS_WITHIN_ERROR, /* as computed, but not with that reserve */
+  HR_PYTORCH_DOES_NOT_FIT,
+  HR_PYTORCH_VERDICTS
+} hr_pytorch_verdict;
+/* "fits", "fits_within_error", "does_not_fit" */
+HR_API const char *hr_pytorch_verdict_name(hr_pytorch_verdict verdict);
+
 enum { HR_PYTORCH_TEXT_BYTES = 512 };
+/* One of the settings in the framework's own words: "TrainingArguments(bf16=True, ...)", "LoraConfig(r=16, ...)". */
+typedef struct hr_pytorch_argument {
+  const char *text; /* as long as the answer */
+} hr_pytorch_argument;
 typedef struct hr_pytorch_info {
   const char *versions;                 /* static: of PyTorch and transformers, that the rules are of */
   char settings[HR_PYTORCH_TEXT_BYTES]; /* the job in the framework's words: "bf16 autocast, fp32 weights, ..." */
@@ -58,10 +81,15 @@ typedef struct hr_pytorch_info {
   uint64_t reserved_bytes;            /* max_memory_reserved(); on a device with more memory than it ever wants */
   uint64_t context_bytes;             /* of CUDA's context and kernels: the device's fixed bytes, assumed */
   uint64_t device_used_bytes;         /* reserved and context: what nvidia-smi shows of the process */
+  bool recorded; /* all rules of it were held against recordings; false: some are from the framework's source alone */
   double error_low, error_high; /* in all that was recorded (docs/pytorch.md), PyTorch's own allocated peak lies between
                                    (1 + error_low) and (1 + error_high) times allocated_bytes */
+  uint32_t ranks;               /* all figures are of one of them */
+  uint64_t host_bytes;          /* of weights, gradients and states that the settings keep on the host, for this rank */
   uint64_t budget_bytes;
   bool fits; /* every request is met within the budget less the context, cached memory returned where it runs out */
+  hr_pytorch_verdict verdict;
+  uint64_t reserve_missing_bytes; /* fits within the error: so much more budget and it fits in any case */
   uint64_t missing_bytes; /* does not fit: how much the allocated peak and the context are over the budget; 0: pieces */
   uint64_t retries;       /* fits: how often cached memory was returned on the way (each costs a synchronisation) */
   uint64_t allocated_by_phase[HR_PYTORCH_PHASES]; /* peak of each, the higher of both steps */
@@ -90,6 +118,8 @@ HR_API const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch);
 /* What is live at the allocated peak, alike tensors of all layers taken together, the most bytes first; false behind the
  * last. */
 HR_API bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_live *live);
+/* The settings that were run, to be copied; false behind the last. */
+HR_API bool hr_pytorch_argument_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_argument *argument);
 /* As PyTorch would dump it after the last step: opens in its viewer and in hr_inspect. The caller owns it. */
 HR_CHECKED hr_status hr_pytorch_snapshot(const hr_pytorch *pytorch, hr_snapshot **snapshot, hr_error *error);
 HR_API void hr_pytorch_destroy(hr_pytorch *pytorch); /* NULL is fine */

@@ -18,7 +18,8 @@ static const char *const bases[] = {"original", "dequantized", NULL};
 static const char *const colors[] = {"auto", "always", "never", NULL};
 static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
-static const char *const engines[] = {"headroom", "pytorch", "pytorch:trainer", "pytorch:plain", NULL};
+static const char *const engines[] = {"headroom",    "pytorch",         "pytorch:trainer",       "pytorch:plain",
+                                      "pytorch:trl", "pytorch:axolotl", "pytorch:llama-factory", NULL};
 static const char *const group_kinds[] = {"stack", "category", "size", NULL};
 static const char *const shells[] = {"bash", "zsh", "fish", NULL};
 static const char *const tables[] = {"seq,micro-batch", "micro-batch,seq", NULL};
@@ -93,13 +94,17 @@ static const hr_field rows[] = {
     {"dump", HR_FIELD_WORD, "Plan", "WHAT", "program: every program, node, tensor and storage", HR_FOR_PLAN, OWN(dump),
      .words = dumps},
     {"engine", HR_FIELD_WORD, "Plan", "NAME",
-     "whose memory: headroom's, or what PyTorch would need for the job, run by transformers' Trainer (pytorch) or a loop "
-     "of one's own (pytorch:plain)",
+     "whose memory: headroom's, or what PyTorch would need for the job, run by transformers' Trainer (pytorch), a loop "
+     "of one's own (pytorch:plain), or pytorch:trl, axolotl, llama-factory with their defaults",
      HR_FOR_PLAN, OWN(engine), .words = engines, .initial = "headroom"},
     {"engine-conf", HR_FIELD_TEXT, "Plan", "TEXT",
      "--engine pytorch: settings that no option of a job stands for, by the names of TrainingArguments: "
      "optim=paged_adamw_8bit,use_reentrant=true (docs/pytorch.md)",
      HR_FOR_PLAN, OWN(engine_conf)},
+    {"ranks", HR_FIELD_U32, "Plan", "N",
+     "--engine pytorch: so many processes with a GPU each, which share the job by DistributedDataParallel, or as "
+     "--engine-conf says; the plan is of one of them",
+     HR_FOR_PLAN, OWN(ranks), .least = 1, .initial = "1"},
     {"snapshot", HR_FIELD_PATH, "Plan", "FILE",
      "--engine pytorch: write its two steps as a memory snapshot, for PyTorch's viewer and `headroom inspect`",
      HR_FOR_PLAN, OWN(snapshot)},

@@ -54,6 +54,7 @@ typedef struct cli_settings {
   const char *onto, *weights; /* merge */
   const char *alloc_conf;     /* replay */
   const char *engine_conf;    /* plan */
+  uint32_t ranks;             /* plan */
   bool search, empty_start;
   uint64_t capacity_bytes;
   uint32_t trace;

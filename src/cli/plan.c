@@ -1,7 +1,8 @@
 /* headroom plan: compiles a job and prints what it needs. */
 #include "cli/output.h"
-#include "cli/plan.h"
+#include "cli/plan_engine.h"
 
+#include <stdlib.h>
 #include <string.h>
 
 #include "cli/commands.h"
@@ -299,20 +300,10 @@ static hr_status write_snapshot(const cli_config *config, const hr_pytorch *pyto
   return status;
 }
 
-static hr_status other_engine(const cli_config *config, hr_error *error) {
+static hr_status answer_of_engine(const cli_config *config, hr_error *error) {
   hr_pytorch *pytorch = NULL;
   hr_status status;
   bool fits;
-  if (config->own.timeline || config_chosen(config, &config->own.dump) || config->job.automatic)
-    return hri_fail(error, HR_ERROR_USAGE,
-                    "--engine %s goes without --timeline, --dump and --auto: they are of Headroom's own plans",
-                    config->own.engine);
-  if (config->job.rows_choice == HR_ROWS_OPEN) {
-    hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto is chosen for Headroom's own plans, not by --engine %s",
-             config->own.engine);
-    return hri_hint(error, HR_ERROR_USAGE, "give --micro-batch N; --table seq,micro-batch shows what fits");
-  }
-  if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
   fits = hr_pytorch_get(pytorch)->fits;
   status = write_snapshot(config, pytorch, error);
@@ -320,6 +311,31 @@ static hr_status other_engine(const cli_config *config, hr_error *error) {
   hr_pytorch_destroy(pytorch);
   if (status != HR_OK) return status;
   return fits ? HR_OK : HR_ERROR_BUDGET; /* the screen has said it */
+}
+
+/* --auto: the job with the settings that were chosen. */
+static hr_status auto_of_engine(cli_config *config, hr_error *error) {
+  plan_engine_choice *choice = text_alloc(sizeof *choice);
+  hr_status status = plan_engine_auto(config, choice, error);
+  if (status == HR_OK) {
+    config->job = choice->job;
+    config->own.engine_conf = choice->conf[0] ? choice->conf : NULL;
+    config->own.alloc_conf = choice->alloc_conf[0] ? choice->alloc_conf : NULL;
+    if (!config->own.quiet) plan_engine_print_choice(choice);
+    status = answer_of_engine(config, error);
+  }
+  free(choice);
+  return status;
+}
+
+static hr_status other_engine(cli_config *config, hr_error *error) {
+  if (config->own.timeline || config_chosen(config, &config->own.dump))
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "--engine %s goes without --timeline and --dump: they are of Headroom's own plans",
+                    config->own.engine);
+  if (config->job.rows_choice == HR_ROWS_OPEN) HRI_TRY(plan_engine_rows(config, error));
+  if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));
+  return config->job.automatic ? auto_of_engine(config, error) : answer_of_engine(config, error);
 }
 
 hr_status command_plan(cli_config *config, hr_error *error) {
@@ -337,6 +353,9 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
   if (status == HR_OK && config->own.engine_conf)
     status = hri_fail(error, HR_ERROR_USAGE, "--engine-conf is of --engine pytorch");
+  if (status == HR_OK && config->own.ranks > 1)
+    status =
+        hri_fail(error, HR_ERROR_USAGE, "--ranks is of --engine pytorch: Headroom's own engine runs on one device");
   if (status == HR_OK && config->own.snapshot)
     status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);

@@ -3,25 +3,29 @@
 #include <stdarg.h>
 #include <string.h>
 
-#include "cli/plan.h"
+#include "cli/plan_engine.h"
 #include "cli/text.h"
 
 enum { LABEL = 11, ROWS = 8 };
 
 static uint64_t need(const hr_pytorch_info *info) { return info->device_used_bytes; }
 
-static const char *const names[] = {"Trainer", "a plain loop"};
-
-static hr_pytorch_stack stack_of(const cli_config *config) {
-  return strcmp(config->own.engine, "pytorch:plain") == 0 ? HR_PYTORCH_PLAIN : HR_PYTORCH_TRAINER;
-}
-
-hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytorch **pytorch, hr_error *error) {
+hr_pytorch_options plan_engine_options(const cli_config *config) {
   hr_pytorch_options options;
+  const char *colon = strchr(config->own.engine, ':');
   hr_pytorch_options_init(&options);
-  options.stack = stack_of(config);
+  for (int k = 0; colon && k < HR_PYTORCH_STACKS; k++)
+    if (strcmp(colon + 1, hr_pytorch_stack_name((hr_pytorch_stack)k)) == 0) options.stack = (hr_pytorch_stack)k;
   options.alloc_conf = config->own.alloc_conf;
   options.conf = config->own.engine_conf;
+  options.ranks = config->own.ranks;
+  return options;
+}
+
+static hr_pytorch_stack stack_of(const cli_config *config) { return plan_engine_options(config).stack; }
+
+hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytorch **pytorch, hr_error *error) {
+  hr_pytorch_options options = plan_engine_options(config);
   return hr_pytorch_create(job, &options, pytorch, error);
 }
 
@@ -42,35 +46,43 @@ void plan_engine_line(const cli_config *config, const hr_plan *plan) {
     return;
   }
   info = hr_pytorch_get(pytorch);
-  (void)snprintf(text, sizeof text, "with %s would need %s, %s allocated (--engine pytorch)", names[stack_of(config)],
-                 SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes));
+  (void)snprintf(text, sizeof text, "with %s would need %s, %s allocated%s (--engine pytorch)",
+                 hr_pytorch_stack_title(stack_of(config)), SIZE_TEXT(need(info)), SIZE_TEXT(info->allocated_bytes),
+                 info->recorded ? "" : ", from source, not recorded");
   screen_hang(stdout, LABEL, "pytorch", text);
   hr_pytorch_destroy(pytorch);
 }
 
 static void print_verdict(const hr_pytorch_info *info) {
-  const char *plain = screen_style(stdout, STYLE_PLAIN);
-  if (info->fits && need(info) <= info->budget_bytes)
-    (void)printf("%sFITS%s  needs %s of %s, %s to spare\n", screen_style(stdout, STYLE_GOOD), plain,
-                 SIZE_TEXT(need(info)), SIZE_TEXT(info->budget_bytes), SIZE_TEXT(info->budget_bytes - need(info)));
-  else if (info->fits)
-    (void)
-        printf("%sFITS%s  in %s, where the allocator returns cached memory %llu times in two steps; it would take %s\n",
-               screen_style(stdout, STYLE_WARN), plain, SIZE_TEXT(info->budget_bytes),
-               (unsigned long long)info->retries, SIZE_TEXT(need(info)));
+  static const style styles[] = {STYLE_GOOD, STYLE_WARN, STYLE_BAD};
+  static const char *const words[] = {"FITS", "FITS ONLY WITHIN THE ERROR", "DOES NOT FIT"};
+  char text[256], more[200] = "";
+  if (info->verdict == HR_PYTORCH_FITS_WITHIN_ERROR)
+    (void)snprintf(more, sizeof more, "; PyTorch needed up to %.1f %% more than that, for which %s is missing",
+                   100 * info->error_high, SIZE_TEXT(info->reserve_missing_bytes));
+  else if (info->fits && info->retries == 0)
+    (void)snprintf(more, sizeof more, ", %s to spare", SIZE_TEXT(info->budget_bytes - need(info)));
+  if (info->fits && info->retries)
+    (void)snprintf(text, sizeof text,
+                   "in %s, where the allocator returns cached memory %llu times in two steps; it "
+                   "would take %s%s",
+                   SIZE_TEXT(info->budget_bytes), (unsigned long long)info->retries, SIZE_TEXT(need(info)), more);
   else
-    (void)printf("%sDOES NOT FIT%s  needs %s of %s\n", screen_style(stdout, STYLE_BAD), plain, SIZE_TEXT(need(info)),
-                 SIZE_TEXT(info->budget_bytes));
+    (void)snprintf(text, sizeof text, "needs %s of %s%s", SIZE_TEXT(need(info)), SIZE_TEXT(info->budget_bytes), more);
+  (void)printf("%s%s%s  %s\n", screen_style(stdout, styles[info->verdict]), words[info->verdict],
+               screen_style(stdout, STYLE_PLAIN), text);
 }
 
 static void print_job(const cli_config *config, const hr_pytorch_info *info) {
   const hr_job *job = &config->job;
   char text[HR_PYTORCH_TEXT_BYTES + 256];
-  (void)snprintf(text, sizeof text, "train %s by %s (%s), seq %u, micro-batch %u x accumulate %u, %s, on %s",
-                 job->model.name, info->versions, names[stack_of(config)], job->sequence_length, job->micro_batch,
+  (void)snprintf(text, sizeof text, "train %s by %s (%s), seq %u, micro-batch %u%s x accumulate %u, %s, on %s",
+                 job->model.name, info->versions, hr_pytorch_stack_title(stack_of(config)), job->sequence_length,
+                 job->micro_batch, job->rows_choice == HR_ROWS_CHOSEN && !job->automatic ? " (chosen)" : "",
                  job->accumulate, info->settings, job->device.name);
   screen_hang(stdout, LABEL, "plan", text);
   if (*info->unlike) screen_hang(stdout, LABEL, "unlike", info->unlike);
+  if (!info->recorded) screen_hang(stdout, LABEL, "rules", "from source, not recorded");
 }
 
 /* What says the same figure elsewhere stands beside it, below it where a terminal is narrow. */
@@ -89,7 +101,9 @@ static void print_figures(const hr_pytorch_info *info) {
   print_figure("allocated", info->allocated_bytes, "torch.cuda.max_memory_allocated()");
   print_figure("reserved", info->reserved_bytes, "torch.cuda.max_memory_reserved()");
   print_figure("context and kernels", info->context_bytes, "assumed");
-  print_figure("used of the device", need(info), "as nvidia-smi shows the process");
+  print_figure("used of the device", need(info),
+               info->ranks > 1 ? "of each rank's" : "as nvidia-smi shows the process");
+  if (info->host_bytes) print_figure("host memory", info->host_bytes, "weights, gradients and states, of each rank");
   (void)putchar('\n');
 }
 
@@ -126,133 +140,25 @@ static void print_live(const hr_pytorch *pytorch) {
     (void)printf("   %11s  %5u x  %s: %s\n", SIZE_TEXT(live.bytes), live.count, live.module, live.op);
 }
 
-/* ---- what would fit, in the framework's words ---- */
-
-/* A change of the job: at most two techniques at once. Effect classes as for our own fixes. */
-typedef struct change {
-  bool checkpointing, expandable;
-  bool to_host;   /* evaluation gives its logits to the host after each batch */
-  bool narrow;    /* AdamW's states in 8 bits */
-  uint32_t split; /* the micro-batch by this, and as many micro-steps more */
-  hr_precision precision;
-  int effect;
-} change;
-
-static const change changes[] = {
-    {.expandable = true, .effect = HR_EFFECT_SAME_BITS},
-    {.to_host = true, .effect = HR_EFFECT_SAME_BITS},
-    {.to_host = true, .checkpointing = true, .effect = HR_EFFECT_SAME_BITS},
-    {.checkpointing = true, .effect = HR_EFFECT_SAME_BITS},
-    {.split = 2, .effect = HR_EFFECT_ROUNDING},
-    {.split = 4, .effect = HR_EFFECT_ROUNDING},
-    {.split = 8, .effect = HR_EFFECT_ROUNDING},
-    {.checkpointing = true, .split = 2, .effect = HR_EFFECT_ROUNDING},
-    {.checkpointing = true, .split = 4, .effect = HR_EFFECT_ROUNDING},
-    {.checkpointing = true, .split = 8, .effect = HR_EFFECT_ROUNDING},
-    {.precision = HR_PRECISION_BF16, .effect = HR_EFFECT_NUMERICS},
-    {.precision = HR_PRECISION_BF16, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
-    {.precision = HR_PRECISION_FP16, .effect = HR_EFFECT_NUMERICS},
-    {.precision = HR_PRECISION_FP16, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
-    {.narrow = true, .effect = HR_EFFECT_NUMERICS},
-    {.narrow = true, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
-    {.precision = HR_PRECISION_BF16_PURE, .effect = HR_EFFECT_NUMERICS},
-    {.precision = HR_PRECISION_BF16_PURE, .checkpointing = true, .effect = HR_EFFECT_NUMERICS},
-};
-enum { CHANGES = sizeof changes / sizeof *changes };
-
-static bool change_precision(const change *c, hr_job *job) {
-  bool old = job->device.compute_capability < 80; /* no products in bf16: fp16 stands for it */
-  if (c->precision == HR_PRECISION_FP32) return true;
-  if (job->precision == c->precision || job->precision == HR_PRECISION_BF16_PURE) return false;
-  if (job->precision == HR_PRECISION_FP16 && c->precision == HR_PRECISION_BF16) return false;
-  if (old != (c->precision == HR_PRECISION_FP16)) return false;
-  job->precision = c->precision;
-  if (c->precision == HR_PRECISION_BF16_PURE) job->moments = HR_MOMENTS_BF16;
-  return true;
-}
-
-static bool has_setting(const cli_config *config, const char *name) {
-  return config->own.engine_conf && strstr(config->own.engine_conf, name);
-}
-
-/* False: it changes nothing here, or cannot be. */
-static bool change_job(const cli_config *config, const change *c, hr_job *job) {
-  if (c->to_host && (!has_setting(config, "compute_metrics=true") || has_setting(config, "eval_accumulation_steps")))
-    return false;
-  if (c->narrow && (job->optimizer != HR_OPTIMIZER_ADAMW || has_setting(config, "optim=") || job->model.lora.rank))
-    return false;
-  if (c->narrow) job->optimizer = HR_OPTIMIZER_ADAMW8BIT;
-  if (c->checkpointing && job->recompute.kind != HR_RECOMPUTE_NONE) return false;
-  if (c->checkpointing) job->recompute.kind = HR_RECOMPUTE_BLOCK;
-  if (c->split && job->micro_batch % c->split != 0) return false;
-  if (c->split) job->micro_batch /= c->split, job->accumulate *= c->split;
-  return change_precision(c, job);
-}
-
-static void say(char *text, size_t bytes, const char *framework, hr_technique technique, uint64_t value) {
-  size_t used = strlen(text);
-  if (used) used += (size_t)snprintf(text + used, bytes - used, ", ");
-  (void)hr_technique_words(technique, value, framework, text + used, bytes - used);
-}
-
-static void say_change(const change *c, const hr_job *job, hr_pytorch_stack stack, char *text, size_t bytes) {
-  const char *framework = stack == HR_PYTORCH_TRAINER ? "transformers" : "";
-  text[0] = 0;
-  if (c->expandable) (void)snprintf(text, bytes, "PYTORCH_ALLOC_CONF=expandable_segments:True");
-  if (c->to_host) (void)snprintf(text, bytes, "TrainingArguments(eval_accumulation_steps=1)");
-  if (c->checkpointing) say(text, bytes, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
-  if (c->split) say(text, bytes, framework, HR_TECHNIQUE_MICRO_BATCH, job->micro_batch);
-  if (c->split) say(text, bytes, framework, HR_TECHNIQUE_ACCUMULATE, job->accumulate);
-  if (c->precision == HR_PRECISION_BF16) say(text, bytes, framework, HR_TECHNIQUE_BF16, 0);
-  if (c->precision == HR_PRECISION_FP16) say(text, bytes, framework, HR_TECHNIQUE_FP16, 0);
-  if (c->precision == HR_PRECISION_BF16_PURE) say(text, bytes, framework, HR_TECHNIQUE_BF16_PURE, 0);
-  if (c->narrow) say(text, bytes, framework, HR_TECHNIQUE_8BIT, 0);
-}
-
-/* Calls `each` with every change that fits, each run like the job itself. */
-static hr_status each_fix(const cli_config *config,
-                          void (*each)(void *context, const char *text, const change *c, uint64_t bytes), void *context,
-                          hr_error *error) {
-  for (int i = 0; i < CHANGES; i++) {
-    hr_pytorch_options options;
-    hr_pytorch *pytorch = NULL;
-    hr_job job = config->job;
-    char text[400], conf[400];
-    hr_pytorch_options_init(&options);
-    options.stack = stack_of(config);
-    options.alloc_conf = changes[i].expandable ? "expandable_segments:True" : config->own.alloc_conf;
-    options.conf = config->own.engine_conf;
-    if (!change_job(config, &changes[i], &job)) continue;
-    if (changes[i].to_host) {
-      (void)snprintf(conf, sizeof conf, "%.300s,eval_accumulation_steps=1", config->own.engine_conf);
-      options.conf = conf;
-    }
-    hr_error refused;
-    hr_status status = hr_pytorch_create(&job, &options, &pytorch, &refused);
-    if (status == HR_ERROR_UNSUPPORTED) continue; /* bf16 on a device that has none */
-    if (status != HR_OK) {
-      *error = refused;
-      return status;
-    }
-    say_change(&changes[i], &job, options.stack, text, sizeof text);
-    if (hr_pytorch_get(pytorch)->fits) each(context, text, &changes[i], need(hr_pytorch_get(pytorch)));
-    hr_pytorch_destroy(pytorch);
-  }
-  return HR_OK;
-}
-
 /* Where the job does not fit, unless they are turned off; where it fits, if they are asked for. */
 static bool wants_fixes(const cli_config *config, const hr_pytorch_info *info) {
   return config_chosen(config, &config->own.fixes) ? config->own.fixes : !info->fits;
 }
 
-static void print_fix(void *context, const char *text, const change *c, uint64_t bytes) {
+static void print_fix(void *context, const plan_engine_fix *fix) {
   uint32_t *count = context;
   char label[TEXT_BYTES], row[512];
   if ((*count)++ == 0) (void)printf("\n   settings that fit, each run likewise (~ other numerics)\n");
-  (void)snprintf(label, sizeof label, "%14s", SIZE_TEXT(bytes));
-  (void)snprintf(row, sizeof row, "%s%s", text, c->effect == HR_EFFECT_NUMERICS ? " ~" : "");
+  (void)snprintf(label, sizeof label, "%14s", SIZE_TEXT(fix->need_bytes));
+  (void)snprintf(row, sizeof row, "%s%s", fix->text, fix->effect == HR_EFFECT_NUMERICS ? " ~" : "");
   screen_hang(stdout, 16, label, row);
+}
+
+static void print_arguments(const hr_pytorch *pytorch) {
+  hr_pytorch_argument argument;
+  (void)putchar('\n');
+  for (uint32_t i = 0; hr_pytorch_argument_get(pytorch, i, &argument); i++)
+    screen_hang(stdout, LABEL, i ? "" : "set", argument.text);
 }
 
 hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch, hr_error *error) {
@@ -269,7 +175,8 @@ hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch,
   print_roles(info);
   print_phases(info);
   print_live(pytorch);
-  if (wants_fixes(config, info)) HRI_TRY(each_fix(config, print_fix, &fixes, error));
+  if (wants_fixes(config, info)) HRI_TRY(plan_engine_each_fix(config, print_fix, &fixes, error));
+  if (config->job.automatic) print_arguments(pytorch);
   if (wants_fixes(config, info) && fixes == 0) (void)printf("\n   none of the settings that were tried fits\n");
   (void)putchar('\n');
   print_verdict(info);
@@ -300,6 +207,13 @@ static void write_live(json_writer *json, const hr_pytorch *pytorch) {
   json_write_close(json, ']');
 }
 
+static void write_arguments(json_writer *json, const hr_pytorch *pytorch) {
+  hr_pytorch_argument argument;
+  json_write_open_flat(json, "arguments", '[');
+  for (uint32_t i = 0; hr_pytorch_argument_get(pytorch, i, &argument); i++) json_write_text(json, NULL, argument.text);
+  json_write_close(json, ']');
+}
+
 static void write_engine(json_writer *json, const hr_pytorch *pytorch) {
   const hr_pytorch_info *info = hr_pytorch_get(pytorch);
   json_write_open(json, "engines", '{');
@@ -307,11 +221,16 @@ static void write_engine(json_writer *json, const hr_pytorch *pytorch) {
   json_write_text(json, "versions", info->versions);
   json_write_text(json, "settings", info->settings);
   json_write_text(json, "unlike", info->unlike);
+  json_write_count(json, "ranks", info->ranks);
   json_write_bool(json, "within_budget", info->fits);
+  json_write_text(json, "verdict", hr_pytorch_verdict_name(info->verdict));
+  json_write_count(json, "reserve_missing_bytes", info->reserve_missing_bytes);
+  json_write_bool(json, "recorded", info->recorded);
   json_write_count(json, "allocated_bytes", info->allocated_bytes);
   json_write_count(json, "reserved_bytes", info->reserved_bytes);
   json_write_count(json, "context_bytes", info->context_bytes);
   json_write_count(json, "device_used_bytes", info->device_used_bytes);
+  json_write_count(json, "host_bytes", info->host_bytes);
   json_write_number(json, "error_low", info->error_low);
   json_write_number(json, "error_high", info->error_high);
   json_write_count(json, "missing_bytes", info->missing_bytes);
@@ -323,6 +242,7 @@ static void write_engine(json_writer *json, const hr_pytorch *pytorch) {
   json_write_count(json, "step", info->peak_step);
   json_write_close(json, '}');
   write_live(json, pytorch);
+  write_arguments(json, pytorch);
   json_write_close(json, '}');
   json_write_close(json, '}');
 }
@@ -335,12 +255,12 @@ void plan_engine_write(json_writer *json, const cli_config *config, const hr_pla
   hr_pytorch_destroy(pytorch);
 }
 
-static void write_fix(void *context, const char *text, const change *c, uint64_t bytes) {
+static void write_fix(void *context, const plan_engine_fix *fix) {
   json_writer *json = context;
   json_write_open_flat(json, NULL, '{');
-  json_write_text(json, "options", text);
-  json_write_count(json, "effect_class", (uint64_t)c->effect);
-  json_write_count(json, "need_bytes", bytes);
+  json_write_text(json, "options", fix->text);
+  json_write_count(json, "effect_class", (uint64_t)fix->effect);
+  json_write_count(json, "need_bytes", fix->need_bytes);
   json_write_close(json, '}');
 }
 
@@ -354,7 +274,7 @@ hr_status plan_engine_write_json(json_writer *json, const cli_config *config, co
   json_write_count(json, "budget_bytes", info->budget_bytes);
   write_engine(json, pytorch);
   json_write_open(json, "fixes", '[');
-  if (wants_fixes(config, info)) status = each_fix(config, write_fix, json, error);
+  if (wants_fixes(config, info)) status = plan_engine_each_fix(config, write_fix, json, error);
   json_write_close(json, ']');
   return status;
 }

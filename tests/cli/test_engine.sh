@@ -57,6 +57,112 @@ run plan gpt2-124m --device rtx-3060 --engine pytorch:plain --engine-conf eval_b
 # Where one change of the settings has no rules the others are tried.
 run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_no_err
 
+# Several ranks: buckets stand beside the gradients or instead of them; sharded weights and states are fewer bytes by rank; offload takes them to the host.
+base="plan llama-3.2-1b --device a100-80 --precision fp32 --micro-batch 1 --engine pytorch:plain --json"
+run $base; expect_rc 0; alone=$(json_number allocated_bytes); expect_json 'd["engines"]["pytorch"]["ranks"] == 1 and d["engines"]["pytorch"]["recorded"]'
+run $base --ranks 8; expect_rc 0; beside=$(json_number allocated_bytes); expect_json 'd["engines"]["pytorch"]["ranks"] == 8'
+run $base --ranks 8 --engine-conf gradient_as_bucket_view=true; expect_rc 0; instead=$(json_number allocated_bytes)
+[ "$beside" -gt $((alone + 4000000000)) ] || fail "buckets take no memory beside the gradients"
+[ "$instead" -lt $((beside - 2000000000)) ] || fail "gradients that are views of buckets take as much"
+run $base --ranks 2 --engine-conf fsdp=true; expect_rc 0; two=$(json_number allocated_bytes)
+run $base --ranks 8 --engine-conf fsdp=true; expect_rc 0; eight=$(json_number allocated_bytes); expect_json 'd["engines"]["pytorch"]["host_bytes"] == 0'
+[ "$two" -lt "$alone" ] && [ "$eight" -lt $((two * 2 / 3)) ] || fail "parts of more ranks are no smaller"
+run $base --ranks 8 --engine-conf fsdp=true,cpu_offload=true; expect_rc 0; [ "$(json_number allocated_bytes)" -lt "$eight" ] || fail "offload leaves as much on the device"
+expect_json 'd["engines"]["pytorch"]["host_bytes"] > 2e9'
+run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2,reduce_bucket_size=20000000; expect_rc 0; small=$(json_number allocated_bytes)
+run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2; expect_rc 0; [ "$small" -lt "$(json_number allocated_bytes)" ] || fail "a smaller bucket is no smaller"
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf zero_stage=1,offload_optimizer=cpu --json; expect_rc 0
+expect_json 'not d["engines"]["pytorch"]["recorded"]' 'd["engines"]["pytorch"]["error_high"] >= 0.03'
+run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8; expect_rc 3; expect_out 'fsdp=True'
+run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8 --auto --json; expect_rc 0; expect_err 'fsdp=True'
+expect_json 'any("bf16=True" in a and "fsdp=True, fsdp_config={" in a for a in d["engines"]["pytorch"]["arguments"])' 'any("--nproc-per-node=8" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision bf16 --recompute block --engine pytorch --ranks 8 --engine-conf zero_stage=3,offload_optimizer=cpu,offload_param=cpu,reduce_bucket_size=400000000,stage3_prefetch_bucket_size=40000000 --json; expect_rc 0
+expect_json 'any("\"stage\": 3" in a and a.endswith("\"zero_force_ds_cpu_optimizer\": False})") for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch:plain --ranks 8 --json; expect_json 'any(a.startswith("DistributedDataParallel(model, find_unused_parameters=False") for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf transformers=4.49 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --engine-conf transformers=4.49,fsdp=true; refuses 2; expect_err 'transformers=5'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --freeze embed --engine-conf zero_stage=2; refuses 2; expect_err 'frozen'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --ranks 8; refuses 2; expect_err 'fused head'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --ranks 8 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --ranks 8 --engine-conf fsdp=true; refuses 2; expect_err 'plain loop alone'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:plain --ranks 8 --engine-conf use_cache=true; refuses 2; expect_err 'use_cache'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err 'fsdp is of several ranks'; expect_err 'ranks 8'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf cpu_offload=true; refuses 2; expect_err 'fsdp=true,cpu_offload'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,zero_stage=2; refuses 2; expect_err 'two ways'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,ddp_bucket_cap_mb=25; refuses 2; expect_err 'DistributedDataParallel'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,param_dtype=bf16; refuses 2; expect_err 'pytorch:plain'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 0; refuses 2; expect_err 'ranks'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf eval_batches=2; refuses 2; expect_err 'evaluation on several ranks'
+run plan gpt2-124m --device rtx-3060 --ranks 4; refuses 2; expect_err 'engine pytorch'
+# The verdict knows its error: between what fits surely and what does not there is what fits only within it.
+run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --json --no-fixes; needs=$(json_number need_bytes)
+expect_json 'd["engines"]["pytorch"]["verdict"] == "fits" and d["engines"]["pytorch"]["reserve_missing_bytes"] == 0 and d["engines"]["pytorch"]["recorded"]'
+run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --json --no-fixes --budget $((needs * 85 / 100)); expect_rc 3
+expect_json 'd["engines"]["pytorch"]["verdict"] == "does_not_fit" and not d["fits"]'
+low=$((needs * 85 / 100)); high=$needs
+while [ $((high - low)) -gt 1048576 ]; do
+  middle=$(((low + high) / 2))
+  if "$program" plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --no-fixes --budget "$middle" >/dev/null; then high=$middle; else low=$middle; fi
+done
+run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --no-fixes --budget "$high"; expect_rc 0; expect_out '^FITS ONLY WITHIN THE ERROR .*missing'
+run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --no-fixes --json --budget "$high"; expect_rc 0
+expect_json 'd["fits"] and d["engines"]["pytorch"]["verdict"] == "fits_within_error"'; missing=$(json_number reserve_missing_bytes)
+run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --no-fixes --budget $((high + missing)); expect_rc 0; expect_out '^FITS '; ! grep -q 'WITHIN' out || fail "with the reserve that was missing it is not sure"
+
+# --auto: the cheapest settings that fit and nobody gave, as the framework has them.
+run plan gpt2-124m --device a100-80 --engine pytorch --auto; expect_rc 0; expect_err 'chose what was asked for'; expect_out '^set +from_pretrained'; expect_out 'TrainingArguments\(per_device_train_batch_size=1'
+run plan gpt2-124m --device rtx-3060 --batch-tokens 16384 --engine pytorch --auto --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["verdict"] == "fits"' 'any("gradient_accumulation_steps=4" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan gpt2-774m --device rtx-3060 --micro-batch 8 --engine pytorch:plain --auto; expect_rc 0; expect_err 'checkpoint'; expect_out 'gradient_checkpointing_enable'; expect_out 'batches of 8 rows'
+run plan gpt2-774m --device rtx-3060 --micro-batch 8 --recompute none --precision bf16 --optimizer adamw --engine pytorch --auto; expect_rc 3; expect_err 'none of [0-9]+ choices fits'; expect_out '^DOES NOT FIT'
+run plan llama-3-8b --device rtx-4090 --engine pytorch --auto --quiet; expect_rc 3; expect_no_err
+
+# Versions, kernels, optimizers, frozen tensors.
+run plan llama-3.2-1b --device a100-80 --micro-batch 2 --engine pytorch --json; own=$(json_number allocated_bytes)
+run plan llama-3.2-1b --device a100-80 --micro-batch 2 --engine pytorch --engine-conf transformers=4.46.3 --json; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "4.46 copies no logits"
+expect_json 'd["engines"]["pytorch"]["versions"].endswith("4.46") and any("torch_dtype" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf transformers=4.50; refuses 2; expect_err "'4.50' is no transformers"; expect_err '4.49'
+run plan qwen3-0.6b --device a100-80 --engine pytorch --engine-conf transformers=4.49; refuses 2; expect_err 'before 4.51'
+run plan llama-3.2-1b --device a100-80 --micro-batch 2 --engine pytorch --engine-conf sdpa_kernel=math --json; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "math makes no scores"
+run plan gpt2-124m --device t4 --precision bf16 --micro-batch 2 --engine pytorch; expect_rc 0
+run plan llama-3.2-1b --device a100-80 --engine pytorch --packing off --engine-conf sdpa_kernel=flash_attention; refuses 2; expect_err 'without a mask'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf attn_implementation=flash_attention_2; expect_rc 0; expect_out '^rules +from source, not recorded'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --optimizer adafactor; expect_rc 0; expect_out 'Adafactor by transformers'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:plain --optimizer adafactor; expect_rc 0; expect_out 'Adafactor by torch'
+run plan llama-3.2-1b --device a100-80 --micro-batch 2 --engine pytorch --freeze embed --json; [ "$(json_number allocated_bytes)" -lt "$own" ] || fail "frozen embeddings cost as much"
+run plan llama-3.2-1b --device a100-80 --engine pytorch --freeze embed --recompute block --engine-conf use_reentrant=true; refuses 2; expect_err 'frozen embeddings'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --lora r=8,targets=q_proj,dora; expect_rc 0; expect_out "DoRA's adapters"
+run plan llama-3-8b --device a100-80 --engine pytorch --lora r=8,modules_to_save=lm_head; expect_rc 0; expect_out 'whole modules'
+run plan llama-3.2-1b --device t4 --precision fp16 --quantize int8 --lora r=8 --recompute block --engine pytorch; expect_rc 0; expect_out 'base in 8 bits'; expect_out 'no outliers'
+run plan gpt2-124m --device a100-80 --quantize int8 --lora r=8 --precision bf16 --engine pytorch; refuses 2; expect_err '8-bit weights of this family'
+run plan gpt2-124m --device a100-80 --quantize nf4 --lora r=8 --precision bf16 --engine pytorch; expect_rc 0
+run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf use_cache=true; refuses 2; expect_err 'pytorch:plain'
+run plan gpt2-124m --device a100-80 --micro-batch 4 --engine pytorch:plain --json; own=$(json_number allocated_bytes)
+run plan gpt2-124m --device a100-80 --micro-batch 4 --engine pytorch:plain --engine-conf use_cache=true --json; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "use_cache costs nothing"
+run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf eval_batches=3,eval_strategy=steps,predict=true; expect_rc 0; expect_out 'predict'; expect_out 'between steps'
+run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf resume_from_checkpoint=true --json; expect_rc 0; expect_out 'resumed from a checkpoint'; expect_json '"trainer.train(resume_from_checkpoint=True)" in d["engines"]["pytorch"]["arguments"]'
+run plan gpt2-124m --device a100-80 --optimizer sgd --engine pytorch --engine-conf resume_from_checkpoint=true; refuses 2; expect_err 'AdamW'
+run plan llama-3-8b --device a100-80 --quantize int8 --lora r=8,dora,modules_to_save=lm_head --engine pytorch --json; expect_json '"load_in_8bit=True" in d["engines"]["pytorch"]["arguments"][0]' '"use_dora=True, modules_to_save=[\"lm_head\"]" in d["engines"]["pytorch"]["arguments"][1]'
+run plan llama-3-8b --device a100-80 --quantize nf4 --lora r=8 --engine pytorch:axolotl --json; expect_json '"adapter: qlora" in d["engines"]["pytorch"]["arguments"]' 'any("bnb_4bit_use_double_quant: false" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3-8b --device a100-80 --quantize nf4+dq --lora r=8 --engine pytorch:llama-factory --json; expect_json '{"quantization_bit: 4", "finetuning_type: lora"} <= set(d["engines"]["pytorch"]["arguments"])'
+run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf predict=true; refuses 2; expect_err 'eval_batches is missing'
+
+# Stacks by name, with their defaults: what is from their source alone says so, and allows for a larger error.
+for stack in axolotl llama-factory; do
+  run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --auto --quiet; expect_rc 0; expect_out '^rules +from source, not recorded'
+  run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] >= 0.03'
+done
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --json; expect_json 'd["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] < 0.01'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf eval_batches=2,compute_metrics=true; refuses 2; expect_err 'logits of an evaluation'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf transformers=4.57 --json; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --lora r=8 --quantize nf4 --engine pytorch:trl; expect_out 'by PEFT in bf16|in bf16'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl; expect_out 'gradient checkpointing, .*'; expect_out 'fused head'; expect_out 'trl 1.16'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --recompute none; ! grep -q 'gradient checkpointing' out || fail "--recompute none is not taken"
+run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory; expect_out 'use_reentrant'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --engine-conf use_reentrant=false; ! grep -q 'use_reentrant' out || fail "use_reentrant=false is not taken"
+run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --auto --quiet; expect_out 'micro_batch_size: 1'; expect_out 'bf16 weights'; expect_out 'head and norms in fp32'
+run plan llama-3.2-1b --device a100-80 --recompute block --engine pytorch --engine-conf transformers=4.49; expect_out 'use_reentrant'
+run plan llama-3.2-1b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'torchtune'
+
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'
 for model in gemma-2b smollm3-3b granite-3.1-2b olmo-2-1b stablelm-3b phi-2; do
@@ -64,12 +170,18 @@ for model in gemma-2b smollm3-3b granite-3.1-2b olmo-2-1b stablelm-3b phi-2; do
 done
 run plan phi-2 --device h200 --json; expect_json '"engines" not in d'
 run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
-run plan llama-3.2-1b --device t4 --precision bf16 --engine pytorch; refuses 2; expect_err '8\.0'; expect_err 'precision fp16'
+run plan llama-3.2-1b --device t4 --precision bf16 --engine pytorch --engine-conf sdpa_kernel=efficient_attention; refuses 2; expect_err 'no bf16 below 8\.0'; expect_err 'sdpa_kernel=math'
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --quantize nf4 --lora r=8 --precision fp32; refuses 2; expect_err '16 bits'
-run plan gpt2-124m --device a100-80 --engine pytorch --auto; refuses 2; expect_err -- '--auto'
+run plan gpt2-124m --device a100-80 --engine pytorch --timeline; refuses 2; expect_err "Headroom's own plans"
+run plan llama-3.2-1b --device a100-80 --engine pytorch --lora r=8,bias=all; refuses 2; expect_err 'no bias'
 run plan gpt2-124m --device a100-80 --engine torch; refuses 2; expect_err 'pytorch'
 
-run plan gpt2-124m --device rtx-4090 --engine pytorch --micro-batch auto; refuses 2; expect_err "chosen for Headroom's own plans"; expect_err 'try: give --micro-batch N; --table'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch auto --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["verdict"] == "fits"'
+rows=$(grep -oE "per_device_train_batch_size=[0-9]+" "$work/out" | grep -oE "[0-9]+$" | head -1)
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch "$rows"; expect_rc 0; expect_out '^FITS  '
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch $((rows + 1)) --json; expect_json 'd["engines"]["pytorch"]["verdict"] != "fits" or d["engines"]["pytorch"]["retries"]'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch auto --batch-tokens 65536; expect_rc 0; expect_out 'micro-batch 4 \(chosen\) x accumulate 16'
+run plan llama-3-8b --device t4 --engine pytorch --micro-batch auto; expect_rc 3; expect_out 'micro-batch 1 \(chosen\)'
 run plan gpt2-124m --device rtx-4090; expect_rc 0; expect_out "^pytorch +with Trainer would need [0-9.]+ GiB"
 run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["allocated_bytes"] > d["tiers"]["device"]["reserved_bytes"]'
 run plan gpt2-124m --device mi300x --json; expect_rc 0; expect_json '"engines" not in d'

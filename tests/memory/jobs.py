@@ -231,6 +231,87 @@ def later(families):
     return list(jobs.values())
 
 
+def further(families, version):
+    """A fourth draw: what the third has not. Of each kind a third is held back."""
+    rng = random.Random(SEED + 3)
+    jobs = {}
+
+    def add(setting, models, held_back=None):
+        while True:
+            model = rng.choice(models)
+            job = BASE | {key: rng.choice(value) if isinstance(value, list) and key != "frozen" else value for key, value in setting.items()}
+            family = MODELS[model][0]
+            job["model"] = model
+            job["batch"], job["seq"] = rng.choice(MODELS[model][1])
+            if family == "gemma2":
+                job["attention"] = "eager"
+            if "frozen" in job:
+                job["frozen"] = rng.choice(FROZEN["gpt2" if family == "gpt2" else "others"])
+            if job["lora"]:
+                job["lora"] = {"rank": job["lora"], "targets": targets_of(family, rng), "dropout": rng.choice([0.0, 0.05])} | setting.get("peft", {})
+                if job["lora"].get("modules_to_save") and family == "gpt2":
+                    job["lora"]["modules_to_save"] = ["wte"]
+            job.pop("peft", None)
+            name = name_of(job)
+            if job.get("quantized"):
+                name = name.replace(job["precision"], job["precision"] + "-" + job["quantized"], 1)
+            name += "".join("-" + word for word in (
+                "frozen-" + job["frozen"][0] if "frozen" in job else "", "dora" if (job["lora"] or {}).get("use_dora") else "",
+                "saves-whole" if (job["lora"] or {}).get("modules_to_save") else "", "cache" if job.get("use_cache") else "") if word).replace("*", "")
+            if how := job.get("evaluation"):
+                name += f"-eval{how['batch']}x{how['batches']}" + "".join("-" + word for word in ("metrics", "middle", "predict") if how.get(word))
+            name += "-" + job["saving"] if job.get("saving") else ""
+            if name not in jobs and allowed(job):
+                held = MODELS[model][0] in families or job["transformers"] == version or rng.random() < 0.2
+                jobs[name] = {"name": name} | job | {"held_back": held}
+                return
+
+    every = [name for name in MODELS if name != "llama3-8b"]
+    plain = [name for name in every if MODELS[name][0] not in ("gpt2", "gemma2", "gemma3")]
+    for _ in range(9):
+        add({"frozen": [], "precision": ANY, "checkpointing": [None, None, "non-reentrant"], "loop": ["plain", "trainer"]}, every)
+    for _ in range(9):
+        add({"lora": [8, 16, 64], "peft": {"use_dora": True}, "precision": ANY, "checkpointing": [None, "non-reentrant", "reentrant"]}, every)
+    for _ in range(9):
+        add({"lora": [8, 16], "peft": {"modules_to_save": ["lm_head"]}, "precision": ANY, "checkpointing": [None, "non-reentrant"]},
+            [name for name in every if name in ("llama3-8b", "mistral-7b", "phi3-mini", "gpt2-124m", "gpt2-774m")])
+    for _ in range(10):
+        add({"quantized": "int8", "precision": ["amp-bf16", "amp-fp16", "bf16"], "checkpointing": ["reentrant", "non-reentrant"], "lora": [8, 16, 64],
+             "loop": ["plain", "trainer"], "optimizer": ["adamw", "paged-adamw8bit"]}, plain)
+    for _ in range(8):
+        add({"quantized": ["nf4", "nf4-double"], "precision": ["amp-bf16", "bf16"], "checkpointing": ["reentrant", "non-reentrant"], "lora": [8, 16],
+             "loop": ["plain", "trainer"]}, ["gpt2-124m", "gpt2-774m", "gemma2-2b", "gemma3-1b"])
+    for _ in range(9):
+        add({"use_cache": True, "precision": ANY, "loop": ["plain", "plain", "plain-loss"]}, every)
+    for _ in range(5):
+        add({"use_cache": True, "precision": ANY, "transformers": OLDER}, ["gpt2-124m", "gpt2-774m", "llama3-1b"])
+    for extra in ({"middle": True}, {"predict": True}):
+        for _ in range(6):
+            add({"loop": "trainer", "precision": ["fp32", "amp-bf16"],
+                 "evaluation": [{"batch": batch, "batches": 3, "metrics": metrics, "to_host": None} | extra for batch in (1, 4) for metrics in (False, True)]}, SMALL)
+    for saving in ("save", "resume"):
+        for _ in range(3):
+            add({"loop": "trainer", "precision": ["fp32", "amp-bf16"], "saving": saving, "transformers": [NEWEST, "4.57.3"]}, ["gpt2-124m", "qwen2.5-0.5b"])
+        for _ in range(3):
+            add({"loop": "trainer", "precision": ["amp-bf16", "bf16"], "saving": saving, "lora": [8, 64]}, SMALL)
+    for checkpointing, count in (("non-reentrant", 4), (None, 2)):
+        for _ in range(count):
+            add({"loop": "trl", "precision": ["fp32", "amp-bf16", "amp-bf16"], "checkpointing": checkpointing}, SMALL)
+        for _ in range(count):
+            add({"loop": "trl", "precision": "amp-bf16", "checkpointing": checkpointing, "lora": [8, 16]}, SMALL)
+    for _ in range(4):
+        add({"loop": "trl", "precision": "amp-bf16", "checkpointing": "non-reentrant", "quantized": ["nf4", "nf4-double"], "lora": [8, 16]}, plain)
+    return list(jobs.values())
+
+
+FROZEN = {"gpt2": [["*.wte.*", "*.wpe.*"], ["*.h.[0-5].*"], ["*.ln_*"]],
+          "others": [["*.embed_tokens.*"], ["*.layers.[0-9].*"], ["*norm*"]]}
+
+
+def targets_of(family, rng):
+    return {"gpt2": ["c_attn"], "phi3": ["qkv_proj", "o_proj"]}.get(family) or rng.choice([LLAMA_TARGETS, LLAMA_ALL])
+
+
 def lessons():
     """Models of two layers, one setting each, whose requests are stored one by one."""
     result = []
@@ -266,13 +347,46 @@ def lessons():
     for metrics, to_host in ((False, None), (True, None), (True, 2)):
         add("llama3-1b", 2, 256, precision="amp-bf16", loop="trainer", evaluation={"batch": 4, "batches": 5, "metrics": metrics, "to_host": to_host})
         result[-1]["name"] += "-eval" + ("-metrics" if metrics else "") + ("-to-host" if to_host else "")
+    add("llama3-1b", 2, 256, precision="amp-bf16", quantized="int8", checkpointing="non-reentrant", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    result[-1]["name"] += "-int8"
+    add("llama3-1b", 2, 256, precision="bf16", quantized="int8", checkpointing="reentrant", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    result[-1]["name"] += "-int8"
+    for precision in ("bf16", "amp-bf16"):
+        add("llama3-1b", 2, 256, precision=precision, lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.05, "use_dora": True})
+        result[-1]["name"] += "-dora"
+    add("phi3-mini", 2, 256, precision="bf16", lora={"rank": 8, "targets": ["qkv_proj"], "dropout": 0.0, "modules_to_save": ["lm_head"]})
+    result[-1]["name"] += "-saves-whole"
+    add("gpt2-124m", 2, 256, precision="bf16", quantized="nf4", checkpointing="non-reentrant", lora={"rank": 8, "targets": ["c_attn"], "dropout": 0.0})
+    result[-1]["name"] += "-nf4"
+    for version in (NEWEST, "4.49.0"):
+        add("llama3-1b", 2, 256, precision="bf16", use_cache=True, transformers=version)
+        result[-1]["name"] += "-cache"
+    for model in ("llama3-1b", "gpt2-124m"):
+        add(model, 2, 256, precision="amp-bf16", transformers="4.49.0")
+    # After the held-back jobs of these kinds were scored for the first time
+    add("gpt2-124m", 2, 256, precision="amp-bf16", lora={"rank": 8, "targets": ["c_attn"], "dropout": 0.05, "use_dora": True})
+    result[-1]["name"] += "-dora"
+    add("llama3-1b", 2, 256, precision="fp32", checkpointing="non-reentrant", lora={"rank": 64, "targets": LLAMA_ALL, "dropout": 0.0, "use_dora": True})
+    result[-1]["name"] += "-dora"
+    add("qwen3-0.6b", 2, 256, precision="amp-bf16", use_cache=True)
+    result[-1]["name"] += "-cache"
+    add("gpt2-124m", 2, 256, precision="bf16", transformers="4.49.0", attention="eager")
+    for model, setting in (("gpt2-124m", {"precision": "amp-bf16"}), ("llama3-1b", {"precision": "bf16", "lora": {"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0}})):
+        add(model, 2, 256, loop="trainer", saving="resume", **setting)
+        result[-1]["name"] += "-resume"
+    for precision in ("amp-bf16", "bf16"):
+        add("llama3-1b", 2, 256, loop="trl", precision=precision)
+    add("llama3-1b", 2, 256, loop="trl", precision="amp-bf16", checkpointing="non-reentrant", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    add("llama3-1b", 2, 256, loop="trl", precision="amp-bf16", checkpointing="non-reentrant", quantized="nf4", lora={"rank": 8, "targets": LLAMA_TARGETS, "dropout": 0.0})
+    result[-1]["name"] += "-nf4"
     return result
 
 
 def main():
     result = table()
     groups = []
-    jobs = result.pop("jobs") + quantized(result["held_back_families"]) + later(result["held_back_families"])
+    families = result["held_back_families"]
+    jobs = result.pop("jobs") + quantized(families) + later(families) + further(families, result["held_back_transformers"])
     for name, jobs in (("jobs", jobs), ("lessons", lessons())):
         groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in jobs) + "\n]")
     path = Path(__file__).with_name("jobs.json")

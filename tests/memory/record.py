@@ -3,6 +3,8 @@
 
     tests/memory/record.py WORK [NAME...]     WORK: made by record.sh; names: only those jobs (results of the others stay)
 
+Jobs of several ranks are in sharded.json; their results lie in files with "sharded_" before the name.
+
 A job whose result is in WORK/results is not run again; what was cut off goes on from there.
 
 recorded.json.gz has the jobs from which rules may be learnt, held_back.json.gz the others, lessons/ the requests of small jobs."""
@@ -20,19 +22,22 @@ COLUMNS = ["step", "phase", "allocated_peak", "reserved_peak", "requested_peak",
 AT_ONCE = int(os.environ.get("DEV_JOBS", "2"))
 
 
-def environment(work, version):
+def environment(work, version, kind):
     result = dict(os.environ, LD_LIBRARY_PATH=str(work / "fake"), HF_HUB_OFFLINE="1", TORCH_SYMBOLIZE_MODE="dladdr", TOKENIZERS_PARALLELISM="false",
                   OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0")
     result.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    result["TRL"] = str(work / "trl")
     older = work / f"transformers-{version}"
     if older.is_dir():
         result["PYTHONPATH"] = str(older)
+    if kind == "zero":  # only where it is used: libraries that find DeepSpeed import it
+        result["PYTHONPATH"] = str(work / "deepspeed")
     return result
 
 
 def run(work, out, version, jobs, done):
-    """One server for some jobs of a version."""
-    with subprocess.Popen([work / "venv/bin/python", HERE / "serve.py", out], env=environment(work, version), stdin=subprocess.PIPE,
+    """One server for some jobs of a version and a kind of sharing."""
+    with subprocess.Popen([work / "venv/bin/python", HERE / "serve.py", out], env=environment(work, version, kind_of(jobs[0])), stdin=subprocess.PIPE,
                           stdout=subprocess.PIPE, stderr=open(out / f"log-{version}-{jobs[0]['name']}", "a", encoding="utf-8"), text=True) as server:
         server.stdin.write("".join(json.dumps(job) + "\n" for job in jobs))
         server.stdin.close()
@@ -40,11 +45,15 @@ def run(work, out, version, jobs, done):
             done(line.strip())
 
 
+def kind_of(job):
+    return job.get("sharding", {}).get("kind", "")
+
+
 def record(work, out, jobs):
     groups = {}
     for job in sorted(jobs, key=lambda job: job.get("held_back", False)):
-        groups.setdefault((job.get("held_back", False), job["transformers"]), []).append(job)
-    shares = [(version, some[first::AT_ONCE]) for (_, version), some in groups.items() for first in range(AT_ONCE) if some[first::AT_ONCE]]
+        groups.setdefault((job.get("held_back", False), job["transformers"], kind_of(job) == "zero"), []).append(job)
+    shares = [(version, some[first::AT_ONCE]) for (_, version, _), some in groups.items() for first in range(AT_ONCE) if some[first::AT_ONCE]]
     count, lock = [0], threading.Lock()
 
     def done(name):
@@ -95,7 +104,7 @@ def store_lesson(job, result, out):
 
 def collect(out, jobs, order):
     """Puts the results in `out` into the repository's files; what failed or has none."""
-    parts, failed = {"recorded.json.gz": [], "held_back.json.gz": []}, []
+    parts, failed = {}, []
     for job in jobs:
         path = out / f"{job['name']}.json"
         result = json.loads(path.read_text(encoding="utf-8")) if path.exists() else {"error": "was not run"}
@@ -106,10 +115,9 @@ def collect(out, jobs, order):
         if job.get("lesson"):
             store_lesson(job, result, out)
         else:
-            parts["held_back.json.gz" if job["held_back"] else "recorded.json.gz"].append(result)
+            parts.setdefault(job["prefix"] + ("held_back.json.gz" if job["held_back"] else "recorded.json.gz"), []).append(result)
     for name, results in parts.items():
-        if results:
-            store(HERE / name, stored(HERE / name) | {result["name"]: result for result in results}, order)
+        store(HERE / name, stored(HERE / name) | {result["name"]: result for result in results}, order)
     return failed
 
 
@@ -117,13 +125,14 @@ def main():
     work, names = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
     out = work / "results"
     out.mkdir(exist_ok=True)
-    table = json.loads((HERE / "jobs.json").read_text(encoding="utf-8"))
-    everything = table["jobs"] + [dict(job, lesson=True) for job in table["lessons"]]
+    tables = [(prefix, json.loads((HERE / name).read_text(encoding="utf-8"))) for prefix, name in (("", "jobs.json"), ("sharded_", "sharded.json"))]
+    everything = [dict(job, prefix=prefix) for prefix, table in tables for job in table["jobs"]]
+    everything += [dict(job, lesson=True) for _, table in tables for job in table["lessons"]]
     jobs = [job for job in everything if not names or job["name"] in names]
     if names - {job["name"] for job in jobs}:
-        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json")
+        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json and sharded.json")
     record(work, out, [job for job in jobs if not finished(out / f"{job['name']}.json")])
-    failed = collect(out, jobs, [job["name"] for job in table["jobs"]])
+    failed = collect(out, jobs, [job["name"] for _, table in tables for job in table["jobs"]])
     print(f"{len(jobs) - len(failed)} recorded, {len(failed)} failed", *failed, sep="\n", file=sys.stderr)
     raise SystemExit(bool(failed))
 

@@ -8,6 +8,7 @@ Writes OUT/NAME.json for each, with "error" where a job failed, and OUT/NAME.req
 import json
 import os
 import sys
+import tempfile
 import time
 import traceback
 import warnings
@@ -24,22 +25,55 @@ def versions():
     return {name: version(name) for name in ("torch", "transformers", "accelerate", "peft", "bitsandbytes")}
 
 
+def first_step(job):
+    """Leaves in job["folder"] what one step saves, from a process of its own."""
+    process = os.fork()
+    if process == 0:
+        status = 1
+        try:
+            prepared(dict(job, resumed=False))
+            status = 0
+        except BaseException:  # pylint: disable=broad-except
+            traceback.print_exc()
+        os._exit(status)
+    if os.waitpid(process, 0)[1]:
+        raise RuntimeError("the run to resume failed")
+
+
+def prepared(job, before=lambda: None):
+    """Runs the job: its model, optimizer, phases and reads."""
+    import ranks
+    import training
+
+    tracing.prepare(job["capability"], CAPACITY)
+    training.skip_initialization()
+    training.skip_triton()
+    reads = tracing.Reads(job["mask"] == "padding")
+    reads.install()
+    ranks.begin(job, reads, tracing.FAKE)
+    phases = tracing.Phases()
+    tracing.wrap_losses(phases)
+    before()
+    model, optimizer = training.run(job, phases)
+    return model, optimizer, phases, reads
+
+
 def record(job, out):
     import torch
 
     import training
 
     began = time.monotonic()
-    tracing.prepare(job["capability"], CAPACITY)
-    training.skip_initialization()
-    training.skip_triton()
-    reads = tracing.Reads(job["mask"] == "padding")
-    reads.install()
-    phases = tracing.Phases()
-    tracing.wrap_losses(phases)
-    torch.cuda.memory._record_memory_history("all", stacks="all", max_entries=1 << 30)
-    model, optimizer = training.run(job, phases)
-    reads.check()
+    with tempfile.TemporaryDirectory() as folder:
+        if job.get("saving"):
+            job = dict(job, folder=folder, resumed=job["saving"] == "resume")
+        if job.get("resumed"):
+            first_step(job)
+        model, optimizer, phases, reads = prepared(
+            job, lambda: torch.cuda.memory._record_memory_history("all", stacks="all", max_entries=1 << 30))
+    if job.get("saving") != "save":  # files are written by copies that nobody looks into
+        # TRL: the backward of masked_scatter asks how many it takes, and makes up with zeros for what it does not get
+        reads.check(training.STEPS * job["accumulation"] if job["loop"] == "trl" else 0)
     rows = phases.merged()
     events = tracing.history()
     result = {"name": job["name"], "parameters": sum(p.numel() for p in model.parameters()),

@@ -4,9 +4,12 @@ A job is a dictionary (jobs.py has the table and says what each field means). Mo
 that nobody wrote to: kernels do nothing here, and values are not looked at."""
 
 import contextlib
+import fnmatch
 import types
 
 import torch
+
+import ranks
 
 STEPS = 3
 
@@ -104,7 +107,10 @@ def build(job):
             cls._init_weights = lambda self, module: None
     weights = PRECISIONS[job["precision"]][0]
     model = kind._from_config(config, attn_implementation=job["attention"], torch_dtype=weights)
-    model.config.use_cache = False
+    model.config.use_cache = job.get("use_cache", False)
+    for name, parameter in model.named_parameters():
+        if any(fnmatch.fnmatch(name, pattern) for pattern in job.get("frozen", ())):
+            parameter.requires_grad_(False)
     if job.get("checkpointing"):
         model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
     return model
@@ -147,13 +153,18 @@ def quantized(job):
     folder = tempfile.mkdtemp()
     try:
         checkpoint(build(dict(job, precision="bf16" if compute == torch.bfloat16 else "fp16", checkpointing=None)), folder)
-        how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
-                                              bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
+        if job["quantized"] == "int8":
+            how = transformers.BitsAndBytesConfig(load_in_8bit=True)
+        else:
+            how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
+                                                  bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
         model = getattr(transformers, CLASSES[MODELS[job["model"]][0]][1]).from_pretrained(
             folder, quantization_config=how, attn_implementation=job["attention"], torch_dtype=compute, device_map={"": 0})
     finally:
         shutil.rmtree(folder)
     model.config.use_cache = False
+    if job["loop"] == "trl":
+        return model  # as it is; TRL prepares nothing
     checkpointing = {"use_reentrant": job["checkpointing"] == "reentrant"}
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(job["checkpointing"]), gradient_checkpointing_kwargs=checkpointing)
 
@@ -188,7 +199,8 @@ def with_adapters(job, model):
     if job.get("checkpointing"):
         model.enable_input_require_grads()
     return get_peft_model(model, LoraConfig(r=lora["rank"], lora_alpha=2 * lora["rank"], lora_dropout=lora.get("dropout", 0.0),
-                                            target_modules=lora["targets"], task_type="CAUSAL_LM"))
+                                            target_modules=lora["targets"], use_dora=lora.get("use_dora", False),
+                                            modules_to_save=lora.get("modules_to_save"), task_type="CAUSAL_LM"))
 
 
 def rows(job, device):
@@ -215,10 +227,13 @@ def attention_backend(job):
 def plain_loop(job, phases):
     """The loop of the tutorials. "plain" keeps `outputs`, and so the logits, until the next forward is done; "plain-loss" only the loss."""
     phases.begin("load")
-    model = quantized(job) if job.get("quantized") else build(job).to("cuda")
+    model = quantized(job) if job.get("quantized") else build(job)
+    if not ranks.stays_on_host(job) and not job.get("quantized"):
+        model = model.to("cuda")
     if job.get("lora"):
         model = with_adapters(job, model)
         model.to("cuda")
+    model = ranks.wrap(job, model)
     model.train()
     phases.name_parameters(model)
     optimizer = optimizer_for(job, model.parameters())
@@ -229,22 +244,23 @@ def plain_loop(job, phases):
     outputs = None
     for step in range(1, STEPS + 1):
         phases.step = step
-        for _ in range(accumulation):
+        for micro_step in range(accumulation):
             phases.begin("forward")
             inputs = rows(job, "cuda")
-            with torch.autocast("cuda", dtype=autocast) if autocast else contextlib.nullcontext():
-                if keeps:
-                    outputs = model(**inputs)
-                    loss = outputs.loss
+            with ranks.accumulating(job, model, micro_step == accumulation - 1):
+                with torch.autocast("cuda", dtype=autocast) if autocast else contextlib.nullcontext():
+                    if keeps:
+                        outputs = model(**inputs)
+                        loss = outputs.loss
+                    else:
+                        loss = model(**inputs).loss
+                if accumulation > 1:
+                    loss = loss / accumulation
+                phases.begin("backward")
+                if scaler:
+                    scaler.scale(loss).backward()
                 else:
-                    loss = model(**inputs).loss
-            if accumulation > 1:
-                loss = loss / accumulation
-            phases.begin("backward")
-            if scaler:
-                scaler.scale(loss).backward()
-            else:
-                loss.backward()
+                    loss.backward()
         phases.name_gradients(model)
         phases.begin("clip")
         if job["clip"]:
@@ -278,12 +294,54 @@ class Rows(torch.utils.data.Dataset):
         return row
 
 
+def trl_trainer(job, model, arguments):
+    """TRL's SFTTrainer on rows of token ids and labels, which it does not look into. Masks of its head choose all rows, without asking the device how many."""
+    import os
+    import sys
+
+    sys.path.append(os.environ["TRL"])
+    import datasets
+    import tokenizers
+    import transformers
+    import trl
+
+    plain = torch.Tensor.__getitem__
+
+    def chosen(tensor, index):
+        if not (torch.is_tensor(index) and index.is_cuda and index.dtype == torch.bool):
+            return plain(tensor, index)
+        places = torch.nonzero_static(index, size=index.numel())
+        return plain(tensor, tuple(places.unbind(1)))
+
+    torch.Tensor.__getitem__ = chosen
+    words = tokenizers.Tokenizer(tokenizers.models.WordLevel({"a": 0, "end": 1}, unk_token="a"))
+    column = [[0] * job["seq"]] * job["batch"] * job["accumulation"] * (1 + STEPS)
+    rows = datasets.Dataset(datasets.table.InMemoryTable.from_pydict({"input_ids": column, "labels": column}), fingerprint="rows")
+    if not job.get("checkpointing"):
+        arguments["gradient_checkpointing"] = False
+    arguments |= dict(max_length=job["seq"], dataset_kwargs={"skip_prepare_dataset": True})
+    return trl.SFTTrainer(model=model, args=trl.SFTConfig(**arguments), train_dataset=rows,
+                          processing_class=transformers.PreTrainedTokenizerFast(tokenizer_object=words, eos_token="end", pad_token="end"))
+
+
+def in_phase(phases, name, function):
+    def phased(*args, **kwargs):
+        phases.begin(name)
+        result = function(*args, **kwargs)
+        phases.end()
+        return result
+
+    return phased
+
+
 def trainer_loop(job, phases):
     """transformers.Trainer, whose methods stay as they are: each is wrapped to say where a phase begins."""
     import transformers
 
     phases.begin("load")
-    model = quantized(job) if job.get("quantized") else build(dict(job, checkpointing=None)).to("cuda")
+    model = quantized(job) if job.get("quantized") else build(dict(job, checkpointing=None))
+    if not ranks.stays_on_host(job) and not job.get("quantized"):
+        model = model.to("cuda")
     if job.get("lora"):
         model = with_adapters(job, model)
     optimizer = {("adamw", "default"): None, ("adamw", "loop"): None, ("adamw", "foreach"): "adamw_torch", ("adamw", "fused"): "adamw_torch_fused",
@@ -296,13 +354,23 @@ def trainer_loop(job, phases):
         arguments["optim"] = optimizer
     if job.get("checkpointing"):
         arguments |= dict(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
+    arguments |= ranks.trainer_arguments(job, model)
     evaluation = job.get("evaluation")
     more = {}
     if evaluation:
         arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
+        if evaluation.get("middle"):
+            arguments |= dict(eval_strategy="steps", eval_steps=1)
         more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
-    train_rows = Rows(job, job["batch"] * job["accumulation"] * STEPS)
-    trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
+    if job.get("saving"):
+        arguments |= dict(output_dir=job["folder"], save_strategy="steps", save_steps=1, save_total_limit=1)
+    if job.get("saving") == "resume":
+        arguments |= dict(save_strategy="no", max_steps=1 + STEPS) if job["resumed"] else dict(max_steps=1)
+    train_rows = Rows(job, job["batch"] * job["accumulation"] * (1 + STEPS) * job.get("ranks", 1))
+    if job["loop"] == "trl":
+        trainer = trl_trainer(job, model, arguments)
+    else:
+        trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
     phases.name_parameters(model)
 
     inner = trainer.training_step
@@ -344,15 +412,35 @@ def trainer_loop(job, phases):
             phases.end()
 
     trainer.add_callback(Callback())
-    trainer.train()
-    if evaluation:
+    if evaluation and evaluation.get("middle"):
+        plain = trainer.evaluate
+
+        def phased_evaluate(*args, **kwargs):
+            phases.begin("evaluate")
+            phases.whole = True
+            result = plain(*args, **kwargs)
+            phases.whole = False
+            phases.end()
+            return result
+
+        trainer.evaluate = phased_evaluate
+    for name, phase in (("_save_checkpoint", "save"), ("_load_from_checkpoint", "resume"), ("_load_optimizer_and_scheduler", "resume")):
+        if job.get("saving"):
+            setattr(trainer, name, in_phase(phases, phase, getattr(trainer, name)))
+    trainer.train(resume_from_checkpoint=True if job.get("resumed") else None)
+    if evaluation and not evaluation.get("middle"):
         phases.begin("evaluate")
         phases.whole = True
-        trainer.evaluate()
+        if evaluation.get("predict"):
+            trainer.predict(trainer.eval_dataset)
+        else:
+            trainer.evaluate()
         phases.end()
     return model, trainer.optimizer
 
 
 def run(job, phases):
     with attention_backend(job):
-        return (trainer_loop if job["loop"] == "trainer" else plain_loop)(job, phases)
+        if ranks.kind(job) == "zero" and job["loop"] != "trainer":
+            return ranks.deepspeed_loop(job, phases, build, rows, optimizer_for, STEPS)
+        return (trainer_loop if job["loop"] in ("trainer", "trl") else plain_loop)(job, phases)

@@ -210,18 +210,55 @@ cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total) {
   return cudaSuccess;
 }
 
-/* Host memory that a copy from the device should fill reads as zeros; everything else has no bytes to copy. */
-static void copy(void *to, size_t count, enum cudaMemcpyKind kind) {
+/* What was copied to the device while fake_set_remember is on: what PyTorch itself sends to all ranks and reads back. */
+enum { REMEMBERED = 16, REMEMBERED_BYTES = 1 << 20 };
+static struct {
+  const void *at;
+  size_t count;
+  void *bytes;
+} remembered[REMEMBERED];
+static int remembering, remembered_next;
+
+void fake_set_remember(int now) {
+  for (int i = 0; i < REMEMBERED; i++) {
+    free(remembered[i].bytes);
+    memset(&remembered[i], 0, sizeof remembered[i]);
+  }
+  remembering = now;
+}
+
+static void remember(const void *at, const void *from, size_t count) {
+  int i = 0;
+  if (count > REMEMBERED_BYTES || !from) return;
+  while (i < REMEMBERED && remembered[i].at != at) i++;
+  if (i == REMEMBERED) i = remembered_next++ % REMEMBERED;
+  free(remembered[i].bytes);
+  remembered[i].bytes = malloc(count ? count : 1);
+  if (!remembered[i].bytes) abort();
+  memcpy(remembered[i].bytes, from, count);
+  remembered[i].at = at;
+  remembered[i].count = count;
+}
+
+static void recall(void *to, const void *from, size_t count) {
+  for (int i = 0; i < REMEMBERED; i++)
+    if (remembered[i].at == from && remembered[i].count >= count) memcpy(to, remembered[i].bytes, count);
+}
+
+/* Host memory that a copy from the device should fill reads as zeros, or as what is remembered of it; everything else has no bytes to
+ * copy. */
+static void copy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind) {
+  if (remembering && kind == cudaMemcpyHostToDevice) remember(to, from, count);
   bool device = (uint64_t)(uintptr_t)to >= reservations.base && (uint64_t)(uintptr_t)to < (uint64_t)1 << 46 &&
                 kind != cudaMemcpyDeviceToHost;
   if (kind != cudaMemcpyDeviceToHost || device || !to) return;
   memset(to, 0, count);
+  if (remembering) recall(to, from, count);
   __atomic_fetch_add(&host_reads, 1, __ATOMIC_RELAXED);
 }
 
 cudaError_t cudaMemcpy(void *to, const void *from, size_t count, enum cudaMemcpyKind kind) {
-  (void)from;
-  copy(to, count, kind);
+  copy(to, from, count, kind);
   return cudaSuccess;
 }
 
@@ -230,10 +267,38 @@ cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t count, enum cudaM
   return cudaMemcpy(to, from, count, kind);
 }
 
+/* Host memory that the runtime gave out is pinned, which some ask for. */
+static space pinned = {.base = 0};
+
+static void know_pinned(const void *pointer, size_t size) {
+  size_t i = 0;
+  pthread_mutex_lock(&lock);
+  if (pinned.count == pinned.capacity) {
+    pinned.capacity = pinned.capacity ? pinned.capacity * 2 : 64;
+    pinned.ranges = realloc(pinned.ranges, pinned.capacity * sizeof *pinned.ranges);
+    if (!pinned.ranges) abort();
+  }
+  for (i = pinned.count++; i > 0 && pinned.ranges[i - 1].address > (uintptr_t)pointer; i--)
+    pinned.ranges[i] = pinned.ranges[i - 1];
+  pinned.ranges[i] = (range){(uintptr_t)pointer, size};
+  pthread_mutex_unlock(&lock);
+}
+
+static bool is_pinned(const void *pointer) {
+  bool found = false;
+  pthread_mutex_lock(&lock);
+  for (size_t i = 0; i < pinned.count && !found; i++)
+    found = (uintptr_t)pointer - pinned.ranges[i].address < pinned.ranges[i].size;
+  pthread_mutex_unlock(&lock);
+  return found;
+}
+
 cudaError_t cudaHostAlloc(void **pointer, size_t size, unsigned flags) {
   (void)flags;
   *pointer = calloc(1, size ? size : 1);
-  return *pointer ? cudaSuccess : fail(cudaErrorMemoryAllocation);
+  if (!*pointer) return fail(cudaErrorMemoryAllocation);
+  know_pinned(*pointer, size ? size : 1);
+  return cudaSuccess;
 }
 
 /* Pages that the host and the card share are the host's here. */
@@ -242,6 +307,9 @@ cudaError_t cudaMallocManaged(void **pointer, size_t size, unsigned flags) {
 }
 
 cudaError_t cudaFreeHost(void *pointer) {
+  pthread_mutex_lock(&lock);
+  (void)space_give_back(&pinned, (uintptr_t)pointer);
+  pthread_mutex_unlock(&lock);
   free(pointer);
   return cudaSuccess;
 }
@@ -249,7 +317,9 @@ cudaError_t cudaFreeHost(void *pointer) {
 cudaError_t cudaPointerGetAttributes(struct cudaPointerAttributes *attributes, const void *pointer) {
   memset(attributes, 0, sizeof *attributes);
   bool device = (uintptr_t)pointer >= segments.base && (uintptr_t)pointer < segments.base + ((uint64_t)1 << 42);
-  attributes->type = device ? cudaMemoryTypeDevice : cudaMemoryTypeUnregistered;
+  attributes->type = device               ? cudaMemoryTypeDevice
+                     : is_pinned(pointer) ? cudaMemoryTypeHost
+                                          : cudaMemoryTypeUnregistered;
   attributes->devicePointer = device ? (void *)(uintptr_t)pointer : NULL;
   return cudaSuccess;
 }

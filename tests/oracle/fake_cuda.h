@@ -25,6 +25,8 @@ const char *fake_take_log(void);
 uint64_t fake_used_bytes(void);
 /* How often somebody read from the device, where all values are 0: what a program decides from them may be another thing. */
 uint64_t fake_host_reads(void);
+/* From here on small copies to the device are remembered and read back from the same address, which 1 begins and 0 ends; either forgets. */
+void fake_set_remember(int remember);
 
 #ifdef __cplusplus
 }

@@ -18,6 +18,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/replay.h"
+#include "model/params.h"
 
 /* ---- a job of the table ---- */
 
@@ -63,21 +64,45 @@ static double real_of(const hri_json *job, const char *key, double usual) {
   return usual;
 }
 
-/* What there are no rules for; docs/pytorch.md lists it. */
-static bool has_rules(const hri_json *job) {
-  bool optimizer = is(job, "optimizer", "adamw") || is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "sgd") ||
-                   is(job, "optimizer", "sgd-momentum") || is(job, "optimizer", "paged-adamw8bit");
-  return optimizer && (is(job, "transformers", "5.23.0") || is(job, "transformers", "4.57.3")) &&
-         !hri_json_has(job, "backend") && !(is(job, "capability", "7.5") && strstr(text_of(job, "precision"), "bf16"));
+static hri_transformers version_of(const hri_json *job) {
+  static const char *const names[HRI_TRANSFORMERS_VERSIONS] = {"5.23.0", "4.57.3", "4.49.0", "4.46.3"};
+  for (int v = 0; v < HRI_TRANSFORMERS_VERSIONS; v++)
+    if (is(job, "transformers", names[v])) return (hri_transformers)v;
+  fail_msg("no rules for transformers %s", text_of(job, "transformers"));
+  return HRI_TRANSFORMERS_5;
+}
+
+static void force(const hri_json *job, hri_torch_job *out) {
+  static const char *const names[] = {"flash", "efficient", "math"};
+  out->kernel_forced = hri_json_has(job, "backend");
+  for (int k = 0; k < 3; k++)
+    if (is(job, "backend", names[k])) out->kernel = (hri_sdpa)k;
 }
 
 static hri_torch_optimizer optimizer_of(const hri_json *job) {
-  bool trainer = is(job, "loop", "trainer") && is(job, "implementation", "default");
+  bool trainer = is(job, "loop", "trainer") || is(job, "loop", "trl");
+  trainer = trainer && is(job, "implementation", "default") && version_of(job) <= HRI_TRANSFORMERS_4_57;
+  if (is(job, "optimizer", "adafactor")) return HRI_TORCH_ADAFACTOR;
+  if (is(job, "optimizer", "adafactor-torch")) return HRI_TORCH_ADAFACTOR_TORCH;
   if (is(job, "optimizer", "sgd")) return HRI_TORCH_SGD;
   if (is(job, "optimizer", "adamw8bit") || is(job, "optimizer", "paged-adamw8bit")) return HRI_TORCH_ADAMW_8BIT;
   if (is(job, "optimizer", "sgd-momentum")) return HRI_TORCH_SGD_MOMENTUM;
   if (trainer || is(job, "implementation", "fused")) return HRI_TORCH_ADAMW_FUSED;
   return is(job, "implementation", "loop") ? HRI_TORCH_ADAMW_LOOP : HRI_TORCH_ADAMW;
+}
+
+/* Patterns of names as one list of words. */
+static const char *frozen_of(const hri_json *job) {
+  static char text[256];
+  hri_json patterns;
+  hr_error error;
+  text[0] = 0;
+  if (!hri_json_has(job, "frozen")) return NULL;
+  assert_int_equal(hri_json_get_array(job, "frozen", &patterns, &error), HR_OK);
+  for (uint64_t i = 0; i < hri_json_count(&patterns); i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s%s", i ? "," : "",
+                   json_string_value(hri_json_item(&patterns, i).value));
+  return text;
 }
 
 static void adapt(const hri_json *job, hr_model *model) {
@@ -96,7 +121,72 @@ static void adapt(const hri_json *job, hr_model *model) {
   }
   model->lora.rank = (uint32_t)number_of(&lora, "rank");
   model->lora.dropout = real_of(&lora, "dropout", 0);
+  assert_int_equal(hri_json_opt_bool(&lora, "use_dora", &model->lora.dora, &error), HR_OK);
   for (uint32_t i = 0; i < model->layer_count; i++) model->lora.modules[i] = set;
+  if (!hri_json_has(&lora, "modules_to_save")) return;
+  model->lora.saved = 1u << (model->tied_embeddings ? HRI_SLOT_TOKEN_EMBEDDING : HRI_SLOT_HEAD_WEIGHT);
+}
+
+static void share_fully(const hri_json *how, hri_torch_job *out) {
+  hr_error error;
+  bool policy = hri_json_has(how, "policy");
+  bool reshards = true;
+  out->sharing = HRI_TORCH_FSDP2;
+  out->fsdp.ranks = out->ranks;
+  out->fsdp.by_accelerate = out->trainer;
+  assert_int_equal(hri_json_opt_bool(how, "reshard", &reshards, &error), HR_OK);
+  assert_int_equal(hri_json_opt_bool(how, "offload", &out->fsdp.offload, &error), HR_OK);
+  assert_int_equal(hri_json_opt_bool(how, "wrapped", &out->wrapped, &error), HR_OK);
+  out->checkpoint = out->checkpoint || out->wrapped;
+  out->fsdp.keeps = !reshards;
+  if (policy) {
+    out->fsdp.mixed = true;
+    out->fsdp.param = HRI_BF16;
+    out->fsdp.reduce = is(how, "policy", "bf16-fp32") ? HRI_F32 : HRI_BF16;
+  } else if (out->trainer && out->autocast != HRI_F32) {
+    out->fsdp.mixed = out->fsdp.casts_output = true;
+    out->fsdp.param = out->fsdp.reduce = out->autocast;
+    out->autocast = HRI_F32; /* accelerate puts no autocast around such a model */
+  }
+}
+
+/* How ranks share a job of sharded.json. */
+static void share(const hri_json *job, hri_torch_job *out) {
+  hri_json how;
+  hr_error error;
+  if (!hri_json_has(job, "sharding")) return;
+  assert_int_equal(hri_json_get_object(job, "sharding", &how, &error), HR_OK);
+  out->ranks = (uint32_t)number_of(job, "ranks");
+  if (is(&how, "kind", "ddp")) {
+    out->sharing = HRI_TORCH_DDP;
+    assert_int_equal(hri_json_opt_bool(&how, "view", &out->ddp.bucket_view, &error), HR_OK);
+    out->ddp.find_unused = !out->checkpoint; /* as the Trainer has it where nobody says */
+    if (hri_json_has(&how, "unused"))
+      assert_int_equal(hri_json_opt_bool(&how, "unused", &out->ddp.find_unused, &error), HR_OK);
+    out->ddp.ranks = out->ranks;
+    out->ddp.bucket_bytes = number_of(&how, "mb") << 20;
+  } else if (is(&how, "kind", "fsdp1")) {
+    share_fully(&how, out);
+    out->fsdp.flat = true;
+    out->fsdp.keeps = is(&how, "strategy", "shard_grad_op");
+  } else if (is(&how, "kind", "fsdp2")) {
+    share_fully(&how, out);
+  } else if (is(&how, "kind", "zero") && number_of(&how, "stage") == 3) {
+    out->sharing = HRI_TORCH_ZERO3;
+    out->zero3.ranks = out->ranks;
+    out->zero3.two_groups = out->trainer;
+    out->zero3.bucket = number_of(&how, "bucket");
+    out->zero3.prefetch = out->zero3.bucket / 10;
+    out->zero3.offload = hri_json_has(&how, "offload");
+    out->zero3.offload_parameters = is(&how, "offload", "all");
+  } else if (is(&how, "kind", "zero")) {
+    out->sharing = HRI_TORCH_ZERO;
+    out->zero.ranks = out->ranks;
+    out->zero.two_groups = out->trainer;
+    out->zero.stage = (uint32_t)number_of(&how, "stage");
+    out->zero.bucket = number_of(&how, "bucket");
+    out->zero.offload = hri_json_has(&how, "offload");
+  }
 }
 
 static hri_torch_job job_of(const hri_json *job, hr_model *model) {
@@ -105,6 +195,8 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   hr_error error;
   for (unsigned k = 0; k < sizeof models / sizeof *models; k++)
     if (is(job, "model", models[k].name)) assert_int_equal(hr_model_open(models[k].preset, model, &error), HR_OK);
+  out.version = version_of(job);
+  force(job, &out);
   out.batch = number_of(job, "batch");
   out.tokens = number_of(job, "seq");
   out.accumulate = (uint32_t)number_of(job, "accumulation");
@@ -113,7 +205,9 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   if (strcmp(precision, "bf16") == 0) out.weights = HRI_BF16;
   out.scaler = out.autocast == HRI_F16;
   if (hri_json_has(job, "quantized")) {
-    out.quantized = is(job, "quantized", "nf4-double") ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_NF4;
+    out.quantized = is(job, "quantized", "int8")         ? HRI_TORCH_INT8
+                    : is(job, "quantized", "nf4-double") ? HRI_TORCH_NF4_DOUBLE
+                                                         : HRI_TORCH_NF4;
     out.weights = strstr(precision, "fp16") ? HRI_F16 : HRI_BF16;
   }
   if (hri_json_has(job, "evaluation")) {
@@ -122,21 +216,30 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
     assert_int_equal(hri_json_get_object(job, "evaluation", &how, &error), HR_OK);
     assert_int_equal(hri_json_opt_bool(&how, "metrics", &metrics, &error), HR_OK);
     out.evaluation = (hri_torch_evaluation){number_of(&how, "batch"), (uint32_t)number_of(&how, "batches"), metrics,
-                                            (uint32_t)number_of(&how, "to_host")};
+                                            (uint32_t)number_of(&how, "to_host"), false};
+    assert_int_equal(hri_json_opt_bool(&how, "middle", &out.evaluation.middle, &error), HR_OK);
+    assert_int_equal(hri_json_opt_bool(&how, "predict", &metrics, &error), HR_OK);
+    out.evaluation.metrics = out.evaluation.metrics || metrics; /* predict() keeps what it predicts */
   }
+  out.frozen.freeze = frozen_of(job);
+  assert_int_equal(hri_json_opt_bool(job, "use_cache", &out.use_cache, &error), HR_OK);
+  out.resumed = is(job, "saving", "resume");
   out.paged = is(job, "optimizer", "paged-adamw8bit");
   out.optimizer = optimizer_of(job);
-  out.wide_embeddings = is(job, "loop", "trainer");
+  out.fused_head = is(job, "loop", "trl");
+  out.prepared = out.fused_head ? HRI_PREPARED_BY_TRL : HRI_PREPARED_BY_PEFT;
+  out.trainer = is(job, "loop", "trainer") || out.fused_head;
+  out.wide_embeddings = out.trainer;
   out.attention = is(job, "attention", "eager") ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
   out.mask = !is(job, "mask", "none");
   out.padded = is(job, "mask", "padding");
   out.checkpoint = *checkpointing != 0;
   out.reentrant = strcmp(checkpointing, "reentrant") == 0;
-  out.trainer = is(job, "loop", "trainer");
   out.keeps_outputs = is(job, "loop", "plain");
   out.clip = hri_json_has(job, "clip");
   out.dropout = hri_model_dropout(model, model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0);
   adapt(job, model);
+  share(job, &out);
   return out;
 }
 
@@ -178,8 +281,50 @@ static void recorded_peaks(const hri_json *result, uint64_t *allocated, uint64_t
   }
 }
 
+enum { LARGEST = 5 };
+
+static int down(const void *a, const void *b) {
+  const uint64_t x = *(const uint64_t *)a, y = *(const uint64_t *)b;
+  return (x < y) - (x > y);
+}
+
+/* The largest requests that live at the peak. */
+static void live_at_peak(const hri_torch *torch, uint64_t peak, uint64_t largest[LARGEST]) {
+  uint64_t *sizes = calloc(torch->storages.count, sizeof *sizes);
+  assert_non_null(sizes);
+  for (uint64_t i = 0; i <= peak; i++) {
+    const hri_torch_request *r = &torch->requests.items[i];
+    sizes[r->storage] = r->bytes;
+  }
+  qsort(sizes, torch->storages.count, sizeof *sizes, down);
+  memcpy(largest, sizes, LARGEST * sizeof *largest);
+  free(sizes);
+}
+
+/* Whether the phase of the peak, of whatever step, is the recorded one, and the sizes of the five largest tensors. */
+static void compare_peaks(const hri_json *result, const hri_torch *torch, const hri_torch_replay *replay,
+                          bool right[2]) {
+  uint64_t ours[LARGEST];
+  hri_json peak, largest;
+  hr_error error;
+  const char *phase;
+  assert_int_equal(hri_json_get_object(result, "peak", &peak, &error), HR_OK);
+  assert_int_equal(hri_json_get_array(&peak, "largest", &largest, &error), HR_OK);
+  phase = json_string_value(json_object_get(peak.value, "phase"));
+  assert_non_null(phase);
+  phase = strchr(phase, ' ');
+  right[0] = phase && strcmp(phase + 1, hr_pytorch_phase_name((hr_pytorch_phase)replay->peak_phase)) == 0;
+  live_at_peak(torch, replay->peak_request, ours);
+  right[1] = true;
+  for (uint64_t i = 0; i < hri_json_count(&largest) && i < LARGEST; i++) {
+    hri_json one = hri_json_item(&largest, i);
+    right[1] = right[1] && number_of(&one, "bytes") == ours[i];
+  }
+}
+
 typedef struct score {
   uint32_t jobs, equal, close, near, under, outside, reserved_near; /* close: within 0.1 %, near: 3 % */
+  uint32_t phase, largest;                                          /* of the peak, right */
   uint32_t evaluations, evaluations_near;                           /* of them, and whose evaluation is within 1 % */
   double worst;
 } score;
@@ -194,12 +339,16 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   hr_error error;
   uint64_t allocated, reserved, evaluation;
   double off, truth;
+  bool right[2];
   recorded_peaks(result, &allocated, &reserved, &evaluation);
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
   assert_int_equal(hri_torch_replay_run(&torch, &config, 0, &replay, &error), HR_OK);
+  compare_peaks(result, &torch, &replay, right);
   hri_torch_deinit(&torch);
+  s->phase += right[0];
+  s->largest += right[1];
   off = (double)replay.whole.allocated_bytes / (double)allocated - 1;
   truth = (double)allocated / (double)replay.whole.allocated_bytes - 1;
   s->outside += truth < HRI_TORCH_ERROR_LOW || truth > HRI_TORCH_ERROR_HIGH;
@@ -219,12 +368,24 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   if (fabs(off) > 0.003) print_message("  %s: %+.2f %%\n", text_of(job, "name"), 100 * off);
 }
 
-static score score_of(const char *file, bool held_back) {
-  char path[512];
+/* "" for jobs of one rank. */
+static const char *kind_of(const hri_json *job) {
+  hri_json how;
+  hr_error error;
+  if (!hri_json_has(job, "sharding")) return "";
+  assert_int_equal(hri_json_get_object(job, "sharding", &how, &error), HR_OK);
+  return text_of(&how, "kind");
+}
+
+/* The jobs of a kind of sharing. Those of several ranks have a table and files of their own. */
+static score score_of(const char *kind, bool held_back) {
+  char path[512], file[64];
+  const char *prefix = *kind ? "sharded_" : "";
   hri_json table, jobs, results_root, results;
   hr_error error;
   score s = {0};
-  (void)snprintf(path, sizeof path, "%s/memory/jobs.json", HR_TEST_DATA);
+  (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA, *kind ? "sharded" : "jobs");
+  (void)snprintf(file, sizeof file, "%s%s.json.gz", prefix, held_back ? "held_back" : "recorded");
   assert_int_equal(hri_json_read(path, 16 << 20, &table, &error), HR_OK);
   assert_int_equal(hri_json_get_array(&table, "jobs", &jobs, &error), HR_OK);
   read_gzip(file, &results_root);
@@ -233,7 +394,7 @@ static score score_of(const char *file, bool held_back) {
     hri_json job = hri_json_item(&jobs, i);
     bool held = false;
     assert_int_equal(hri_json_opt_bool(&job, "held_back", &held, &error), HR_OK);
-    if (held != held_back || !has_rules(&job)) continue;
+    if (held != held_back || strcmp(kind_of(&job), kind) != 0) continue;
     for (uint64_t k = 0; k < hri_json_count(&results); k++) {
       hri_json result = hri_json_item(&results, k);
       if (strcmp(text_of(&result, "name"), text_of(&job, "name")) == 0 && !hri_json_has(&result, "error"))
@@ -243,34 +404,68 @@ static score score_of(const char *file, bool held_back) {
   hri_json_deinit(&results_root);
   hri_json_deinit(&table);
   print_message(
-      "%s: %u jobs, allocated equal to the byte in %u, within 0.1 %% in %u, 3 %% in %u, more than 1 %% under in %u, worst %+.2f %%; "
-      "reserved within 5 %% in %u; evaluation within 1 %% in %u of %u\n",
-      file, s.jobs, s.equal, s.close, s.near, s.under, 100 * s.worst, s.reserved_near, s.evaluations_near,
-      s.evaluations);
+      "%s %s: %u jobs, allocated equal to the byte in %u, within 0.1 %% in %u, 3 %% in %u, more than 1 %% under in %u, worst %+.2f %%; "
+      "reserved within 5 %% in %u; phase of the peak right in %u, its five largest in %u; evaluation within 1 %% in %u of %u\n",
+      kind, file, s.jobs, s.equal, s.close, s.near, s.under, 100 * s.worst, s.reserved_near, s.phase, s.largest,
+      s.evaluations_near, s.evaluations);
   return s;
 }
 
 /* The jobs that taught the rules: nearly all to the byte. */
 static void test_recorded(void **state) {
-  score s = score_of("recorded.json.gz", false);
+  score s = score_of("", false);
   (void)state;
-  assert_true(s.jobs >= 80);
+  assert_true(s.jobs >= 280);
   assert_int_equal(s.near, s.jobs);
   assert_int_equal(s.under, 0);
   assert_int_equal(s.outside, 0);
   assert_int_equal(s.reserved_near, s.jobs);
-  assert_true(5 * s.equal >= 3 * s.jobs);
+  assert_true(4 * s.equal >= 3 * s.jobs);
+  assert_true(100 * s.phase >= 95 * s.jobs && 100 * s.largest >= 95 * s.jobs);
 }
 
 /* Those that did not: 95 of 100 within 3 %, 99 not more than 1 % under. */
 static void test_held_back(void **state) {
-  score s = score_of("held_back.json.gz", true);
+  score s = score_of("", true);
   (void)state;
-  assert_true(s.jobs >= 50);
+  assert_true(s.jobs >= 140);
   assert_int_equal(s.outside, 0);
   assert_true(100 * s.near >= 95 * s.jobs);
   assert_true(100 * s.under <= s.jobs);
   assert_true(100 * s.reserved_near >= 95 * s.jobs);
+  assert_true(100 * s.phase >= 95 * s.jobs && 100 * s.largest >= 95 * s.jobs);
+}
+
+/* Several ranks, by how they share: all jobs of a kind lie within the band, whether they taught the rules or not. */
+static void check_ranks(const char *kind, uint32_t seen, uint32_t held_back) {
+  for (int held = 0; held < 2; held++) {
+    score s = score_of(kind, held != 0);
+    assert_true(s.jobs >= (held ? held_back : seen));
+    assert_int_equal(s.near, s.jobs);
+    assert_int_equal(s.under, 0);
+    assert_int_equal(s.outside, 0);
+    assert_true(100 * s.reserved_near >= 95 * s.jobs);
+  }
+}
+
+static void test_ddp(void **state) {
+  (void)state;
+  check_ranks("ddp", 39, 20);
+}
+
+static void test_fsdp2(void **state) {
+  (void)state;
+  check_ranks("fsdp2", 46, 23);
+}
+
+static void test_fsdp1(void **state) {
+  (void)state;
+  check_ranks("fsdp1", 14, 8);
+}
+
+static void test_zero(void **state) {
+  (void)state;
+  check_ranks("zero", 60, 30);
 }
 
 /* ---- a card ---- */
@@ -474,16 +669,60 @@ static void test_budget(void **state) {
   }
 }
 
+static hr_pytorch_info info_on(hr_job job, uint64_t budget) {
+  hr_pytorch *pytorch;
+  hr_error error;
+  hr_pytorch_info info;
+  job.budget_bytes = budget;
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
+  info = *hr_pytorch_get(pytorch);
+  hr_pytorch_destroy(pytorch);
+  return info;
+}
+
+/* The three answers and the borders between them: a budget with room for all that PyTorch ever needed more is sure, and just that is
+ * missing below it; where the figure itself does not fit there is no reserve to speak of. */
+static void test_verdict(void **state) {
+  hr_job job = job_on("gpt2-124m", "rtx-3060");
+  hr_error error;
+  hr_pytorch_info own, below, at, less;
+  uint64_t sure;
+  (void)state;
+  job.micro_batch = 8;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  own = info_on(job, 1ull << 40);
+  assert_int_equal(own.verdict, HR_PYTORCH_FITS);
+  assert_int_equal(own.reserve_missing_bytes, 0);
+  /* Cached memory is returned where it runs out, so the least budget is looked for: below it the job fails. */
+  uint64_t fails = own.allocated_bytes + own.context_bytes - 1, fits = own.device_used_bytes;
+  while (fits - fails > 1 << 20) {
+    uint64_t middle = fails + (fits - fails) / 2;
+    if (info_on(job, middle).fits) fits = middle;
+    else fails = middle;
+  }
+  below = info_on(job, fails);
+  assert_int_equal(below.verdict, HR_PYTORCH_DOES_NOT_FIT);
+  assert_false(below.fits);
+  assert_int_equal(below.reserve_missing_bytes, 0);
+  at = info_on(job, fits);
+  assert_int_equal(at.verdict, HR_PYTORCH_FITS_WITHIN_ERROR);
+  assert_true(at.fits && at.reserve_missing_bytes > 0);
+  sure = fits + at.reserve_missing_bytes;
+  assert_int_equal(info_on(job, sure).verdict, HR_PYTORCH_FITS);
+  less = info_on(job, fits + at.reserve_missing_bytes / 4);
+  assert_true(less.verdict == HR_PYTORCH_FITS || less.reserve_missing_bytes < at.reserve_missing_bytes);
+  assert_string_equal(hr_pytorch_verdict_name(at.verdict), "fits_within_error");
+}
+
 static void test_refusals(void **state) {
   static const struct {
     const char *key, *value, *says;
-  } cases[] = {{"optimizer", "lion", "optimizer"}, {"quantize", "int8", "quantized"}};
+  } cases[] = {{"optimizer", "lion", "optimizer"}, {"lora", "r=8,bias=all", "bias"}};
   hr_error error;
   hr_pytorch *pytorch;
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     hr_job job = job_on("llama-3.2-1b", "rtx-4090");
-    if (i == 1) job.lora = "r=8";
     assert_int_equal(hr_job_set(&job, cases[i].key, cases[i].value, &error), HR_OK);
     assert_int_equal(hr_job_finish(&job, &error), HR_OK);
     assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_UNSUPPORTED);
@@ -517,6 +756,9 @@ static void test_settings(void **state) {
     hr_pytorch_destroy(pytorch);
   }
   assert_true(states[1] < states[0] / 10); /* scales stay on the device */
+  options.conf = "resume_from_checkpoint=true,optim=paged_adamw_8bit";
+  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_UNSUPPORTED);
+  assert_non_null(strstr(error.message, "resume_from_checkpoint"));
   options.conf = "optim=paged_adam";
   assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "paged_adam"));
@@ -559,12 +801,93 @@ static void test_evaluation(void **state) {
   assert_int_equal(info_with(&job, "").allocated_by_phase[HR_PYTORCH_EVALUATE], 0);
 }
 
+static hr_pytorch_info info_of_ranks(const hr_job *job, uint32_t ranks, const char *conf) {
+  hr_pytorch_options options;
+  hr_pytorch *pytorch;
+  hr_error error;
+  hr_pytorch_info info;
+  hr_pytorch_options_init(&options);
+  options.stack = HR_PYTORCH_PLAIN;
+  options.ranks = ranks;
+  options.conf = conf;
+  assert_int_equal(hr_pytorch_create(job, &options, &pytorch, &error), HR_OK);
+  info = *hr_pytorch_get(pytorch);
+  hr_pytorch_destroy(pytorch);
+  return info;
+}
+
+/* Each way to share holds less than the one before it, by what it shares; parts are an N-th, what is on the host no byte of the device. */
+static void test_sharing(void **state) {
+  hr_job job = job_on("llama-3.2-1b", "h100");
+  hr_error error;
+  hr_pytorch_info alone, ddp, zero[4], two, eight, offload;
+  uint64_t parameters = 1235814400;
+  (void)state;
+  job.precision = HR_PRECISION_FP32;
+  job.sequence_length = 256;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  alone = info_of_ranks(&job, 1, "");
+  ddp = info_of_ranks(&job, 8, "gradient_as_bucket_view=true");
+  assert_true(alone.recorded && alone.ranks == 1 && ddp.ranks == 8);
+  assert_true(ddp.at_peak_by_role[HR_ROLE_COMMUNICATION] >= 4 * parameters);
+  two = info_of_ranks(&job, 2, "fsdp=true");
+  eight = info_of_ranks(&job, 8, "fsdp=true");
+  assert_true(two.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] / 4 >=
+              eight.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] * 99 / 100);
+  assert_true(two.allocated_bytes < alone.allocated_bytes && eight.allocated_bytes < two.allocated_bytes);
+  offload = info_of_ranks(&job, 8, "fsdp=true,cpu_offload=true");
+  assert_int_equal(eight.host_bytes, 0);
+  assert_true(offload.host_bytes >= 2 * parameters &&
+              offload.host_bytes < 2 * parameters * 101 / 100); /* 16 bytes each, by 8 */
+  assert_int_equal(offload.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], 0);
+  job.precision = HR_PRECISION_BF16;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  zero[1] = info_of_ranks(&job, 8, "zero_stage=1,reduce_bucket_size=1000000");
+  zero[2] = info_of_ranks(&job, 8, "zero_stage=2,reduce_bucket_size=1000000");
+  zero[3] = info_of_ranks(&job, 8, "zero_stage=3,reduce_bucket_size=1000000");
+  assert_true(zero[1].allocated_bytes > zero[2].allocated_bytes && zero[2].allocated_bytes > zero[3].allocated_bytes);
+  assert_int_equal(zero[1].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], zero[2].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE]);
+  assert_true(info_of_ranks(&job, 8, "zero_stage=3,offload_optimizer=cpu,offload_param=cpu").host_bytes >=
+              2 * parameters);
+}
+
+/* Settings reach the run: each changes the bytes as its rule says. */
+static void test_kinds(void **state) {
+  hr_job job = job_on("llama-3.2-1b", "a100-80");
+  hr_error error;
+  uint64_t own, older, oldest, math, two;
+  (void)state;
+  job.micro_batch = 2;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  own = info_with(&job, "").allocated_bytes;
+  older = info_with(&job, "transformers=4.49").allocated_bytes;
+  oldest = info_with(&job, "transformers=4.46.3").allocated_bytes;
+  math = info_with(&job, "sdpa_kernel=math").allocated_bytes;
+  two = info_with(&job, "attn_implementation=flash_attention_2").allocated_bytes;
+  assert_true(own < older && older < oldest && oldest < math);
+  assert_int_equal(two, own);
+  assert_true(info_with(&job, "").recorded && !info_with(&job, "attn_implementation=flash_attention_2").recorded);
+  assert_true(info_with(&job, "attn_implementation=flash_attention_2").error_high > info_with(&job, "").error_high);
+  assert_true(info_with(&job, "optim=adafactor").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] <
+              info_with(&job, "").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] / 100);
+  job.freeze = "embed";
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_true(info_with(&job, "").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] <
+              info_with(&job, "optim=adamw_torch").allocated_bytes);
+  assert_true(info_with(&job, "").allocated_bytes + 8ull * 128256 * 2048 < own);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_recorded),       cmocka_unit_test(test_card),          cmocka_unit_test(test_held_back),
-      cmocka_unit_test(test_gradients_meet), cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface),
-      cmocka_unit_test(test_budget),         cmocka_unit_test(test_refusals),      cmocka_unit_test(test_settings),
-      cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_recorded),      cmocka_unit_test(test_card),
+      cmocka_unit_test(test_held_back),     cmocka_unit_test(test_gradients_meet),
+      cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface),
+      cmocka_unit_test(test_budget),        cmocka_unit_test(test_verdict),
+      cmocka_unit_test(test_kinds),         cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_settings),      cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_ddp),           cmocka_unit_test(test_fsdp2),
+      cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_zero),
+      cmocka_unit_test(test_sharing),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

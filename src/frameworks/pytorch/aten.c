@@ -80,6 +80,29 @@ hri_ten *hri_aten_narrow_last(hri_torch *t, hri_ten *x, uint64_t width) {
   return bound(t, fn, hri_ten_view(t, x, shape));
 }
 
+/* index_put_ into zeros, which sorts the places first: what that takes is small beside them. */
+static void index_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  hri_ten *places[2];
+  for (uint32_t i = 0; i < 2; i++) places[i] = hri_fn_saved(t, fn, i);
+  if (g[0]) in[0] = hri_ten_make(t, "index_put", g[0]->type, fn->shapes[0]);
+  for (uint32_t i = 2; i-- > 0;) hri_ten_drop(t, places[i]);
+}
+
+hri_ten *hri_aten_index_rows(hri_torch *t, hri_ten *x, hri_ten *const places[2]) {
+  hri_fn *fn = hri_fn_make(t, index_backward, &x, 1);
+  for (int i = 0; i < 2; i++) hri_fn_save(t, fn, places[i]);
+  return bound(t, fn,
+               hri_ten_make(t, "index", x->type,
+                            hri_ten_shape_of(2, hri_ten_count(places[0]), x->shape.dims[x->shape.rank - 1], 0, 0)));
+}
+
+hri_ten *hri_aten_without_last_row(hri_torch *t, hri_ten *x) {
+  hri_fn *fn = hri_fn_make(t, narrow_backward, &x, 1);
+  hri_ten_shape shape = x->shape;
+  shape.dims[shape.rank - 2]--;
+  return bound(t, fn, hri_ten_view(t, x, shape));
+}
+
 /* split_backward: cat of the gradients. */
 static void split_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   for (int i = 0; i < 4; i++)
@@ -113,9 +136,9 @@ hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b) {
   return hri_ten_make(t, "cat", a->type, shape);
 }
 
-hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x) {
+hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x, hri_ten_type type) {
   hri_fn *fn = hri_fn_make(t, cat_backward, &x, 1);
-  return bound(t, fn, hri_ten_like(t, "cat", x, x->type));
+  return bound(t, fn, hri_ten_like(t, "cat", x, x->type == type ? type : HRI_F32));
 }
 
 /* expand's backward sums: the engine would, but it stands before the copy's. */
@@ -123,12 +146,20 @@ static void repeat_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten
   if (g[0]) in[0] = hri_ten_make(t, "sum", g[0]->type, fn->shapes[0]);
 }
 
-hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times) {
+hri_ten *hri_aten_repeat_interleave(hri_torch *t, hri_ten *x, uint64_t times) {
   hri_fn *fn = hri_fn_make(t, repeat_backward, &x, 1);
   hri_ten_shape shape = x->shape;
   shape.dims[1] *= times;
-  if (x->shape.dims[1] == 1) return bound(t, fn, hri_ten_view(t, x, shape)); /* expanded: the reshape is a view of it */
   return bound(t, fn, hri_ten_make(t, "clone", x->type, shape));
+}
+
+hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times) {
+  hri_fn *fn;
+  hri_ten_shape shape = x->shape;
+  if (x->shape.dims[1] != 1) return hri_aten_repeat_interleave(t, x, times);
+  shape.dims[1] *= times;
+  fn = hri_fn_make(t, repeat_backward, &x, 1);
+  return bound(t, fn, hri_ten_view(t, x, shape)); /* expanded: the reshape is a view of it */
 }
 
 /* ---- arithmetic ---- */
@@ -163,8 +194,20 @@ static hri_ten *by_scalar(hri_torch *t, const char *op, hri_ten *x) {
   return bound(t, fn, hri_ten_like(t, op, x, x->type));
 }
 hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x) { return by_scalar(t, "mul", x); }
+hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t, hri_ten *x) {
+  hri_fn *fn = hri_fn_make(t, elementwise_backward, &x, 1);
+  if (fn) fn->numbers[0] = (uintptr_t)"mul";
+  return bound(t, fn, hri_ten_view(t, x, x->shape));
+}
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x) { return by_scalar(t, "div", x); }
 hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x) { return by_scalar(t, "neg", x); }
+
+hri_ten *hri_aten_div_by(hri_torch *t, hri_ten *x, hri_ten *divisor) {
+  hri_fn *fn = hri_fn_make(t, elementwise_backward, &x, 1);
+  if (fn) fn->numbers[0] = (uintptr_t)"div";
+  hri_fn_save(t, fn, divisor);
+  return bound(t, fn, hri_ten_like(t, "div", x, x->type));
+}
 
 /* numbers: where the factor of each input's gradient is saved, plus 1 (of self, which is other; of other, which is self).
  * Both are unpacked before either gradient is made. */
@@ -293,13 +336,27 @@ hri_ten *hri_aten_softmax(hri_torch *t, hri_ten *given, hri_ten_type type) {
   return y;
 }
 
+/* aten/src/ATen/native/cuda/SoftMax.cu and transformers/attention.cpp: rows of -inf alone are looked for behind it. */
+hri_ten *hri_aten_safe_softmax(hri_torch *t, hri_ten *x) {
+  hri_ten *y = saves_result(t, "_safe_softmax", softmax_backward, x), *hidden, *all, *zero;
+  hidden = hri_ten_like(t, "isneginf", x, HRI_BOOL);
+  all = hri_ten_make(t, "all", HRI_BOOL, without_last(x));
+  zero = hri_ten_make(t, "scalar_tensor", x->type, rows(1));
+  hri_ten_drop(t, zero);
+  hri_ten_drop(t, all);
+  hri_ten_drop(t, hidden);
+  return y;
+}
+
+hri_ten *hri_aten_where(hri_torch *t, hri_ten *x) { return by_scalar(t, "where", x); }
+
 /* ---- norm, embedding ---- */
 
 static void layer_norm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *x = hri_fn_saved(t, fn, 0), *mean = hri_fn_saved(t, fn, 1), *rstd = hri_fn_saved(t, fn, 2);
   hri_ten *weight = hri_fn_saved(t, fn, 3);
   if (g[0]) {
-    in[0] = hri_ten_like(t, "native_layer_norm_backward", x, x->type);
+    if (hri_fn_needs(fn, 0)) in[0] = hri_ten_like(t, "native_layer_norm_backward", x, x->type);
     for (uint32_t k = 1; k < 3; k++)
       if (hri_fn_needs(fn, k)) in[k] = hri_ten_like(t, "native_layer_norm_backward", weight, weight->type);
   }
@@ -393,6 +450,31 @@ hri_ten *hri_aten_linear(hri_torch *t, hri_ten *given, hri_ten *given_weight, hr
   hri_ten_drop(t, bias);
   hri_ten_drop(t, weight);
   hri_ten_drop(t, x);
+  return y;
+}
+
+static void linear_function_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  hri_ten *x = hri_fn_saved(t, fn, 0), *weight = hri_fn_saved(t, fn, 1);
+  if (g[0]) {
+    hri_aten_workspace(t);
+    for (uint32_t k = 0; k < 2; k++)
+      if (hri_fn_needs(fn, k)) in[k] = hri_ten_make(t, "mm", g[0]->type, fn->shapes[k]);
+    if (hri_fn_needs(fn, 2))
+      in[2] = hri_ten_sum(t, g[0]->type, fn->shapes[2], hri_ten_count(g[0]) / fn->shapes[2].dims[0]);
+  }
+  hri_ten_drop(t, weight);
+  hri_ten_drop(t, x);
+}
+
+hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias) {
+  hri_ten *inputs[] = {x, weight, bias}, *y;
+  hri_fn *fn = hri_fn_make(t, linear_function_backward, inputs, bias ? 3 : 2);
+  hri_ten_shape shape = x->shape;
+  shape.dims[shape.rank - 1] = weight->shape.dims[0];
+  hri_fn_save(t, fn, x);
+  hri_fn_save(t, fn, weight);
+  y = bound(t, fn, hri_ten_make(t, "mm", x->type, shape));
+  hri_aten_workspace(t);
   return y;
 }
 
@@ -518,12 +600,26 @@ static hri_ten *fused(hri_torch *t, hri_sdpa backend, hri_ten *const inputs[4], 
   return bound(t, fn, y);
 }
 
-/* A mask of truth values becomes numbers to add, in the type of q. */
-static hri_ten *bias_of(hri_torch *t, const hri_ten *mask, hri_ten_type type) {
+hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type) {
   hri_ten *small[2], *bias;
+  if (mask->type != HRI_BOOL) return hri_autocast_lower(t, mask);
+  if (t->autocast != HRI_F32) type = t->autocast;
   for (int i = 0; i < 2; i++) small[i] = hri_ten_make(t, "scalar_tensor", type, rows(1));
   bias = hri_ten_like(t, "where", mask, type);
   for (int i = 0; i < 2; i++) hri_ten_drop(t, small[i]);
+  return bias;
+}
+
+/* preprocess_mask: the memory-efficient kernel reads rows of a multiple of 8, so others are padded: another copy. */
+static hri_ten *aligned_bias(hri_torch *t, hri_ten *mask, hri_ten_type type) {
+  enum { ALIGNMENT = 8 };
+  hri_ten *bias = hri_aten_mask_bias(t, mask, type);
+  hri_ten_shape shape = bias->shape;
+  uint64_t *width = &shape.dims[shape.rank - 1];
+  if (*width % ALIGNMENT) {
+    *width = hri_round_up(*width, ALIGNMENT);
+    hri_ten_set(t, &bias, hri_ten_make(t, "constant_pad_nd", bias->type, shape));
+  }
   return bias;
 }
 
@@ -533,7 +629,7 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
   inputs[2] = hri_autocast_lower(t, v);
   inputs[1] = hri_autocast_lower(t, k);
   inputs[0] = hri_autocast_lower(t, q);
-  inputs[3] = mask ? bias_of(t, mask, inputs[0]->type) : NULL;
+  inputs[3] = mask ? aligned_bias(t, mask, inputs[0]->type) : NULL;
   y = fused(t, backend, inputs, dropout > 0, by_heads);
   for (int i = 4; i-- > 0;) hri_ten_drop(t, inputs[i]);
   return y;
@@ -543,21 +639,25 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
 
 static void log_softmax_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *result = hri_fn_saved(t, fn, 0);
-  if (g[0]) in[0] = hri_ten_like(t, "_log_softmax_backward_data", g[0], g[0]->type);
+  if (g[0]) in[0] = hri_ten_like(t, "_log_softmax_backward_data", g[0], fn->types[0]);
   hri_ten_drop(t, result);
 }
 
 static void nll_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
-  hri_ten *labels = hri_fn_saved(t, fn, 0), *weight = hri_fn_saved(t, fn, 1);
+  hri_ten *labels = hri_fn_saved(t, fn, 0), *self = hri_fn_saved(t, fn, 1), *weight = hri_fn_saved(t, fn, 2);
   if (g[0]) in[0] = hri_ten_make(t, "nll_loss_backward", fn->types[0], fn->shapes[0]);
   hri_ten_drop(t, weight);
+  hri_ten_drop(t, self);
   hri_ten_drop(t, labels);
 }
 
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels) {
-  hri_ten *p = saves_result(t, "_log_softmax", log_softmax_backward, logits), *loss, *weight;
+  hri_ten *own = saves_result(t, "_log_softmax", log_softmax_backward, logits), *p = hri_autocast_fp32(t, own), *loss,
+          *weight;
   hri_fn *fn = hri_fn_make(t, nll_backward, &p, 1);
+  hri_ten_drop(t, own);
   hri_fn_save(t, fn, labels);
+  hri_fn_save(t, fn, p);
   loss = hri_ten_make(t, "nll_loss_forward", HRI_F32, rows(1));
   weight = hri_ten_make(t, "nll_loss_forward", HRI_F32, rows(1));
   hri_fn_save(t, fn, weight);

@@ -9,8 +9,8 @@
 
 #include "frameworks/pytorch/eager.h"
 
-/* Which fused attention the dispatcher takes (sdp_utils.cpp). */
-typedef enum hri_sdpa { HRI_SDPA_FLASH = 0, HRI_SDPA_EFFICIENT } hri_sdpa;
+/* Which attention the dispatcher takes (sdp_utils.cpp); MATH is ops (attention.c). */
+typedef enum hri_sdpa { HRI_SDPA_FLASH = 0, HRI_SDPA_EFFICIENT, HRI_SDPA_MATH } hri_sdpa;
 
 /* The device and the process, as far as kernels ask: a model of what cuBLAS and others take. */
 typedef struct hri_aten_device {
@@ -33,7 +33,11 @@ hri_ten *hri_aten_add(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_add_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mul(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x);
+hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t,
+                                      hri_ten *x); /* x *= n: the same bytes, another place in the graph */
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x);
+/* x / divisor, which is no part of the graph. */
+hri_ten *hri_aten_div_by(hri_torch *t, hri_ten *x, hri_ten *divisor);
 hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_pow(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mean_last(hri_torch *t, hri_ten *x);
@@ -46,26 +50,40 @@ hri_ten *hri_aten_narrow_last(hri_torch *t, hri_ten *x, uint64_t width);
 /* parts[count] of equal width of the last dimension, as split does: one function, whose backward joins them. */
 void hri_aten_split_last(hri_torch *t, hri_ten *x, uint32_t count, hri_ten **parts);
 hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b);
-/* A copy by torch.cat of nothing and x: what DynamicCache.update makes of the first tokens. */
-hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x);
+/* A copy by torch.cat of nothing, which has a type, and x: what DynamicCache.update makes of the first tokens. */
+hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x, hri_ten_type type);
 /* torch.cat of rows: [a + b, ...]. Without gradient. */
 hri_ten *hri_aten_cat_rows(hri_torch *t, hri_ten *a, hri_ten *b);
-/* Repeats heads as repeat_kv does: a copy of `times` the size. */
+/* A copy of `times` as many heads. */
+hri_ten *hri_aten_repeat_interleave(hri_torch *t, hri_ten *x, uint64_t times);
+/* The same as repeat_kv does it: of one head a view. */
 hri_ten *hri_aten_repeat(hri_torch *t, hri_ten *x, uint64_t times);
 hri_ten *hri_aten_dropout(hri_torch *t, hri_ten *x, double p);
 hri_ten *hri_aten_softmax(hri_torch *t, hri_ten *x, hri_ten_type type);
+/* Rows of which nothing is seen become zeros. */
+hri_ten *hri_aten_safe_softmax(hri_torch *t, hri_ten *x);
+/* torch.where(condition, x, number): the condition lives on anyway. */
+hri_ten *hri_aten_where(hri_torch *t, hri_ten *x);
+/* x[places[0], places[1]] of [rows, tokens, width]: as many rows of width as there are places. */
+hri_ten *hri_aten_index_rows(hri_torch *t, hri_ten *x, hri_ten *const places[2]);
+/* x[..., :-1, :] of [rows, tokens, width]: a view. */
+hri_ten *hri_aten_without_last_row(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_layer_norm(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias);
 hri_ten *hri_aten_embedding(hri_torch *t, hri_ten *weight, hri_ten *ids);
 /* x [.., in] by weight [out, in], which is transposed, or Conv1D's [in, out]; bias may be NULL. */
 hri_ten *hri_aten_linear(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias, bool transposed);
+/* The same as a function of Python's, as DeepSpeed has one: both gradients are tensors of their own. */
+hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias);
 /* Products of batches of matrices: [.., m, k] by [.., k, n]. */
 hri_ten *hri_aten_bmm(hri_torch *t, hri_ten *a, hri_ten *b, uint64_t n);
-/* q [B, H, T, D], k and v [B, KV, T, D]: [B, H, T, D]. mask: [B, 1, T, T] of truth values, or NULL; the memory-efficient
+/* A mask as sdpa adds it: of truth values made numbers of `type`, under autocast in its type. */
+hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type);
+/* q [B, H, T, D], k and v [B, KV, T, D]: [B, H, T, D]. mask: [B, 1, T, T] of truth values or numbers, or NULL; the memory-efficient
  * kernel alone takes one. by_heads: q lies in that order (else in [B, T, H, D], transposed), and
  * flash's result like it. */
 hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *mask,
                             double dropout, bool by_heads);
-/* Mean over the labels: logits [N, V] in fp32. */
+/* Mean over the labels: logits [N, V]. labels NULL: a view of what lives on anyway. */
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels);
 
 /* Autocast: x as the op wants it (a new reference); casts of parameters that require grad are cached. */

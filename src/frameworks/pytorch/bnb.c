@@ -1,4 +1,4 @@
-/* bitsandbytes' 4-bit modules (bnb.h). Small tensors stay in it although they are 512 bytes each: a model of 8 B has two thousand of
+/* bitsandbytes' modules (bnb.h). Small tensors stay in it although they are 512 bytes each: a model of 8 B has two thousand of
  * them, and where they lie decides which segments can be returned. */
 #include "frameworks/pytorch/bnb.h"
 
@@ -47,7 +47,8 @@ static void nest(hri_torch *t, uint64_t scales, bool first) {
 
 void hri_bnb_quantize(hri_torch *t, hri_torch_4bit *w, bool first) {
   uint64_t scales = blocks(elements(w), HRI_BNB_BLOCK);
-  hri_ten *whole = hri_ten_make(t, "_to_copy", w->compute, hri_ten_shape_of(2, w->out, w->in, 0, 0));
+  hri_ten *given = hri_ten_make(t, "_to_copy", w->compute, hri_ten_shape_of(2, w->out, w->in, 0, 0));
+  hri_ten *whole = w->turned ? hri_ten_like(t, "clone", given, w->compute) : hri_ten_keep(given);
   hri_ten *absmax = flat(t, "quantize_4bit", HRI_F32, scales);
   hri_ten_materialize(t, "quantize_4bit", w->codes);
   of_quantization(t, w->codes);
@@ -55,6 +56,7 @@ void hri_bnb_quantize(hri_torch *t, hri_torch_4bit *w, bool first) {
   if (w->nested) nest(t, scales, first), hri_ten_drop(t, absmax);
   else of_quantization(t, absmax);
   hri_ten_drop(t, whole);
+  hri_ten_drop(t, given);
 }
 
 static hri_ten *dequantized(hri_torch *t, const hri_torch_4bit *w) {
@@ -106,4 +108,91 @@ hri_ten *hri_bnb_linear(hri_torch *t, hri_torch_4bit *w, hri_ten *given, hri_ten
   hri_ten_drop(t, y);
   hri_ten_drop(t, x);
   return back;
+}
+
+hri_ten *hri_bnb_whole(hri_torch *t, const hri_torch_4bit *w) {
+  hri_ten *scales = scales_of(t, w), *whole = dequantized(t, w);
+  hri_ten_drop(t, scales);
+  return whole;
+}
+
+/* ---- 8 bits (Int8Params, MatMul8bitLt) ---- */
+
+hri_ten *hri_bnb8_parameter(hri_torch *t, hri_torch_8bit *w) {
+  w->codes = hri_ten_parameter(t, HRI_U8, hri_ten_shape_of(2, w->out, w->in, 0, 0), false);
+  return w->codes;
+}
+
+static hri_ten *matrix(hri_torch *t, const char *op, hri_ten_type type, uint64_t rows, uint64_t columns) {
+  return hri_ten_make(t, op, type, hri_ten_shape_of(2, rows, columns, 0, 0));
+}
+
+void hri_bnb8_quantize(hri_torch *t, hri_torch_8bit *w) {
+  hri_ten *given = matrix(t, "_to_copy", w->checkpoint, w->out, w->in);
+  hri_ten *half = matrix(t, "_to_copy", HRI_F16, w->out, w->in);
+  state(t, "int8_vectorwise_quant", HRI_F32, w->out);
+  hri_ten_materialize(t, "int8_vectorwise_quant", w->codes);
+  of_quantization(t, w->codes);
+  hri_ten_drop(t, half);
+  hri_ten_drop(t, given);
+}
+
+hri_ten *hri_bnb8_whole(hri_torch *t, const hri_torch_8bit *w) {
+  hri_ten *whole = matrix(t, "int8_vectorwise_dequant", HRI_F32, w->out, w->in);
+  hri_ten_role(t, whole, HR_ROLE_WORKSPACE);
+  return whole;
+}
+
+/* CB.to(A.dtype, copy=True).mul_(SCB.unsqueeze(1).mul(1 / 127)), then a product. numbers[0]: the weight. */
+static void backward_8bit(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  const hri_torch_8bit *w = (const hri_torch_8bit *)(uintptr_t)fn->numbers[0];
+  hri_ten *whole, *made;
+  if (!g[0]) return;
+  whole = matrix(t, "_to_copy", fn->types[0], w->out, w->in);
+  hri_ten_role(t, whole, HR_ROLE_WORKSPACE);
+  hri_ten_drop(t, flat(t, "mul", HRI_F32, w->out));
+  hri_aten_workspace(t);
+  made = hri_ten_make(t, "mm", fn->types[0], fn->shapes[0]);
+  in[0] = hri_ten_view_in_backward(t, made, made->shape); /* .view(ctx.grad_shape) */
+  hri_ten_drop(t, made);
+  hri_ten_drop(t, whole);
+}
+
+/* int8_vectorwise_quant with a threshold: outliers are looked for, and there are none. */
+static hri_ten *quantized_input(hri_torch *t, hri_ten *x, uint64_t rows, uint64_t columns, hri_ten **scales) {
+  hri_ten *half = x->type == HRI_F16 ? hri_ten_keep(x) : matrix(t, "_to_copy", HRI_F16, rows, columns), *codes,
+          *absolute, *over;
+  *scales = flat(t, "int8_vectorwise_quant", HRI_F32, rows);
+  codes = matrix(t, "int8_vectorwise_quant", HRI_U8, rows, columns);
+  absolute = matrix(t, "abs", HRI_F16, rows, columns);
+  over = matrix(t, "ge", HRI_BOOL, rows, columns);
+  hri_ten_drop(t, absolute);
+  hri_ten_drop(t, flat(t, "any", HRI_BOOL, 1));
+  hri_ten_drop(t, over);
+  hri_ten_drop(t, half);
+  return codes;
+}
+
+/* The function holds x itself, not as a saved tensor: what checkpointing gives away it does not. */
+hri_ten *hri_bnb8_linear(hri_torch *t, hri_torch_8bit *w, hri_ten *x, hri_ten *bias) {
+  uint64_t rows = hri_ten_count(x) / w->in;
+  hri_ten_shape shape = x->shape;
+  hri_ten *codes, *scales, *sums, *y;
+  hri_fn *fn = hri_fn_make(t, backward_8bit, &x, 1);
+  if (bias) hri_ten_retype(t, bias, x->type);
+  codes = quantized_input(t, x, rows, w->in, &scales);
+  sums = matrix(t, "int8_linear_matmul", HRI_I32, rows, w->out);
+  y = matrix(t, "int8_mm_dequant", HRI_F16, rows, w->out);
+  if (x->type != HRI_F16) hri_ten_set(t, &y, matrix(t, "_to_copy", x->type, rows, w->out));
+  hri_ten_drop(t, sums);
+  if (fn) {
+    fn->numbers[0] = (uintptr_t)w;
+    fn->held[0] = hri_ten_keep(x);
+  }
+  hri_ten_drop(t, codes);
+  hri_ten_drop(t, scales);
+  shape.dims[shape.rank - 1] = w->out;
+  y->shape = shape;
+  hri_fn_bind(t, fn, y);
+  return y;
 }

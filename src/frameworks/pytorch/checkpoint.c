@@ -17,6 +17,7 @@ typedef struct held_frame {
   bool remade;
   hri_ten_type autocast;
   HRI_ARRAY(hri_ten *) tensors; /* by index; NULL: not made, or taken */
+  HRI_ARRAY(bool) gone;         /* likewise: nobody can ask for it any more, as its graph was dropped */
 } held_frame;
 
 static held_frame *held(hri_frame *frame) { return (held_frame *)(void *)frame; }
@@ -26,12 +27,13 @@ static void frame_destroy(hri_torch *torch, held_frame *frame) {
   for (int i = 0; i < HRI_FN_HELD; i++) hri_ten_drop(torch, frame->arguments[i]);
   for (size_t i = 0; i < frame->tensors.count; i++) hri_ten_drop(torch, frame->tensors.items[i]);
   hri_array_free(&frame->tensors);
+  hri_array_free(&frame->gone);
   hri_free(frame);
 }
 
 static uint32_t frame_pack(hri_torch *torch, hri_frame *of) {
   held_frame *frame = held(of);
-  if (!hri_array_push(&frame->tensors, NULL)) torch->failed = true;
+  if (!hri_array_push(&frame->tensors, NULL) || !hri_array_push(&frame->gone, false)) torch->failed = true;
   frame->holders++;
   return (uint32_t)frame->tensors.count - 1;
 }
@@ -40,7 +42,9 @@ static uint32_t frame_pack(hri_torch *torch, hri_frame *of) {
 static void frame_remade(hri_torch *torch, hri_frame *of, hri_ten *tensor) {
   held_frame *frame = held(of);
   if (frame->made >= frame->tensors.count) return;
-  frame->tensors.items[frame->made++] = hri_ten_keep(tensor);
+  if (frame->made < frame->gone.count && !frame->gone.items[frame->made])
+    frame->tensors.items[frame->made] = hri_ten_keep(tensor);
+  frame->made++;
   if (frame->made == frame->tensors.count) torch->stopped = true;
 }
 
@@ -84,6 +88,7 @@ static void frame_forget(hri_torch *torch, hri_frame *of, uint32_t index) {
   held_frame *frame = held(of);
   hri_ten_drop(torch, frame->tensors.items[index]);
   frame->tensors.items[index] = NULL;
+  if (index < frame->gone.count) frame->gone.items[index] = true;
   if (--frame->holders == 0) frame_destroy(torch, frame);
 }
 

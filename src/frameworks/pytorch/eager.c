@@ -38,6 +38,11 @@ void hri_torch_op(hri_torch *torch, const char *op) {
   torch->label_index = UINT32_MAX;
 }
 
+void hri_torch_on_stream(hri_torch *torch, uint8_t stream) {
+  torch->label.stream = stream;
+  torch->label_index = UINT32_MAX;
+}
+
 void hri_torch_phase_begin(hri_torch *torch, hri_torch_phase phase) {
   hri_torch_mark mark = {torch->requests.count, torch->step, phase};
   torch->label.phase = (uint8_t)phase;
@@ -188,6 +193,26 @@ void hri_ten_materialize(hri_torch *torch, const char *op, hri_ten *tensor) {
   tensor->storage = begin_storage(torch, hri_ten_bytes(tensor));
 }
 
+void hri_ten_give_bytes(hri_torch *torch, const char *op, hri_ten *tensor, uint64_t bytes) {
+  if (torch->failed) return;
+  assert(tensor->storage == 0);
+  hri_torch_op(torch, op);
+  tensor->storage = begin_storage(torch, bytes);
+}
+
+void hri_ten_take_bytes(hri_torch *torch, hri_ten *tensor) {
+  if (torch->failed) return;
+  leave_storage(torch, tensor->storage);
+  tensor->storage = 0;
+}
+
+void hri_ten_show(hri_torch *torch, hri_ten *tensor, const hri_ten *other) {
+  if (torch->failed) return;
+  leave_storage(torch, tensor->storage);
+  tensor->storage = other->storage;
+  if (tensor->storage) torch->storages.items[tensor->storage].refs++;
+}
+
 void hri_ten_retype(hri_torch *torch, hri_ten *tensor, hri_ten_type type) {
   uint32_t before = tensor->storage;
   if (tensor->type == type || torch->failed) return;
@@ -266,10 +291,13 @@ static void drop_fn(hri_torch *torch, hri_fn *fn) {
 static void accumulate(hri_torch *torch, hri_fn *fn, hri_ten *const *gradients, hri_ten **inputs) {
   hri_ten *leaf = fn->leaf, *gradient = gradients[0];
   (void)inputs;
-  if (!gradient || leaf->grad) return;
-  if (gradient->refs == 1) leaf->grad = hri_ten_view(torch, gradient, leaf->shape);
-  else leaf->grad = hri_ten_like(torch, "clone", gradient, leaf->type);
-  hri_ten_role(torch, leaf->grad, HR_ROLE_GRADIENT);
+  if (!gradient) return;
+  if (!leaf->grad) {
+    if (gradient->refs == 1) leaf->grad = hri_ten_view(torch, gradient, leaf->shape);
+    else leaf->grad = hri_ten_like(torch, "clone", gradient, leaf->type);
+    hri_ten_role(torch, leaf->grad, HR_ROLE_GRADIENT);
+  }
+  if (torch->accumulated) torch->accumulated(torch, torch->accumulated_context, leaf);
 }
 
 /* It lives as long as a graph has it, and holds its leaf: an input that is no parameter (embeddings under
@@ -491,6 +519,7 @@ static void run(hri_torch *torch, fn_list *ready, hri_fn *fn) {
   hri_ten *gradients[4], *inputs[HRI_FN_EDGES] = {0};
   memcpy(gradients, fn->buffer, sizeof gradients);
   memset(fn->buffer, 0, sizeof fn->buffer);
+  if (fn->before) fn->before(torch, fn->before_context);
   if (fn->sequence != UINT64_MAX) {
     torch->label.module = torch->labels.items[fn->label].module;
     torch->label.layer = torch->labels.items[fn->label].layer;
@@ -506,7 +535,9 @@ static void run(hri_torch *torch, fn_list *ready, hri_fn *fn) {
       hri_ten_drop(torch, inputs[i]);
       continue;
     }
+    if (next->leaf && next->leaf->stream) hri_torch_on_stream(torch, next->leaf->stream);
     add_to_buffer(torch, &next->buffer[fn->next_output[i]], inputs[i]);
+    if (torch->label.stream) hri_torch_on_stream(torch, 0);
     assert(next->waiting > 0);
     if (--next->waiting == 0) push_ready(torch, ready, next);
   }

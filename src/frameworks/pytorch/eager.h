@@ -35,6 +35,7 @@ typedef struct hri_torch_label {
   const char *module; /* static: where, "self_attn.q_proj", "loss", ... */
   int32_t layer;      /* -1: of no layer */
   uint8_t phase;      /* hri_torch_phase */
+  uint8_t stream;     /* that it is made on: 0 is the usual one */
 } hri_torch_label;
 
 typedef enum hri_torch_phase {
@@ -78,6 +79,8 @@ struct hri_ten {
   hri_ten_type type;
   hri_ten_shape shape;
   bool requires_grad, parameter;
+  uint32_t place;     /* of a parameter: among those that its owner lists (ddp.h) */
+  uint8_t stream;     /* of a leaf: that its gradients are added on */
   uint8_t output;     /* of `made_by`: which of its results */
   hri_fn *made_by;    /* grad_fn; NULL of leaves */
   hri_fn *accumulate; /* of a leaf: its AccumulateGrad, while a graph has one (no reference) */
@@ -120,6 +123,9 @@ struct hri_fn {
   uint64_t numbers[4];                /* what the op needs to know of itself */
   uint32_t label;
   hri_ten *held[HRI_FN_HELD]; /* what lives as long as the function, without being saved by it */
+  void (*before)(hri_torch *torch,
+                 void *context); /* tensor.register_hook on its result: called when the gradient is there; NULL: none */
+  void *before_context;
   /* of one pass of the engine */
   uint32_t waiting;
   uint64_t pass;
@@ -144,6 +150,11 @@ struct hri_torch {
   hri_frame *packing, *remaking; /* the frame whose forward runs; the one that is made again */
   hri_ten_type autocast;         /* HRI_F32: off */
   HRI_ARRAY(hri_ten *) casts;    /* parameters whose cast is cached */
+  /* The hook behind AccumulateGrad, of whoever exchanges gradients with other ranks; NULL: none. */
+  void (*accumulated)(hri_torch *torch, void *context, hri_ten *leaf);
+  void *accumulated_context;
+  uint64_t host_bytes;        /* of parameters, or this rank's parts of them, that are kept on the host */
+  uint64_t host_buffer_bytes; /* beside them, their gradients and states: what is copied through */
   bool failed;
   void *kernels; /* what kernels ask for beyond their results (kernels.h) */
 };
@@ -154,6 +165,8 @@ void hri_torch_deinit(hri_torch *torch);
 /* Labels of what is made from here on. NULL and -2 leave a part as it is. */
 void hri_torch_at(hri_torch *torch, const char *module, int32_t layer);
 void hri_torch_op(hri_torch *torch, const char *op);
+/* with torch.cuda.stream(...): what is made from here on is made on it. */
+void hri_torch_on_stream(hri_torch *torch, uint8_t stream);
 /* From here on a phase (of the current step). */
 void hri_torch_phase_begin(hri_torch *torch, hri_torch_phase phase);
 
@@ -177,6 +190,12 @@ hri_ten *hri_ten_view(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape);
 hri_ten *hri_ten_view_in_backward(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape);
 /* A tensor that was made without bytes gets them now. */
 void hri_ten_materialize(hri_torch *torch, const char *op, hri_ten *tensor);
+/* The same with more bytes than its shape takes (a view of a padded storage), and the way back: untyped_storage().resize_(0). Of tensors whose
+ * storage nobody else holds. */
+void hri_ten_give_bytes(hri_torch *torch, const char *op, hri_ten *tensor, uint64_t bytes);
+void hri_ten_take_bytes(hri_torch *torch, hri_ten *tensor);
+/* tensor.data = a view of other's bytes: the old ones go. */
+void hri_ten_show(hri_torch *torch, hri_ten *tensor, const hri_ten *other);
 /* tensor.data = tensor.data.to(type): the same tensor over other bytes; the old ones go when the new are there. */
 void hri_ten_retype(hri_torch *torch, hri_ten *tensor, hri_ten_type type);
 /* A parameter: a leaf that lives until it is dropped. */

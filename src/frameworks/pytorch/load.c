@@ -3,15 +3,18 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "frameworks/pytorch/module.h"
+#include "frameworks/pytorch/adapters.h"
+#include "model/freeze.h"
+#include "model/params.h"
 
 /* A tensor of the checkpoint, by its name: module (of a layer; -1: of none), and weight or bias. */
 typedef struct piece {
   const char *module;
   int32_t layer;
-  bool bias;
+  bool bias, of_gpt2;
   hri_ten *tensor;
-  hri_torch_4bit *packed; /* NULL: it stays as it is */
+  hri_torch_4bit *packed; /* NULL: it stays as it is, or has 8 bits */
+  hri_torch_8bit *narrow;
 } piece;
 
 typedef struct maker {
@@ -23,18 +26,25 @@ typedef struct maker {
   bool biases;   /* what is made is one */
 } maker;
 
-static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight) {
+static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight, hri_torch_8bit *narrow) {
   hri_module *module = m->module;
-  piece made = {m->torch->label.module, m->torch->label.layer, m->biases, tensor, weight};
+  piece made = {m->torch->label.module,
+                m->torch->label.layer,
+                m->biases,
+                module->model->learned_positions,
+                tensor,
+                weight,
+                narrow};
   if (module->parameter_count == m->capacity) return m->torch->failed = true, tensor;
   m->pieces[module->parameter_count] = made;
+  module->layer_of[module->parameter_count] = made.layer;
   module->parameters[module->parameter_count++] = tensor;
   return tensor;
 }
 
 static hri_ten *parameter(maker *m, uint32_t rank, uint64_t a, uint64_t b) {
   bool trains = m->module->model->lora.rank == 0;
-  return listed(m, hri_ten_parameter(m->torch, m->type, hri_ten_shape_of(rank, a, b, 0, 0), trains), NULL);
+  return listed(m, hri_ten_parameter(m->torch, m->type, hri_ten_shape_of(rank, a, b, 0, 0), trains), NULL, NULL);
 }
 
 static hri_ten *bias(maker *m, uint64_t width) {
@@ -50,15 +60,25 @@ static hri_ten *packed(maker *m, hri_module_linear *linear) {
   hri_torch_4bit *weight = &m->module->packed[m->module->packed_count++];
   *weight = (hri_torch_4bit){.out = linear->out, .in = linear->in, .compute = m->type};
   weight->nested = m->module->quantized == HRI_TORCH_NF4_DOUBLE;
+  weight->turned = linear->conv1d;
   linear->packed = weight;
-  return listed(m, hri_bnb_parameter(m->torch, weight), weight);
+  return listed(m, hri_bnb_parameter(m->torch, weight), weight, NULL);
+}
+
+static hri_ten *narrow(maker *m, hri_module_linear *linear) {
+  hri_torch_8bit *weight = &m->module->narrow[m->module->packed_count++];
+  *weight = (hri_torch_8bit){.out = linear->out, .in = linear->in, .checkpoint = m->type};
+  weight->turned = linear->conv1d;
+  linear->narrow = weight;
+  return listed(m, hri_bnb8_parameter(m->torch, weight), NULL, weight);
 }
 
 static hri_module_linear linear(maker *m, const char *name, uint64_t out, uint64_t in, bool with_bias) {
   hri_module_linear made = {.out = out, .in = in};
   hri_torch_at(m->torch, name, -2);
   made.conv1d = m->module->model->family == HR_FAMILY_GPT2;
-  if (m->module->quantized) made.weight = packed(m, &made);
+  if (m->module->quantized == HRI_TORCH_INT8) made.weight = narrow(m, &made);
+  else if (m->module->quantized) made.weight = packed(m, &made);
   else made.weight = made.conv1d ? parameter(m, 2, in, out) : parameter(m, 2, out, in);
   if (with_bias) made.bias = bias(m, out);
   return made;
@@ -67,7 +87,11 @@ static hri_module_linear linear(maker *m, const char *name, uint64_t out, uint64
 static void norm(maker *m, const char *name, hri_ten *made[2], uint64_t width) {
   hri_torch_at(m->torch, name, -2);
   made[0] = parameter(m, 1, width, 0);
-  if (m->module->model->norm == HR_NORM_LAYER) made[1] = parameter(m, 1, width, 0);
+  if (m->module->model->norm == HR_NORM_LAYER) made[1] = bias(m, width);
+}
+
+static hri_ten *buffer(maker *m, hri_ten_type type, uint64_t count) {
+  return hri_ten_make(m->torch, "buffer", type, hri_ten_shape_of(1, count, 0, 0, 0));
 }
 
 static void gpt2_layer(maker *m, hri_module_layer *l) {
@@ -76,9 +100,19 @@ static void gpt2_layer(maker *m, hri_module_layer *l) {
   norm(m, "ln_1", l->norms[0], h);
   l->q = linear(m, "attn.c_attn", 3 * h, h, true);
   l->o = linear(m, "attn.c_proj", h, h, true);
+  if (m->module->version >= HRI_TRANSFORMERS_4_57) {
+    l->buffers[0] = buffer(m, HRI_BOOL, (uint64_t)d->max_positions * d->max_positions); /* bias: the causal mask */
+    l->buffers[1] = buffer(m, HRI_F32, 1);                                              /* masked_bias */
+  }
   norm(m, "ln_2", l->norms[1], h);
   l->gate = linear(m, "mlp.c_fc", d->mlp_size, h, true);
   l->down = linear(m, "mlp.c_proj", h, d->mlp_size, true);
+}
+
+/* In 4.46 each attention has a rotary embedding of its own, whether it asks it or not. */
+static void older_rotary(maker *m, hri_module_layer *l) {
+  if (m->module->version == HRI_TRANSFORMERS_4_46)
+    l->buffers[0] = buffer(m, HRI_F32, m->module->model->rotary_size / 2);
 }
 
 static void llama_layer(maker *m, hri_module_layer *l) {
@@ -88,6 +122,7 @@ static void llama_layer(maker *m, hri_module_layer *l) {
   if (d->family == HR_FAMILY_PHI3) {
     l->o = linear(m, "self_attn.o_proj", h, q, false);
     l->q = linear(m, "self_attn.qkv_proj", q + 2 * kv, h, false);
+    older_rotary(m, l);
     l->gate = linear(m, "mlp.gate_up_proj", 2 * (uint64_t)d->mlp_size, h, false);
     l->down = linear(m, "mlp.down_proj", h, d->mlp_size, false);
   } else {
@@ -95,6 +130,7 @@ static void llama_layer(maker *m, hri_module_layer *l) {
     l->k = linear(m, "self_attn.k_proj", kv, h, d->qkv_bias);
     l->v = linear(m, "self_attn.v_proj", kv, h, d->qkv_bias);
     l->o = linear(m, "self_attn.o_proj", h, q, d->attention_output_bias);
+    older_rotary(m, l);
     if (d->qk_norm)
       for (int k = 0; k < 2; k++)
         hri_torch_at(m->torch, k ? "self_attn.k_norm" : "self_attn.q_norm", -2),
@@ -134,19 +170,61 @@ static void adapt(maker *m, hri_module_linear *linear, uint32_t layer, hr_module
   linear->a = parameter(m, 2, rank, linear->in);
   linear->b = parameter(m, 2, linear->out, rank);
   linear->a->requires_grad = linear->b->requires_grad = true;
+  if (!lora->dora) return;
+  linear->magnitude = hri_dora_begin(m->torch, linear, m->type);
+  linear->magnitude->parameter = linear->magnitude->requires_grad = true;
+  (void)listed(m, linear->magnitude, NULL, NULL);
+}
+
+static bool is_magnitude(const maker *m, const hri_ten *tensor) {
+  for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
+    const hri_module_layer *l = &m->module->layers[i];
+    const hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (all[k]->magnitude == tensor) return true;
+  }
+  return false;
+}
+
+/* ModulesToSaveWrapper.update: a copy that trains, in the type of what it copies. */
+static void add_saved(maker *m) {
+  const hr_model *model = m->module->model;
+  const struct {
+    hri_slot slot;
+    const char *name;
+    hri_ten *from, **to;
+  } all[] = {{HRI_SLOT_TOKEN_EMBEDDING, "embed_tokens", m->module->embed, &m->module->saved_embed},
+             {HRI_SLOT_HEAD_WEIGHT, "lm_head", m->module->head, &m->module->saved_head}};
+  for (int i = 0; i < 2; i++) {
+    if (!(model->lora.saved & (1u << all[i].slot)) || !all[i].from) continue;
+    hri_torch_at(m->torch, all[i].name, -1);
+    *all[i].to = listed(m, hri_ten_parameter(m->torch, all[i].from->type, all[i].from->shape, true), NULL, NULL);
+  }
+}
+
+/* SFTTrainer.__init__ of a quantized model: what trains becomes bf16, but for magnitudes. */
+static void narrow_trained(maker *m, uint32_t from) {
+  for (uint32_t i = from; i < m->module->parameter_count; i++) {
+    hri_ten *tensor = m->module->parameters[i];
+    if (tensor->requires_grad && !is_magnitude(m, tensor)) hri_ten_retype(m->torch, tensor, HRI_BF16);
+  }
 }
 
 /* Adapters come in the type of the weights; cast_adapter_dtype then makes them fp32. */
 static void add_adapters(maker *m) {
   uint32_t before = m->module->parameter_count;
+  if (m->module->quantized == HRI_TORCH_INT8)
+    m->type = HRI_F32; /* 8 bits are no type for them: they stay as they were made */
   for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
     hri_module_layer *l = &m->module->layers[i];
     hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
     for (int k = 0; k < HR_MODULE_COUNT; k++)
       if (all[k]->weight) adapt(m, all[k], i, (hr_module)k);
   }
-  for (uint32_t i = before; i < m->module->parameter_count; i++)
-    hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
+  uint32_t after = m->module->parameter_count;
+  add_saved(m);
+  for (uint32_t i = before; i < after; i++) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
+  if (m->module->prepared == HRI_PREPARED_BY_TRL && m->module->quantized) narrow_trained(m, before);
 }
 
 static void add_layers(maker *m) {
@@ -159,17 +237,17 @@ static void add_layers(maker *m) {
   norm(m, "norm", m->module->norm, m->module->model->hidden_size);
 }
 
-/* inv_freq and original_inv_freq of each rotary embedding, the scale of embeddings. */
+/* inv_freq and, since 5, original_inv_freq of each rotary embedding, the scale of embeddings. */
 static void add_buffers(maker *m) {
   const hr_model *model = m->module->model;
-  for (int k = 0; k < 2 * hri_module_rotary_kinds(model); k++) {
+  int each = m->module->version == HRI_TRANSFORMERS_5 ? 2 : 1;
+  for (int k = 0; k < each * hri_module_rotary_kinds(model); k++) {
     hri_torch_at(m->torch, "rotary_emb", -1);
-    m->module->frequencies[k] =
-        hri_ten_make(m->torch, "buffer", HRI_F32, hri_ten_shape_of(1, model->rotary_size / 2, 0, 0, 0));
+    m->module->frequencies[k] = buffer(m, HRI_F32, model->rotary_size / 2);
   }
-  if (model->embedding_scale == 1) return;
+  if (model->embedding_scale == 1 || (model->family == HR_FAMILY_GEMMA2 && each == 1)) return;
   hri_torch_at(m->torch, "embed_tokens", -1);
-  m->module->scale = hri_ten_make(m->torch, "buffer", m->type, hri_ten_shape_of(1, 1, 0, 0, 0));
+  m->module->scale = buffer(m, m->type, 1);
 }
 
 static void add_all(maker *m) {
@@ -190,11 +268,13 @@ static void add_all(maker *m) {
 /* ---- from_pretrained, quantized ---- */
 
 /* Names sorted as transformers sorts them (dot_natural_key): "lm_head" before "model.embed_tokens", layers by number, "model.norm"
- * last; in a layer by name, biases before weights. */
+ * last; in a layer by name, biases before weights. gpt2 calls them h, ln_f, wpe, wte. */
 static int section(const piece *p) {
   if (p->layer >= 0) return 2;
   if (strcmp(p->module, "lm_head") == 0) return 0;
-  return strcmp(p->module, "norm") == 0 ? 3 : 1;
+  if (strcmp(p->module, "wpe") == 0) return 4;
+  if (strcmp(p->module, "embed_tokens") == 0) return p->of_gpt2 ? 5 : 1;
+  return 3;
 }
 
 static int by_name(const void *a, const void *b) {
@@ -219,6 +299,10 @@ static void load_pieces(maker *m) {
   for (uint32_t i = 0; i < m->module->parameter_count; i++) {
     const piece *p = &m->pieces[i];
     hri_torch_at(m->torch, p->module, p->layer);
+    if (p->narrow) {
+      hri_bnb8_quantize(m->torch, p->narrow);
+      continue;
+    }
     if (!p->packed) {
       hri_ten_materialize(m->torch, "_to_copy", p->tensor);
       continue;
@@ -245,26 +329,89 @@ static void load_quantized(maker *m) {
   load_pieces(m);
   add_buffers(m);
   hri_torch_at(m->torch, "prepare_model_for_kbit_training", -1);
-  prepare(m);
+  if (m->module->prepared == HRI_PREPARED_BY_PEFT || m->module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare(m);
 }
 
-bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type) {
+/* Axolotl's _convert_embedding_modules_dtype. */
+static void retype_ends(maker *m, hri_ten_type type) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
+    const piece *p = &m->pieces[i];
+    bool end = strcmp(p->module, "embed_tokens") == 0 || strcmp(p->module, "lm_head") == 0;
+    if (end || (strstr(p->module, "norm") && !p->of_gpt2)) hri_ten_retype(m->torch, p->tensor, type);
+  }
+}
+
+static void prepare_for_axolotl(maker *m) {
+  hri_torch_at(m->torch, "_convert_embedding_modules_dtype", -1);
+  if (!m->module->quantized) retype_ends(m, HRI_F32);
+  if (m->module->model->lora.rank) retype_ends(m, m->type);
+}
+
+/* ---- requires_grad_(False) ---- */
+
+/* The name in files of a piece's module: "embed_tokens" of gpt2 is wte, "norm" ln_f. */
+static bool is_called(const hr_model *model, const piece *p, const hri_param_spec *spec, const hri_param_part *part) {
+  const char *module = p->module, *end = strrchr(part->name, '.'), *at;
+  size_t length;
+  if (spec->layer != p->layer || (end && strcmp(end, ".bias") == 0) != p->bias) return false;
+  if (model->learned_positions && strcmp(module, "embed_tokens") == 0) module = "wte";
+  if (model->learned_positions && strcmp(module, "norm") == 0) module = "ln_f";
+  at = strstr(part->name, module);
+  length = strlen(module);
+  return at && (at == part->name || at[-1] == '.') && at + length == end;
+}
+
+static bool stays_trained(const hr_model *model, const piece *p, const char *freeze, const char *train_only) {
+  for (uint32_t i = 0; i < hri_param_count(model); i++) {
+    hri_param_spec spec;
+    hri_param_get(model, i, &spec);
+    for (uint32_t k = 0; k < spec.part_count; k++)
+      if (is_called(model, p, &spec, &spec.parts[k]))
+        return hri_part_trains(model, &spec, &spec.parts[k], freeze, train_only);
+  }
+  return true;
+}
+
+static void freeze_some(maker *m, const char *freeze, const char *train_only) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++)
+    m->pieces[i].tensor->requires_grad = stays_trained(m->module->model, &m->pieces[i], freeze, train_only);
+}
+
+bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,
+                     const hri_module_frozen *frozen) {
   maker m = {.torch = torch, .module = module, .type = type, .capacity = 40 * model->layer_count + 8};
   module->model = model;
   module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
+  module->layer_of = hri_alloc_zero(m.capacity, sizeof *module->layer_of);
   module->layers = hri_alloc_zero(model->layer_count, sizeof *module->layers);
   module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
+  module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
-  if (!module->parameters || !module->layers || !module->packed || !m.pieces) torch->failed = true;
+  torch->meta = module->on_host;
+  if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !module->narrow || !m.pieces)
+    torch->failed = true;
   else if (module->quantized) load_quantized(&m);
   else add_all(&m);
+  if (!torch->failed && module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare_for_axolotl(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
+  else if (!torch->failed && (frozen->freeze || frozen->train_only))
+    freeze_some(&m, frozen->freeze, frozen->train_only);
+  torch->meta = false;
   hri_free(m.pieces);
   return !torch->failed;
 }
 
+void hri_module_place_buffers(hri_torch *torch, hri_module *module) {
+  hri_ten *const all[] = {module->frequencies[0], module->frequencies[1], module->frequencies[2],
+                          module->frequencies[3], module->scale};
+  for (unsigned k = 0; k < sizeof all / sizeof *all; k++)
+    if (all[k]) hri_ten_materialize(torch, "to", all[k]);
+}
+
 void hri_module_deinit(hri_module *module) {
+  hri_free(module->layer_of);
   hri_free(module->parameters);
   hri_free(module->layers);
   hri_free(module->packed);
+  hri_free(module->narrow);
 }

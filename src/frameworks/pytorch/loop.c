@@ -4,16 +4,25 @@
 
 #include <string.h>
 
+#include "frameworks/pytorch/adafactor.h"
+
 typedef struct loop {
   hri_torch *t;
   const hri_torch_job *job;
   hri_module module;
   hri_module_batch batch;
   hri_ten *loss, *logits;
+  hri_module_cache *cache;      /* of `outputs` */
   hri_ten *tr_loss, *grad_norm; /* of the Trainer */
   hri_ten *maps[2];
-  hri_ten **first, **second; /* optimizer states of each parameter */
+  hri_ten **first, **second, **third; /* optimizer states of each parameter */
   bool stepped;
+  hri_ten **trained; /* what the optimizer steps on: parameters, or this rank's parts of them */
+  hri_ddp ddp;
+  uint32_t trained_count;
+  hri_fsdp fsdp;
+  hri_zero zero;
+  hri_zero3 zero3;
 } loop;
 
 static hri_ten *like(loop *r, const char *op, const hri_ten *parameter) {
@@ -30,14 +39,14 @@ static hri_ten *scalar(loop *r, const char *op, uint64_t count) { return scalar_
 
 static bool adam(const loop *r) { return r->job->optimizer <= HRI_TORCH_ADAMW_LOOP; }
 
-static hri_ten *parameter(const loop *r, uint32_t i) { return r->module.parameters[i]; }
+static hri_ten *parameter(const loop *r, uint32_t i) { return r->trained[i]; }
 
 static bool steps_on(const loop *r, uint32_t i) { return parameter(r, i)->grad != NULL; }
 
-/* _init_group: states appear in the first step. The counter is on the device for the fused kernel alone. */
-static void make_states(loop *r, hri_ten **counters) {
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
-    if (!steps_on(r, i)) continue;
+/* _init_group: states appear in the first step, or are loaded. The counter is on the device for the fused kernel alone. */
+static void make_states(loop *r, hri_ten **counters, bool loaded) {
+  for (uint32_t i = 0; i < r->trained_count; i++) {
+    if (loaded ? !parameter(r, i)->requires_grad : !steps_on(r, i)) continue;
     if (r->job->optimizer == HRI_TORCH_ADAMW_FUSED) counters[i] = scalar(r, "zeros", 1);
     r->first[i] = like(r, "zeros_like", parameter(r, i));
     r->second[i] = like(r, "zeros_like", parameter(r, i));
@@ -58,10 +67,12 @@ static bool paged(const loop *r, uint64_t count) {
 static void make_8bit_states(loop *r) {
   enum { LEAST = 4096, BLOCK = 256, MAP = 256 };
   for (int k = 0; k < 2; k++) r->maps[k] = scalar(r, "qmap", MAP);
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+  for (uint32_t i = 0; i < r->trained_count; i++) {
     hri_ten *p = parameter(r, i), **states[] = {&r->first[i], &r->second[i]};
     uint64_t count = hri_ten_count(p);
-    bool embedding = p == r->module.embed || p == r->module.positions;
+    bool whole = r->job->sharing < HRI_TORCH_ZERO; /* what is stepped on is parameters, or a part of each */
+    bool embedding =
+        whole && (r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions);
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
     r->t->meta = paged(r, count); /* pages of the host's */
@@ -76,16 +87,22 @@ static void make_8bit_states(loop *r) {
   }
 }
 
-/* exp_avg_sq.sqrt() of all parameters at once, which is divided and added to in place. */
+/* exp_avg_sq.sqrt() of all parameters of a type at once, which is divided and added to in place; those in 16 bits first, whose list goes
+ * when the next is there. */
 static void foreach_adam(loop *r, hri_ten **temporary) {
-  for (uint32_t i = 0; i < r->module.parameter_count; i++)
-    if (steps_on(r, i)) temporary[i] = like(r, "_foreach_sqrt", parameter(r, i));
-  for (uint32_t i = r->module.parameter_count; i-- > 0;) hri_ten_set(r->t, &temporary[i], NULL); /* as lists go */
+  uint32_t count = r->trained_count;
+  for (int wide = 0; wide < 2; wide++)
+    for (uint32_t i = 0; i < count; i++)
+      if (steps_on(r, i) && (parameter(r, i)->type == HRI_F32) == wide)
+        temporary[i] = like(r, "_foreach_sqrt", parameter(r, i));
+  for (int wide = 0; wide < 2; wide++)
+    for (uint32_t i = count; i-- > 0;)
+      if ((parameter(r, i)->type == HRI_F32) == wide) hri_ten_set(r->t, &temporary[i], NULL); /* as lists go */
 }
 
 /* (exp_avg_sq.sqrt() / bias_correction2_sqrt).add_(eps), one parameter after the other. */
 static void loop_adam(loop *r) {
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+  for (uint32_t i = 0; i < r->trained_count; i++) {
     if (!steps_on(r, i)) continue;
     hri_ten *root = like(r, "sqrt", parameter(r, i)), *denominator = like(r, "div", parameter(r, i));
     hri_ten_drop(r->t, root);
@@ -96,41 +113,80 @@ static void loop_adam(loop *r) {
 /* SGD's first step with momentum clones the gradients into its buffers. */
 static void momentum(loop *r) {
   if (r->stepped) return;
-  for (uint32_t i = 0; i < r->module.parameter_count; i++)
+  for (uint32_t i = 0; i < r->trained_count; i++)
     if (steps_on(r, i)) r->first[i] = like(r, "clone", parameter(r, i));
+}
+
+/* Parts on the host are clipped and stepped on there. */
+static bool on_host(const loop *r) {
+  if (r->job->sharing == HRI_TORCH_ZERO) return r->job->zero.offload;
+  if (r->job->sharing == HRI_TORCH_ZERO3) return r->job->zero3.offload;
+  return r->job->sharing == HRI_TORCH_FSDP2 && r->job->fsdp.offload;
+}
+
+static void adafactor(loop *r) {
+  hri_adafactor a = {r->module.parameters, r->first, r->second, r->third, r->module.parameter_count};
+  if (r->job->optimizer == HRI_TORCH_ADAFACTOR) hri_adafactor_step(r->t, &a);
+  if (r->job->optimizer == HRI_TORCH_ADAFACTOR_TORCH) hri_adafactor_step_of_torch(r->t, &a);
 }
 
 static void optimize(loop *r, hri_ten **spare) {
   hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  if (on_host(r)) return;
   hri_torch_at(r->t, "optimizer", -1);
-  if (adam(r) && !r->stepped) make_states(r, spare);
+  if (adam(r) && !r->stepped) make_states(r, spare, false);
   if (r->job->optimizer == HRI_TORCH_ADAMW_8BIT && !r->stepped) make_8bit_states(r);
   if (r->job->optimizer == HRI_TORCH_ADAMW) foreach_adam(r, spare);
   if (r->job->optimizer == HRI_TORCH_ADAMW_LOOP) loop_adam(r);
   if (r->job->optimizer == HRI_TORCH_SGD_MOMENTUM) momentum(r);
+  adafactor(r);
   r->stepped = true;
 }
 
-/* clip_grad_norm_: partial sums of every chunk, a norm of each tensor, those stacked, the total; then the coefficient, by
- * which gradients are multiplied in place. */
-static void clip(loop *r, hri_ten **norms) {
+/* Trainer._load_from_checkpoint and _load_optimizer_and_scheduler: weights are copied out of the host's memory, PEFT brings its own to the
+ * device first; then the states, a parameter after the other. */
+static void resume(loop *r, hri_ten **loaded, hri_ten **counters) {
+  uint32_t count = r->job->model->lora.rank ? r->module.parameter_count : 0;
+  hri_torch_at(r->t, "load_adapter", -1);
+  for (uint32_t i = 0; i < count; i++)
+    if (parameter(r, i)->requires_grad) loaded[i] = like(r, "_to_copy", parameter(r, i));
+  for (uint32_t i = 0; i < count; i++) hri_ten_set(r->t, &loaded[i], NULL);
+  hri_torch_at(r->t, "optimizer", -1);
+  make_states(r, counters, true);
+  r->stepped = true;
+}
+
+/* _foreach_norm of the gradients of a type: partial sums of every chunk, then a norm of each tensor. Their number. */
+static uint32_t norms_of(loop *r, bool wide, hri_ten **norms, hri_ten_type *type) {
   enum { CHUNK = 65536 };
-  hri_ten_type type = r->job->model->lora.rank ? HRI_F32 : r->job->weights; /* of what trains */
-  hri_torch *t = r->t;
   uint32_t count = 0;
   uint64_t chunks = 0;
-  hri_ten *partial, *stacked, *total, *small[4];
-  hri_torch_phase_begin(t, HRI_TORCH_CLIP);
-  hri_torch_at(t, "clip_grad_norm_", -1);
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+  hri_ten *partial;
+  for (uint32_t i = 0; i < r->trained_count; i++) {
     uint64_t of_this = (hri_ten_count(parameter(r, i)) + CHUNK - 1) / CHUNK;
-    if (!steps_on(r, i)) continue;
+    if (!steps_on(r, i) || (parameter(r, i)->type == HRI_F32) != wide) continue;
+    *type = parameter(r, i)->type;
     count++;
     if (of_this > chunks) chunks = of_this;
   }
+  if (count == 0) return 0;
   partial = scalar(r, "_foreach_norm", count * chunks);
-  for (uint32_t i = 0; i < count; i++) norms[i] = scalar_of(r, "_foreach_norm", type, 1);
-  hri_ten_drop(t, partial);
+  for (uint32_t i = 0; i < count; i++) norms[i] = scalar_of(r, "_foreach_norm", *type, 1);
+  hri_ten_drop(r->t, partial);
+  return count;
+}
+
+/* clip_grad_norm_: norms of all tensors stacked, the total; then the coefficient, by which gradients are multiplied in place. */
+static void clip(loop *r, hri_ten **norms) {
+  hri_torch *t = r->t;
+  hri_ten_type type = HRI_F32;
+  uint32_t count;
+  hri_ten *stacked, *total, *small[4];
+  hri_torch_phase_begin(t, HRI_TORCH_CLIP);
+  if (on_host(r)) return;
+  hri_torch_at(t, "clip_grad_norm_", -1);
+  count = norms_of(r, false, norms, &type);
+  count += norms_of(r, true, norms + count, &type); /* both: the stack is in fp32 */
   stacked = scalar_of(r, "cat", type, count);
   total = scalar_of(r, "linalg_vector_norm", type, 1);
   hri_ten_drop(t, stacked);
@@ -149,7 +205,7 @@ static void clip(loop *r, hri_ten **norms) {
 
 static void zero_grad(loop *r) {
   hri_torch_phase_begin(r->t, HRI_TORCH_ZERO_GRAD);
-  for (uint32_t i = 0; i < r->module.parameter_count; i++) hri_ten_set(r->t, &parameter(r, i)->grad, NULL);
+  for (uint32_t i = 0; i < r->trained_count; i++) hri_ten_set(r->t, &parameter(r, i)->grad, NULL);
 }
 
 /* ---- a step ---- */
@@ -173,6 +229,17 @@ static void drop_batch(loop *r, hri_module_batch *batch) {
   hri_ten_set(r->t, &batch->items, NULL);
 }
 
+/* accelerate's gather of a number, and the sum of what came. Takes it. */
+static hri_ten *of_all_ranks(loop *r, hri_ten *number) {
+  hri_ten *copy = hri_ten_like(r->t, "clone", number, number->type),
+          *all = scalar_of(r, "all_gather", HRI_I64, r->job->ranks), *sum;
+  hri_ten_drop(r->t, copy);
+  sum = scalar_of(r, "sum", HRI_I64, 1);
+  hri_ten_drop(r->t, all);
+  hri_ten_drop(r->t, number);
+  return sum;
+}
+
 /* Trainer._get_num_items_in_batch: labels that count, as a share of devices. */
 static hri_ten *count_items(loop *r, const hri_ten *labels) {
   hri_ten *counts = hri_ten_like(r->t, "ne", labels, HRI_BOOL), *sum = scalar_of(r, "sum", HRI_I64, 1), *added, *items;
@@ -180,6 +247,7 @@ static hri_ten *count_items(loop *r, const hri_ten *labels) {
   hri_ten_drop(r->t, counts);
   added = scalar_of(r, "add", HRI_I64, 1);
   hri_ten_drop(r->t, sum);
+  if (r->job->ranks > 1) added = of_all_ranks(r, added);
   items = scalar(r, "div", 1);
   hri_ten_drop(r->t, added);
   return items;
@@ -195,12 +263,17 @@ static void next_batch(loop *r, uint64_t rows) {
 /* model(**inputs) under autocast; accelerate then makes what it gives fp32 (convert_outputs_to_fp32). */
 static hri_module_output forward(loop *r) {
   hri_module_output out;
+  bool ddp = r->job->sharing == HRI_TORCH_DDP;
+  if (ddp) hri_ddp_before_forward(r->t, &r->ddp);
+  if (r->job->sharing == HRI_TORCH_ZERO3) hri_zero3_before_forward(r->t, &r->zero3);
   r->t->autocast = r->job->autocast;
   out = hri_module_forward(r->t, &r->module, &r->batch);
   r->t->autocast = HRI_F32;
   hri_autocast_exit(r->t);
-  if (r->job->trainer && r->job->autocast != HRI_F32)
+  if (r->job->trainer && r->job->autocast != HRI_F32 && out.logits)
     hri_ten_set(r->t, &out.logits, hri_aten_to(r->t, out.logits, HRI_F32));
+  if (ddp) hri_ddp_after_forward(r->t, &r->ddp, &out);
+  if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_forward(r->t, &r->fsdp, &out);
   return out;
 }
 
@@ -217,33 +290,81 @@ static hri_ten *for_backward(loop *r, hri_ten *loss) {
 
 /* `batch`, `outputs` and `loss` are variables of the loop: they hold what they held until the new is there, of the Trainer (whose
  * tr_loss_step is set when the backward is done) to the end. */
-static void micro_step(loop *r) {
+static void micro_step(loop *r, bool last) {
   hri_torch *t = r->t;
   hri_module_output out;
   hri_ten *scaled;
   hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
   next_batch(r, r->job->batch);
+  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = last; /* the others run under no_sync() */
   out = forward(r);
+  if (r->job->trainer && r->job->ranks > 1) /* loss *= num_processes */
+    hri_ten_set(t, &out.loss, hri_aten_mul_scalar_in_place(t, out.loss));
   hri_ten_set(t, &r->logits, NULL);
+  hri_module_cache_drop(t, &r->module, &r->cache);
   if (!r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_keep(out.loss));
   hri_torch_at(t, "loss", -1);
   if (r->job->accumulate > 1 && !r->job->trainer) {
     hri_ten_set(t, &out.loss, hri_aten_div_scalar(t, out.loss));
     hri_ten_set(t, &r->loss, hri_ten_keep(out.loss));
   }
-  if (r->job->keeps_outputs) r->logits = out.logits;
-  else hri_ten_drop(t, out.logits);
+  if (r->job->keeps_outputs) {
+    r->logits = out.logits;
+    r->cache = out.cache;
+  } else {
+    hri_ten_drop(t, out.logits);
+    hri_module_cache_drop(t, &r->module, &out.cache);
+  }
   hri_torch_phase_begin(t, HRI_TORCH_BACKWARD);
   scaled = for_backward(r, out.loss);
   hri_torch_backward(t, scaled, NULL);
+  if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_backward(t, &r->fsdp);
+  if (r->job->sharing == HRI_TORCH_ZERO) hri_zero_after_backward(t, &r->zero);
+  if (r->job->sharing == HRI_TORCH_ZERO3) hri_zero3_after_backward(t, &r->zero3);
   hri_ten_drop(t, scaled);
   if (r->job->trainer) hri_ten_set(t, &r->loss, hri_ten_view(t, out.loss, out.loss->shape)); /* loss.detach() */
   hri_ten_drop(t, out.loss);
 }
 
+/* DeepSpeed's engine.step(), one group of parameters after the other. */
+static void engine_step(loop *r, hri_ten **spare) {
+  bool stepped = r->stepped;
+  hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  hri_zero_begin_step(r->t, &r->zero);
+  for (uint32_t k = 0; k < r->zero.group_count && !on_host(r); k++) {
+    hri_zero_before_group(r->t, &r->zero, &r->zero.groups[k]);
+    r->stepped = stepped;
+    optimize(r, spare);
+    hri_zero_after_group(r->t, &r->zero, &r->zero.groups[k]);
+  }
+}
+
+/* The same of stage 3. */
+static void engine_step_by_groups(loop *r, hri_ten **spare) {
+  bool stepped = r->stepped;
+  hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  hri_zero3_begin_step(r->t, &r->zero3);
+  for (size_t k = 0; k < r->zero3.groups.count && !on_host(r); k++) {
+    hri_zero3_group *group = &r->zero3.groups.items[k];
+    hri_zero3_before_group(r->t, &r->zero3, group);
+    r->stepped = stepped;
+    optimize(r, spare);
+    hri_zero3_after_group(r->t, group);
+  }
+  hri_zero3_end_step(r->t, &r->zero3);
+}
+
 static void step(loop *r, hri_ten **spare) {
   r->t->step++;
-  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r);
+  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r, k + 1 == r->job->accumulate);
+  if (r->job->sharing == HRI_TORCH_ZERO) {
+    engine_step(r, spare);
+    return;
+  }
+  if (r->job->sharing == HRI_TORCH_ZERO3) {
+    engine_step_by_groups(r, spare);
+    return;
+  }
   if (r->job->clip) clip(r, spare);
   optimize(r, spare);
   zero_grad(r);
@@ -263,14 +384,19 @@ static hri_ten *predict(loop *r) {
   hri_module_output out = forward(r);
   hri_ten_role(r->t, out.logits, HR_ROLE_LOGITS);
   hri_ten_drop(r->t, out.loss);
+  hri_module_cache_drop(r->t, &r->module, &out.cache);
   return out.logits;
 }
 
 /* The loop's variable `logits` holds the last batch's beside what is kept of all, until the next are there. */
 static void evaluate(loop *r) {
   const hri_torch_evaluation *e = &r->job->evaluation;
+  const hri_dropout dropout = r->module.dropout;
+  const double lora_dropout = r->module.lora_dropout;
   hri_ten *kept = NULL, *logits = NULL;
+  hri_module_batch training = r->batch; /* a variable of the training's own function, which lives on */
   if (e->batches == 0) return;
+  if (e->middle) r->batch = (hri_module_batch){0};
   hri_torch_phase_begin(r->t, HRI_TORCH_EVALUATE);
   r->t->grad_mode = false; /* and model.eval() */
   r->module.dropout = (hri_dropout){0};
@@ -278,7 +404,7 @@ static void evaluate(loop *r) {
   for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
     next_batch(r, e->rows);
     hri_ten_set(r->t, &logits, predict(r));
-    if (e->metrics) keep_predictions(r, &kept, logits);
+    if (e->metrics && logits) keep_predictions(r, &kept, logits);
     else hri_ten_set(r->t, &logits, NULL);
     if (e->to_host == 0 || (k + 1) % e->to_host) continue;
     hri_ten_set(r->t, &kept, NULL);
@@ -288,15 +414,26 @@ static void evaluate(loop *r) {
   hri_ten_drop(r->t, kept);
   hri_ten_drop(r->t, logits);
   drop_batch(r, &r->batch);
+  if (e->middle) r->batch = training;
   r->t->grad_mode = true;
+  r->module.dropout = dropout;
+  r->module.lora_dropout = lora_dropout;
 }
 
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   loop r = {.t = t, .job = job};
-  hri_ten **spare = NULL;
+  hri_ten **spare = NULL, **masters = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
-  if (!hri_module_init(t, &r.module, job->model, job->weights)) goto out;
+  r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
+  r.module.hooks_outside = job->wrapped;
+  r.module.prepared = job->prepared;
+  r.module.version = job->version;
+  r.module.use_cache = job->use_cache;
+  r.module.fused_head = job->fused_head;
+  r.module.kernel_forced = job->kernel_forced;
+  r.module.kernel = job->kernel;
+  if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;
   r.module.attention = job->attention;
   r.module.capability = job->capability;
   r.module.dropout = job->dropout;
@@ -305,16 +442,41 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.reentrant = job->reentrant;
   r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
+  r.third = hri_alloc_zero(r.module.parameter_count, sizeof *r.third);
   spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
-  if (!r.first || !r.second || !spare) goto out;
+  if (!r.first || !r.second || !r.third || !spare) goto out;
+  if (job->sharing == HRI_TORCH_DDP) hri_ddp_init(t, &r.ddp, &r.module, &job->ddp);
+  if (job->sharing == HRI_TORCH_FSDP2) hri_fsdp_init(t, &r.fsdp, &r.module, &job->fsdp);
+  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero);
+  r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
+  r.trained_count = r.module.parameter_count;
+  if (job->sharing >= HRI_TORCH_ZERO) {
+    bool third = job->sharing == HRI_TORCH_ZERO3;
+    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
+    r.trained_count = third ? (uint32_t)r.zero3.groups.count : r.zero.group_count;
+    r.trained = masters = hri_alloc_zero(r.trained_count + 1, sizeof(hri_ten *));
+    if (!masters) goto out;
+    for (uint32_t k = 0; k < r.trained_count; k++)
+      masters[k] = third ? r.zero3.groups.items[k].master : r.zero.groups[k].master;
+  }
+  if (job->resumed && adam(&r)) resume(&r, r.third, spare);
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
-  for (uint32_t k = 0; k < job->steps && !t->failed; k++) step(&r, spare);
-  evaluate(&r);
+  for (uint32_t k = 0; k < job->steps && !t->failed; k++) {
+    step(&r, spare);
+    if (job->evaluation.middle || k + 1 == job->steps) evaluate(&r);
+  }
 out:
-  if (!r.first || !r.second || !spare) t->failed = true;
+  if (!r.first || !r.second || !r.third || !spare || !r.trained) t->failed = true;
   hri_free(r.first);
   hri_free(r.second);
+  hri_free(r.third);
+  hri_free(r.cache);
   hri_free(spare);
+  hri_ddp_deinit(&r.ddp);
+  hri_fsdp_deinit(&r.fsdp);
+  hri_zero_deinit(&r.zero);
+  if (r.zero3.module) hri_zero3_deinit(&r.zero3);
+  hri_free(masters);
   hri_module_deinit(&r.module);
   return !t->failed;
 }

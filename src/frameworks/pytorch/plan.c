@@ -8,12 +8,18 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "frameworks/pytorch/arguments.h"
 #include "frameworks/pytorch/loop.h"
+#include "frameworks/pytorch/refuse.h"
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/settings.h"
+#include "frameworks/pytorch/stack.h"
 
 /* What the rules were recorded from (tests/memory/README.md). */
-static const char versions[] = "PyTorch 2.14, transformers 5";
+static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"PyTorch 2.14, transformers 5",
+                                                                "PyTorch 2.14, transformers 4.57",
+                                                                "PyTorch 2.14, transformers 4.49",
+                                                                "PyTorch 2.14, transformers 4.46"};
 
 enum { MIB = 1 << 20 };
 
@@ -24,22 +30,24 @@ struct hr_pytorch {
   hr_model model; /* the job's: the run refers to it */
   hri_torch_job job;
   hri_torch_settings settings;
+  const hri_torch_stack *stack;
   hr_alloc_config config;
   hri_torch_replay replay;
   HRI_ARRAY(hr_pytorch_live) live;
+  hri_torch_arguments arguments;
 };
 
 _Static_assert((int)HR_PYTORCH_EVALUATE == (int)HRI_TORCH_EVALUATE, "phases in one order");
-
-const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
-  static const char *const names[] = {"trainer", "plain"};
-  return (unsigned)stack < HR_PYTORCH_STACKS ? names[stack] : "unknown";
-}
 
 const char *hr_pytorch_phase_name(hr_pytorch_phase phase) {
   static const char *const names[] = {"load", "forward",   "loss",      "backward",
                                       "clip", "optimizer", "zero_grad", "evaluate"};
   return (unsigned)phase < HR_PYTORCH_PHASES ? names[phase] : "unknown";
+}
+
+const char *hr_pytorch_verdict_name(hr_pytorch_verdict verdict) {
+  static const char *const names[] = {"fits", "fits_within_error", "does_not_fit"};
+  return (unsigned)verdict < HR_PYTORCH_VERDICTS ? names[verdict] : "unknown";
 }
 
 void hr_pytorch_options_init(hr_pytorch_options *options) { memset(options, 0, sizeof *options); }
@@ -58,77 +66,20 @@ static void unlike(hr_pytorch_info *info, const char *what) {
   add(info->unlike, "%s%s", *info->unlike ? "; " : "", what);
 }
 
-static bool other_adapters(const hr_lora *lora) {
-  return lora->rank && (lora->dora || lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding);
-}
-
-/* Families that were recorded, of which there are rules, with the activations that they were recorded with. */
-static bool family_has_rules(const hr_model *m) {
-  bool gelu = m->family == HR_FAMILY_GPT2 || m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
-  if (m->family > HR_FAMILY_GEMMA3) return false; /* in the order in which they were added */
-  return m->activation == (gelu ? HR_ACTIVATION_GELU_TANH : HR_ACTIVATION_SILU);
-}
-
-/* Kept as bitsandbytes' four bits; fp4 has nf4's sizes. */
-static hri_torch_quantized quantized_as(hr_quantize quantize) {
-  if (quantize == HR_QUANTIZE_NF4 || quantize == HR_QUANTIZE_FP4) return HRI_TORCH_NF4;
-  return quantize == HR_QUANTIZE_NF4_DQ || quantize == HR_QUANTIZE_FP4_DQ ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_WHOLE;
-}
-
-/* Recorded of QLoRA are families of plain Linear modules, with 16-bit products. */
-static const char *refuse_quantized(const hr_job *job) {
-  hr_family family = job->model.family;
-  hr_quantize files = job->model.quantization;
-  if (job->quantize == HR_QUANTIZE_NONE && files == HR_QUANTIZE_NONE) return NULL;
-  if (quantized_as(job->quantize) == HRI_TORCH_WHOLE || (files != HR_QUANTIZE_NONE && files != job->quantize))
-    return "no rules for these quantized weights; there are for --quantize nf4, fp4, and either with +dq";
-  if (family == HR_FAMILY_GPT2 || family == HR_FAMILY_GEMMA2 || family == HR_FAMILY_GEMMA3)
-    return "no rules for quantized weights of this family; there are for llama, mistral, qwen2, qwen3 and phi3";
-  if (job->precision == HR_PRECISION_FP32 || job->precision == HR_PRECISION_TF32)
-    return "rules for quantized weights with products in 16 bits alone (--precision bf16, fp16 or bf16-pure)";
-  return NULL;
-}
-
-static const char *refuse_device(const hr_job *job) {
-  bool bf16 = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_BF16_PURE;
-  if (job->device.compute_capability == 0) return "rules for GPUs of NVIDIA's alone";
-  if (job->device.compute_capability < 70) return "no rules for compute capability below 7.0";
-  if (job->device.compute_capability < 80 && bf16)
-    return "no rules for bf16 on compute capability below 8.0, which has no such products; --precision fp16";
-  return NULL;
-}
-
-static hr_status refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
-  const char *what = NULL;
-  bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
-               job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT;
-  if (!family_has_rules(&job->model))
-    return hri_fail(
-        error, HR_ERROR_UNSUPPORTED,
-        "--engine pytorch has no rules for the family %s%s: gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2 "
-        "and gemma3_text, each with its usual activation, were recorded",
-        hr_family_name(job->model.family), job->model.family > HR_FAMILY_GEMMA3 ? "" : " with this activation");
-  if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
-  else if (other_adapters(&job->model.lora))
-    what = "rules for plain adapters of linear modules alone (no dora, bias, modules_to_save, embeddings)";
-  else if (job->freeze || job->train_only) what = "no rules for frozen tensors (--freeze, --train-only)";
-  else if (!known && settings->optim == HRI_OPTIM_OF_JOB)
-    what = "no rules for this --optimizer; there are for adamw, adamw8bit, sgd and momentum";
-  else what = refuse_device(job);
-  if (!what) what = refuse_quantized(job);
-  if (!what) return HR_OK;
-  return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
-}
-
 static void set_quantized(hr_pytorch *p, const hr_job *job) {
   static const char *const words[][2] = {{"nf4", "nf4 with double quantization"},
                                          {"fp4", "fp4 with double quantization"}};
   bool fp4 = job->quantize == HR_QUANTIZE_FP4 || job->quantize == HR_QUANTIZE_FP4_DQ;
-  p->job.quantized = quantized_as(job->quantize);
+  p->job.quantized = hri_torch_quantized_as(job->quantize);
   if (p->job.quantized == HRI_TORCH_WHOLE) return;
   p->job.weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
-  add(p->info.settings, "base in %s by bitsandbytes, products in %s, prepare_model_for_kbit_training, ",
-      words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE], p->job.weights == HRI_F16 ? "fp16" : "bf16");
+  add(p->info.settings, "base in %s by bitsandbytes, products in %s, %s",
+      p->job.quantized == HRI_TORCH_INT8 ? "8 bits" : words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE],
+      p->job.weights == HRI_F16 ? "fp16" : "bf16",
+      p->stack->prepared == HRI_PREPARED_BY_PEFT || p->stack->prepared == HRI_PREPARED_BY_AXOLOTL
+          ? "prepare_model_for_kbit_training, "
+          : "");
+  if (p->job.quantized == HRI_TORCH_INT8) unlike(&p->info, "inputs of 8-bit modules have no outliers here");
 }
 
 static void set_precision(hr_pytorch *p, const hr_job *job) {
@@ -142,10 +93,17 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
     else add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
     return;
   }
+  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own bf16 */
+    out->weights = HRI_BF16;
+    add(text, "bf16 weights with fp32 ones for the optimizer");
+    return;
+  }
   switch (job->precision) {
   case HR_PRECISION_BF16:
     out->autocast = HRI_BF16;
-    add(text, "autocast to bf16, fp32 weights");
+    if (p->stack->half_weights) out->weights = HRI_BF16;
+    if (p->job.trainer && p->settings.shared.fsdp == HRI_TRUE) add(text, "bf16=True, fp32 weights");
+    else add(text, "autocast to bf16, %s weights", p->stack->half_weights ? "bf16" : "fp32");
     break;
   case HR_PRECISION_FP16:
     out->autocast = HRI_F16;
@@ -166,38 +124,55 @@ static void set_precision(hr_pytorch *p, const hr_job *job) {
 }
 
 /* By the job's name of it, or the framework's. */
-static hri_torch_optim optim_of(const hr_job *job, const hri_torch_settings *settings, hr_pytorch_stack stack) {
+static hri_torch_optim optim_of(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
   if (settings->optim != HRI_OPTIM_OF_JOB) return settings->optim;
   if (job->optimizer == HR_OPTIMIZER_SGD || job->optimizer == HR_OPTIMIZER_MOMENTUM) return HRI_OPTIM_SGD;
   if (job->optimizer == HR_OPTIMIZER_ADAMW8BIT) return HRI_OPTIM_ADAMW_BNB_8BIT;
-  return stack == HR_PYTORCH_TRAINER ? HRI_OPTIM_ADAMW_TORCH_FUSED : HRI_OPTIM_ADAMW_TORCH;
+  if (job->optimizer == HR_OPTIMIZER_ADAFACTOR) return stack->trainer ? HRI_OPTIM_ADAFACTOR : HRI_OPTIM_ADAFACTOR_TORCH;
+  return stack->trainer && settings->version <= HRI_TRANSFORMERS_4_57 ? HRI_OPTIM_ADAMW_TORCH_FUSED
+                                                                      : HRI_OPTIM_ADAMW_TORCH;
 }
 
-static void set_optimizer(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
-  static const char *const texts[HRI_OPTIMS] =
-      {"", "AdamW foreach", "AdamW fused", "AdamW 8-bit by bitsandbytes", "paged AdamW 8-bit by bitsandbytes", "SGD"};
+static void set_optimizer(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
+  static const char *const texts[HRI_OPTIMS] = {"",
+                                                "AdamW foreach",
+                                                "AdamW fused",
+                                                "AdamW 8-bit by bitsandbytes",
+                                                "paged AdamW 8-bit by bitsandbytes",
+                                                "SGD",
+                                                "Adafactor by transformers",
+                                                "Adafactor by torch"};
   hri_torch_optim optim = optim_of(job, &p->settings, stack);
   bool momentum = optim == HRI_OPTIM_SGD && job->optimizer == HR_OPTIMIZER_MOMENTUM;
   switch (optim) {
   case HRI_OPTIM_SGD: p->job.optimizer = momentum ? HRI_TORCH_SGD_MOMENTUM : HRI_TORCH_SGD; break;
   case HRI_OPTIM_ADAMW_TORCH_FUSED: p->job.optimizer = HRI_TORCH_ADAMW_FUSED; break;
+  case HRI_OPTIM_ADAFACTOR: p->job.optimizer = HRI_TORCH_ADAFACTOR; break;
+  case HRI_OPTIM_ADAFACTOR_TORCH: p->job.optimizer = HRI_TORCH_ADAFACTOR_TORCH; break;
   case HRI_OPTIM_ADAMW_BNB_8BIT:
   case HRI_OPTIM_PAGED_ADAMW_8BIT: p->job.optimizer = HRI_TORCH_ADAMW_8BIT; break;
   default: p->job.optimizer = HRI_TORCH_ADAMW;
   }
   p->job.paged = optim == HRI_OPTIM_PAGED_ADAMW_8BIT;
-  p->job.wide_embeddings = p->job.optimizer == HRI_TORCH_ADAMW_8BIT && stack == HR_PYTORCH_TRAINER;
+  p->job.wide_embeddings = p->job.optimizer == HRI_TORCH_ADAMW_8BIT && stack->trainer;
   add(p->info.settings, ", %s%s", texts[optim], momentum ? " with momentum" : "");
   if (p->job.paged) unlike(&p->info, "paged states are host memory as far as the device's figures go");
   if (job->update == HR_UPDATE_IN_BACKWARD) unlike(&p->info, "updates are behind the backward");
 }
 
 static void set_recompute(hr_pytorch *p, const hr_job *job) {
-  if (job->recompute.kind == HR_RECOMPUTE_NONE) return;
+  if (!p->settings.checkpointing) return;
   p->job.checkpoint = true;
   p->job.reentrant = p->settings.reentrant;
   add(p->info.settings, ", gradient checkpointing%s", p->job.reentrant ? " with use_reentrant" : "");
-  if (job->recompute.kind != HR_RECOMPUTE_BLOCK) unlike(&p->info, "gradient checkpointing is of every block");
+  if (job->recompute.kind != HR_RECOMPUTE_BLOCK && job->recompute.kind != HR_RECOMPUTE_NONE)
+    unlike(&p->info, "gradient checkpointing is of every block");
+}
+
+static void set_cache(hr_pytorch *p) {
+  if (!p->settings.use_cache || p->job.checkpoint) return; /* which turns it off */
+  p->job.use_cache = true;
+  add(p->info.settings, ", use_cache left on");
 }
 
 static void set_evaluation(hr_pytorch *p) {
@@ -205,11 +180,122 @@ static void set_evaluation(hr_pytorch *p) {
   const hri_torch_settings *s = &p->settings;
   hri_torch_evaluation *e = &p->job.evaluation;
   if (s->eval_batches == 0) return;
-  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics, s->eval_to_host};
+  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics || s->predict,
+                              s->eval_to_host, s->eval_steps};
   add(p->info.settings, ", evaluation of %u batches of %u%s", e->batches, (unsigned)e->rows,
-      e->metrics ? " with compute_metrics" : "");
+      s->metrics ? " with compute_metrics" : "");
+  if (s->predict) add(p->info.settings, ", predict()");
+  if (e->middle) add(p->info.settings, ", between steps too");
   if (e->to_host) add(p->info.settings, ", eval_accumulation_steps=%u", e->to_host);
   if (!e->metrics && !e->to_host && e->batches > 3) e->batches = 3; /* the third asks for what all others ask for */
+}
+
+/* ---- several ranks ---- */
+
+static hri_ten_type type_of(hri_torch_word_type word) {
+  return word == HRI_TYPE_BF16 ? HRI_BF16 : word == HRI_TYPE_FP16 ? HRI_F16 : HRI_F32;
+}
+
+static const char *type_word(hri_ten_type type) {
+  return type == HRI_BF16 ? "bf16" : type == HRI_F16 ? "fp16" : "fp32";
+}
+
+/* The Trainer looks for unused parameters unless it checkpoints. */
+static void set_ddp(hr_pytorch *p) {
+  const hri_torch_shared *s = &p->settings.shared;
+  hri_ddp_settings *ddp = &p->job.ddp;
+  bool usual = p->job.trainer && !p->job.checkpoint;
+  p->job.sharing = HRI_TORCH_DDP;
+  ddp->ranks = p->job.ranks;
+  ddp->bucket_view = s->bucket_view == HRI_TRUE;
+  ddp->find_unused = s->find_unused ? s->find_unused == HRI_TRUE : usual;
+  ddp->bucket_bytes = (uint64_t)s->bucket_mb * MIB;
+  add(p->info.settings, ", DistributedDataParallel over %u ranks%s%s", p->job.ranks,
+      ddp->find_unused ? " with find_unused_parameters" : "", ddp->bucket_view ? ", gradient_as_bucket_view" : "");
+  if (s->bucket_mb) add(p->info.settings, ", buckets of %u MiB", s->bucket_mb);
+}
+
+/* Parts of parameters that are on the host, with their gradients and the optimizer's states of them. */
+static uint64_t host_bytes(const hr_pytorch *p) {
+  uint64_t states = 2;
+  if (p->job.optimizer == HRI_TORCH_SGD) states = 0;
+  if (p->job.optimizer == HRI_TORCH_SGD_MOMENTUM) states = 1;
+  return p->torch.host_bytes * (2 + states) + p->torch.host_buffer_bytes;
+}
+
+static void set_fsdp(hr_pytorch *p) {
+  const hri_torch_shared *s = &p->settings.shared;
+  hri_fsdp_settings *fsdp = &p->job.fsdp;
+  bool trainer = p->job.trainer;
+  p->job.sharing = HRI_TORCH_FSDP2;
+  fsdp->ranks = p->job.ranks;
+  fsdp->by_accelerate = trainer;
+  fsdp->flat = s->fsdp_version == 1;
+  fsdp->keeps = s->reshards == HRI_FALSE;
+  fsdp->offload = s->offload == HRI_TRUE;
+  fsdp->mixed = trainer ? p->job.autocast != HRI_F32 : s->param != HRI_TYPE_UNSAID;
+  fsdp->param = trainer ? p->job.autocast : type_of(s->param);
+  fsdp->reduce = trainer || !s->reduce ? fsdp->param : type_of(s->reduce);
+  fsdp->casts_output = trainer && fsdp->mixed;
+  if (trainer) p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
+  p->job.wrapped = s->wrapped == HRI_TRUE;
+  p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
+  add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard",
+      p->job.ranks, fsdp->keeps ? ", reshard_after_forward=False" : "", fsdp->offload ? ", CPUOffloadPolicy" : "",
+      p->job.wrapped ? ", its activation_checkpointing" : "");
+  if (fsdp->mixed)
+    add(p->info.settings, ", param_dtype %s, reduce_dtype %s", type_word(fsdp->param), type_word(fsdp->reduce));
+}
+
+static void set_zero(hr_pytorch *p) {
+  const hri_torch_shared *s = &p->settings.shared;
+  p->job.zero =
+      (hri_zero_settings){p->job.ranks, s->zero_stage, s->offload_optimizer, p->job.trainer, s->reduce_elements};
+  p->job.zero3 = (hri_zero3_settings){p->job.ranks,   s->offload_optimizer, s->offload_param,
+                                      p->job.trainer, s->reduce_elements,   s->prefetch_elements};
+  p->job.sharing = s->zero_stage == 3 ? HRI_TORCH_ZERO3 : HRI_TORCH_ZERO;
+  add(p->info.settings, ", DeepSpeed's ZeRO-%u over %u ranks%s%s", s->zero_stage, p->job.ranks,
+      s->offload_optimizer ? ", offload_optimizer to cpu" : "", s->offload_param ? ", offload_param to cpu" : "");
+}
+
+/* What was recorded of several ranks; else the rules are those of one, and of the source. */
+static bool was_recorded(const hr_pytorch *p) {
+  const hri_torch_job *job = &p->job;
+  bool adamw = job->optimizer <= HRI_TORCH_ADAMW_LOOP, own_kernel = job->kernel_forced;
+  if (job->ranks == 1) return true;
+  if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5 || p->stack->version) return false;
+  if (job->sharing == HRI_TORCH_DDP)
+    return !job->quantized && !job->resumed && !job->frozen.freeze && !job->frozen.train_only &&
+           !job->model->lora.dora && !job->model->lora.saved;
+  if (job->sharing >= HRI_TORCH_ZERO) return !(job->trainer && p->settings.shared.offload_optimizer);
+  return !job->reentrant && !(job->trainer && job->fsdp.offload);
+}
+
+static void set_ranks(hr_pytorch *p, uint32_t ranks) {
+  p->job.ranks = p->info.ranks = ranks ? ranks : 1;
+  if (p->job.ranks == 1) return;
+  if (p->settings.shared.fsdp == HRI_TRUE) set_fsdp(p);
+  else if (p->settings.shared.zero_stage) set_zero(p);
+  else set_ddp(p);
+  unlike(&p->info, "what NCCL takes beside the allocator is not counted");
+}
+
+static void set_attention(hr_pytorch *p, const hr_job *job) {
+  const hri_torch_settings *s = &p->settings;
+  p->job.attention = hri_torch_is_eager(job, s) ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
+  p->job.kernel_forced = s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2;
+  p->job.kernel = hri_torch_kernel_of(s);
+}
+
+static void say_attention(hr_pytorch *p) {
+  const hri_torch_settings *s = &p->settings;
+  bool flash_2 = s->implementation == HRI_IMPLEMENTATION_FLASH_2;
+  add(p->info.settings, ", attention %s",
+      p->job.attention == HRI_TORCH_EAGER ? "eager"
+      : flash_2                           ? "flash_attention_2"
+                                          : "sdpa");
+  if (s->kernel != HRI_KERNEL_CHOSEN) add(p->info.settings, " by %s", hri_torch_kernel_name(s->kernel));
+  if (p->job.padded) add(p->info.settings, " with a padding mask");
 }
 
 /* One number where all places have it. */
@@ -223,9 +309,15 @@ static void tell_dropout(hr_pytorch *p) {
         d.embedding);
 }
 
-static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
+static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
   p->model = job->model;
   p->job.model = &p->model;
+  p->job.version = p->settings.version;
+  p->job.frozen = (hri_module_frozen){job->freeze, job->train_only};
+  if (job->freeze || job->train_only)
+    add(p->info.settings, "%s%s%s%s without gradient, ", job->freeze ? job->freeze : "",
+        job->freeze && job->train_only ? ", " : "", job->train_only ? "all but " : "",
+        job->train_only ? job->train_only : "");
   p->job.batch = job->micro_batch;
   p->job.tokens = job->sequence_length;
   p->job.accumulate = job->accumulate;
@@ -234,22 +326,34 @@ static void set_job(hr_pytorch *p, const hr_job *job, hr_pytorch_stack stack) {
   p->job.dropout = hri_model_dropout(&p->model, job->dropout > 0 ? job->dropout : HR_DROPOUT_CONFIG); /* holds there */
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
-  p->job.trainer = stack == HR_PYTORCH_TRAINER;
-  p->job.keeps_outputs = stack == HR_PYTORCH_PLAIN;
+  p->job.trainer = stack->trainer;
+  p->job.prepared = stack->prepared;
+  if (stack->half_weights && p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2 && !p->model.lora.rank)
+    p->job.prepared = HRI_PREPARED_BY_NOBODY; /* attn_needs_dtype_cast: 16 bits again */
+  p->job.fused_head = stack->fused_head;
+  p->job.keeps_outputs = !stack->trainer;
   p->job.capability = job->device.compute_capability;
-  p->job.attention = job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0
-                         ? HRI_TORCH_EAGER /* transformers has soft-capped scores there alone */
-                         : HRI_TORCH_SDPA;
+  set_attention(p, job);
   set_quantized(p, job);
   set_precision(p, job);
+  if (p->job.prepared == HRI_PREPARED_BY_AXOLOTL && !p->model.lora.rank && p->job.weights != HRI_F32)
+    add(p->info.settings, ", embeddings, head and norms in fp32");
   set_optimizer(p, job, stack);
   set_recompute(p, job);
-  add(p->info.settings, ", attention %s%s", p->job.attention == HRI_TORCH_EAGER ? "eager" : "sdpa",
-      p->job.padded ? " with a padding mask" : "");
-  if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u by PEFT in fp32", p->model.lora.rank);
+  say_attention(p);
+  if (p->model.lora.rank)
+    add(p->info.settings, ", %sadapters of rank %u by PEFT in %s", p->model.lora.dora ? "DoRA's " : "",
+        p->model.lora.rank, stack->prepared == HRI_PREPARED_BY_TRL && p->job.quantized ? "bf16" : "fp32");
+  if (p->model.lora.rank && p->model.lora.saved) add(p->info.settings, " beside whole modules");
+  set_cache(p);
+  p->job.resumed = p->settings.resumed;
+  if (p->job.resumed) add(p->info.settings, ", resumed from a checkpoint");
   tell_dropout(p);
+  if (p->job.fused_head) add(p->info.settings, ", fused head");
+  if (stack->version) add(p->info.settings, ", defaults of %s", stack->version);
   set_evaluation(p);
-  if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length) unlike(&p->info, "the loss is not chunked");
+  if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !p->job.fused_head)
+    unlike(&p->info, "the loss is not chunked");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
 }
 
@@ -307,57 +411,120 @@ static void tell_phases(hr_pytorch *p) {
     }
 }
 
+/* Kernels that no recording has: cuDNN's and those of the package flash_attn. TRL was recorded with the newest transformers. */
+static bool is_recorded(const hr_pytorch *p) {
+  const hri_torch_settings *s = &p->settings;
+  bool trl = p->job.fused_head && (s->version != HRI_TRANSFORMERS_5 || p->job.quantized == HRI_TORCH_INT8);
+  return p->stack->recorded && !trl && s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
+}
+
+/* Whether every request is met in `room`, cached memory returned where it runs out. */
+static hr_status fits_in(hr_pytorch *p, uint64_t room, bool *fits, uint64_t *retries, hr_error *error) {
+  hri_torch_replay within;
+  *retries = 0;
+  *fits = p->info.reserved_bytes <= room;
+  if (*fits || p->info.allocated_bytes > room) return HR_OK;
+  HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, room, &within, error));
+  *fits = within.fits;
+  *retries = within.retries > 0 ? (uint64_t)within.retries : 0;
+  return HR_OK;
+}
+
+/* What fits is sure where it would also fit if PyTorch's requests were larger by as much as they ever were: in so much less room. Else
+ * what is missing is the room that makes it sure. */
+static hr_status judge(hr_pytorch *p, uint64_t room, hr_error *error) {
+  hr_pytorch_info *info = &p->info;
+  double reserve = 1 + info->error_high;
+  uint64_t wanted, retries;
+  bool sure;
+  info->verdict = info->fits ? HR_PYTORCH_FITS : HR_PYTORCH_DOES_NOT_FIT;
+  if (!info->fits) return HR_OK;
+  HRI_TRY(fits_in(p, (uint64_t)((double)room / reserve), &sure, &retries, error));
+  if (sure) return HR_OK;
+  wanted = (uint64_t)(reserve * (double)(info->reserved_bytes < room ? info->reserved_bytes : room)) + 1;
+  info->verdict = HR_PYTORCH_FITS_WITHIN_ERROR;
+  info->reserve_missing_bytes = wanted - room;
+  return HR_OK;
+}
+
 static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   hr_pytorch_info *info = &p->info;
-  hri_torch_replay within;
   uint64_t room;
   HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, 0, &p->replay, error));
   info->allocated_bytes = p->replay.whole.allocated_bytes;
   info->reserved_bytes = p->replay.whole.reserved_bytes;
-  info->error_low = HRI_TORCH_ERROR_LOW;
-  info->error_high = HRI_TORCH_ERROR_HIGH;
+  info->recorded = is_recorded(p) && was_recorded(p);
+  info->error_low = info->recorded ? HRI_TORCH_ERROR_LOW : HRI_TORCH_ERROR_OF_SOURCE_LOW;
+  info->error_high = info->recorded ? HRI_TORCH_ERROR_HIGH : HRI_TORCH_ERROR_OF_SOURCE_HIGH;
   info->context_bytes = job->device.fixed_bytes;
   info->device_used_bytes = info->reserved_bytes + info->context_bytes;
   info->budget_bytes = job->budget_bytes;
   info->peak_phase = (hr_pytorch_phase)p->replay.peak_phase;
   info->peak_step = p->replay.peak_step;
   info->request_count = p->torch.requests.count;
+  info->host_bytes = host_bytes(p);
   tell_phases(p);
   HRI_TRY(list_live(p, error));
   room = info->budget_bytes > info->context_bytes ? info->budget_bytes - info->context_bytes : 0;
-  info->fits = info->reserved_bytes <= room;
-  if (info->fits || info->allocated_bytes > room) {
-    if (!info->fits) info->missing_bytes = info->allocated_bytes - room;
-    return HR_OK;
-  }
-  HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, room, &within, error));
-  info->fits = within.fits;
-  info->retries = within.retries > 0 ? (uint64_t)within.retries : 0;
-  return HR_OK;
+  HRI_TRY(fits_in(p, room, &info->fits, &info->retries, error));
+  if (!info->fits && info->allocated_bytes > room) info->missing_bytes = info->allocated_bytes - room;
+  return judge(p, room, error);
+}
+
+/* What nobody said is the stack's to say; the Trainer's own checkpointing has been without reentry since 5. */
+static void take_defaults(const hr_job *job, const hri_torch_stack *stack, hri_torch_settings *s) {
+  bool older = stack->trainer && s->version >= HRI_TRANSFORMERS_4_57;
+  if (!s->reentrant_named) s->reentrant = stack->reentrant || older;
+  s->checkpointing =
+      job->recompute.kind != HR_RECOMPUTE_NONE || (stack->checkpointing && !(job->given & HR_GIVEN_RECOMPUTE));
+}
+
+/* What optimizers load was recorded of AdamW. */
+static bool resumes(hri_torch_optim optim) {
+  return optim == HRI_OPTIM_ADAMW_TORCH || optim == HRI_OPTIM_ADAMW_TORCH_FUSED;
 }
 
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                             hr_error *error) {
   hr_pytorch_options usual;
   hri_torch_settings settings;
+  const hri_torch_stack *stack;
   hr_pytorch *p;
   hr_status status = HR_OK;
   *pytorch = NULL;
   hr_pytorch_options_init(&usual);
   if (!options) options = &usual;
+  stack = hri_torch_stack_of(options->stack);
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
-  if (settings.eval_batches && options->stack != HR_PYTORCH_TRAINER)
+  take_defaults(job, stack, &settings);
+  if (settings.eval_batches && !stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
-  HRI_TRY(refuse(job, &settings, error));
+  if (stack->fused_head && (settings.metrics || settings.predict))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
+  if (settings.use_cache && stack->trainer)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
+  if (settings.resumed && (!stack->trainer || !resumes(optim_of(job, &settings, stack))))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch has rules for resume_from_checkpoint=true with the Trainer and PyTorch's AdamW "
+                    "alone");
+  HRI_TRY(hri_torch_refuse(job, &settings, error));
+  HRI_TRY(hri_torch_refuse_ranks(job, &settings, stack, options->ranks, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
-  p->info.versions = versions;
+  p->info.versions = versions[settings.version];
   p->settings = settings;
+  p->stack = stack;
   hri_torch_init(&p->torch);
   p->config = hr_alloc_config_default();
   HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
-  set_job(p, job, options->stack);
+  set_job(p, job, stack);
+  set_ranks(p, options->ranks);
+  hri_torch_arguments_write(&(hri_torch_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, stack),
+                                                      options->stack, options->alloc_conf},
+                            &p->arguments);
   p->device = hri_aten_device_of(job->device.compute_capability);
   p->torch.kernels = &p->device;
   if (!hri_torch_run(&p->torch, &p->job)) status = hri_fail_memory(error, 32 * MIB, "PyTorch's requests");
@@ -369,6 +536,12 @@ out:
 }
 
 const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch) { return &pytorch->info; }
+
+bool hr_pytorch_argument_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_argument *argument) {
+  if (index >= pytorch->arguments.count) return false;
+  argument->text = pytorch->arguments.texts[index];
+  return true;
+}
 
 bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_live *live) {
   if (index >= pytorch->live.count) return false;

@@ -50,7 +50,7 @@ static hr_status one(run *r, const hri_torch_request *request, uint32_t step, hr
   if (request->storage == 0) return hr_alloc_empty_cache(r->alloc, error);
   if (request->bytes == 0) return hr_alloc_free(r->alloc, *address, error);
   if (r->labelled) HRI_TRY(label(r, request, step, error));
-  return hr_alloc_malloc(r->alloc, request->bytes, 0, address, error);
+  return hr_alloc_malloc(r->alloc, request->bytes, r->torch->labels.items[request->label].stream, address, error);
 }
 
 static uint64_t peak_of(const hr_alloc_stat *stat) { return (uint64_t)stat[HR_ALLOC_ALL].peak; }

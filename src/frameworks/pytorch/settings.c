@@ -8,46 +8,170 @@
 #include "base/text.h"
 
 static const char *const optims[HRI_OPTIMS] =
-    {"", "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit", "sgd"};
+    {"",    "adamw_torch", "adamw_torch_fused", "adamw_bnb_8bit", "paged_adamw_8bit",
+     "sgd", "adafactor",   "adafactor_torch"};
+static const char *const strategies[] = {"no", "steps"};
 static const char *const truths[] = {"false", "true"};
+static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"5", "4.57", "4.49", "4.46"};
+static const char *const kernels[HRI_KERNELS] = {"", "flash_attention", "efficient_attention", "cudnn_attention",
+                                                 "math"};
+static const char *const implementations[HRI_IMPLEMENTATIONS] = {"", "sdpa", "eager", "flash_attention_2"};
 
 const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; }
+const char *hri_torch_kernel_name(hri_torch_kernel kernel) { return kernels[kernel]; }
+const char *hri_transformers_name(hri_transformers version) { return versions[version]; }
 
-typedef enum key { OPTIM = 0, REENTRANT, EVAL_BATCHES, EVAL_ROWS, METRICS, EVAL_TO_HOST, KEYS } key;
-static const char *const keys[KEYS] = {"optim",           "use_reentrant",
-                                       "eval_batches",    "per_device_eval_batch_size",
-                                       "compute_metrics", "eval_accumulation_steps"};
+typedef enum key {
+  OPTIM = 0,
+  REENTRANT,
+  EVAL_BATCHES,
+  EVAL_ROWS,
+  METRICS,
+  EVAL_TO_HOST,
+  TRANSFORMERS,
+  KERNEL,
+  IMPLEMENTATION,
+  PREDICT,
+  EVAL_STRATEGY,
+  USE_CACHE,
+  RESUME,
+  FIND_UNUSED,
+  BUCKET_VIEW,
+  BUCKET_MB,
+  FSDP,
+  RESHARDS,
+  OFFLOAD,
+  WRAPPED,
+  PARAM_TYPE,
+  REDUCE_TYPE,
+  FSDP_VERSION,
+  ZERO_STAGE,
+  OFFLOAD_OPTIMIZER,
+  OFFLOAD_PARAM,
+  REDUCE_ELEMENTS,
+  PREFETCH_ELEMENTS,
+  KEYS
+} key;
+static const char *const keys[KEYS] = {[OPTIM] = "optim",
+                                       [REENTRANT] = "use_reentrant",
+                                       [EVAL_BATCHES] = "eval_batches",
+                                       [EVAL_ROWS] = "per_device_eval_batch_size",
+                                       [METRICS] = "compute_metrics",
+                                       [EVAL_TO_HOST] = "eval_accumulation_steps",
+                                       [TRANSFORMERS] = "transformers",
+                                       [KERNEL] = "sdpa_kernel",
+                                       [IMPLEMENTATION] = "attn_implementation",
+                                       [PREDICT] = "predict",
+                                       [EVAL_STRATEGY] = "eval_strategy",
+                                       [USE_CACHE] = "use_cache",
+                                       [RESUME] = "resume_from_checkpoint",
+                                       [FIND_UNUSED] = "ddp_find_unused_parameters",
+                                       [BUCKET_VIEW] = "gradient_as_bucket_view",
+                                       [BUCKET_MB] = "ddp_bucket_cap_mb",
+                                       [FSDP] = "fsdp",
+                                       [RESHARDS] = "reshard_after_forward",
+                                       [OFFLOAD] = "cpu_offload",
+                                       [WRAPPED] = "activation_checkpointing",
+                                       [PARAM_TYPE] = "param_dtype",
+                                       [REDUCE_TYPE] = "reduce_dtype",
+                                       [FSDP_VERSION] = "fsdp_version",
+                                       [ZERO_STAGE] = "zero_stage",
+                                       [OFFLOAD_OPTIMIZER] = "offload_optimizer",
+                                       [OFFLOAD_PARAM] = "offload_param",
+                                       [REDUCE_ELEMENTS] = "reduce_bucket_size",
+                                       [PREFETCH_ELEMENTS] = "stage3_prefetch_bucket_size"};
+static const char *const types[] = {"", "fp32", "bf16", "fp16"};
+static const char *const stages[] = {"", "1", "2", "3"};
+static const char *const places[] = {"none", "cpu"};
+static const char *const fsdp_versions[] = {"", "1", "2"};
 enum { MOST = 4096 }; /* batches and rows: each batch is run */
 
 typedef struct words {
   const char *const *list; /* "" is none; NULL: a number from 1 to MOST */
   uint32_t count;
 } words;
-static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS}, [REENTRANT] = {truths, 2}, [METRICS] = {truths, 2}};
+static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
+                                   [REENTRANT] = {truths, 2},
+                                   [METRICS] = {truths, 2},
+                                   [TRANSFORMERS] = {versions, HRI_TRANSFORMERS_VERSIONS},
+                                   [KERNEL] = {kernels, HRI_KERNELS},
+                                   [IMPLEMENTATION] = {implementations, HRI_IMPLEMENTATIONS},
+                                   [PREDICT] = {truths, 2},
+                                   [EVAL_STRATEGY] = {strategies, 2},
+                                   [USE_CACHE] = {truths, 2},
+                                   [RESUME] = {truths, 2},
+                                   [FIND_UNUSED] = {truths, 2},
+                                   [BUCKET_VIEW] = {truths, 2},
+                                   [FSDP] = {truths, 2},
+                                   [RESHARDS] = {truths, 2},
+                                   [OFFLOAD] = {truths, 2},
+                                   [WRAPPED] = {truths, 2},
+                                   [PARAM_TYPE] = {types, 4},
+                                   [REDUCE_TYPE] = {types, 4},
+                                   [FSDP_VERSION] = {fsdp_versions, 3},
+                                   [ZERO_STAGE] = {stages, 4},
+                                   [OFFLOAD_OPTIMIZER] = {places, 2},
+                                   [OFFLOAD_PARAM] = {places, 2}};
+
+/* Batches and rows, of which each is run; elements of a bucket. */
+static uint32_t most_of(key k) { return k == REDUCE_ELEMENTS || k == PREFETCH_ELEMENTS ? 4000000000u : MOST; }
+
+/* Settings that say true, false, or nothing. */
+static hri_torch_choice *choice_of(hri_torch_shared *s, key k) {
+  hri_torch_choice *const choices[KEYS] =
+      {[FIND_UNUSED] = &s->find_unused, [BUCKET_VIEW] = &s->bucket_view, [FSDP] = &s->fsdp,
+       [RESHARDS] = &s->reshards,       [OFFLOAD] = &s->offload,         [WRAPPED] = &s->wrapped};
+  return choices[k];
+}
 
 static void store(hri_torch_settings *out, key k, uint32_t value) {
-  uint32_t *const numbers[KEYS] =
-      {[EVAL_BATCHES] = &out->eval_batches, [EVAL_ROWS] = &out->eval_rows, [EVAL_TO_HOST] = &out->eval_to_host};
-  if (k == OPTIM) out->optim = (hri_torch_optim)value;
-  else if (k == REENTRANT) out->reentrant = value != 0;
+  uint32_t *const numbers[KEYS] = {[EVAL_BATCHES] = &out->eval_batches,
+                                   [EVAL_ROWS] = &out->eval_rows,
+                                   [EVAL_TO_HOST] = &out->eval_to_host,
+                                   [BUCKET_MB] = &out->shared.bucket_mb,
+                                   [REDUCE_ELEMENTS] = &out->shared.reduce_elements,
+                                   [PREFETCH_ELEMENTS] = &out->shared.prefetch_elements};
+  if (choice_of(&out->shared, k)) *choice_of(&out->shared, k) = value ? HRI_TRUE : HRI_FALSE;
+  else if (k == PARAM_TYPE) out->shared.param = (hri_torch_word_type)value;
+  else if (k == REDUCE_TYPE) out->shared.reduce = (hri_torch_word_type)value;
+  else if (k == FSDP_VERSION) out->shared.fsdp_version = value;
+  else if (k == ZERO_STAGE) out->shared.zero_stage = value;
+  else if (k == OFFLOAD_OPTIMIZER) out->shared.offload_optimizer = value != 0;
+  else if (k == OFFLOAD_PARAM) out->shared.offload_param = value != 0;
+  else if (k == OPTIM) out->optim = (hri_torch_optim)value;
+  else if (k == REENTRANT) out->reentrant = value != 0, out->reentrant_named = true;
   else if (k == METRICS) out->metrics = value != 0;
+  else if (k == PREDICT) out->predict = value != 0;
+  else if (k == EVAL_STRATEGY) out->eval_steps = value != 0;
+  else if (k == USE_CACHE) out->use_cache = value != 0;
+  else if (k == RESUME) out->resumed = value != 0;
+  else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
+  else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
+  else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;
   else *numbers[k] = value;
 }
 
 /* Digits of a number in range; 0: it is none. */
-static uint32_t number(const char *text, size_t length) {
-  uint32_t value = 0;
+static uint32_t number(const char *text, size_t length, uint32_t most) {
+  uint64_t value = 0;
   for (size_t i = 0; i < length; i++) {
-    if (text[i] < '0' || text[i] > '9' || value > MOST) return 0;
-    value = 10 * value + (uint32_t)(text[i] - '0');
+    if (text[i] < '0' || text[i] > '9' || value > most) return 0;
+    value = 10 * value + (uint64_t)(text[i] - '0');
   }
-  return value <= MOST ? value : 0;
+  return value <= most ? (uint32_t)value : 0;
 }
 
 static uint32_t find(const words *w, const char *text, size_t length) {
   for (uint32_t i = 0; i < w->count; i++)
     if (length && strlen(w->list[i]) == length && memcmp(w->list[i], text, length) == 0) return i;
   return w->count;
+}
+
+/* A version by its first parts: 4.49.0 is 4.49. */
+static size_t version_length(const char *text, size_t length) {
+  size_t end = 0, dots = text[0] == '5' ? 1 : 2;
+  while (end < length && (text[end] != '.' || --dots)) end++;
+  return end;
 }
 
 /* "a, b and c" of a list. */
@@ -63,17 +187,18 @@ static hr_status refuse(const char *what, const words *w, const char *text, size
 }
 
 static hr_status counted(key k, const char *text, size_t length, hri_torch_settings *out, hr_error *error) {
-  uint32_t value = number(text, length);
+  uint32_t value = number(text, length, most_of(k));
   if (value == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is a number from 1 to %d, not '%.*s'",
-                    keys[k], MOST, (int)(length < 40 ? length : 40), text);
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is a number from 1 to %u, not '%.*s'",
+                    keys[k], most_of(k), (int)(length < 40 ? length : 40), text);
   store(out, k, value);
   return HR_OK;
 }
 
 /* What says how evaluation goes wants one. */
 static hr_status check_evaluation(const hri_torch_settings *s, hr_error *error) {
-  if (s->eval_batches || (!s->eval_rows && !s->eval_to_host && !s->metrics)) return HR_OK;
+  bool said = s->eval_rows || s->eval_to_host || s->metrics || s->predict || s->eval_steps;
+  if (s->eval_batches || !said) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,
            "settings of --engine pytorch: eval_batches is missing, how many batches the evaluation data have");
   return hri_hint(error, HR_ERROR_USAGE, "eval_batches=20,per_device_eval_batch_size=8");
@@ -86,10 +211,36 @@ static hr_status one(const char *text, size_t length, hri_torch_settings *out, h
   uint32_t k = find(&names, text, name), found;
   if (k == KEYS) return refuse("setting", &names, text, name, error);
   if (!values[k].list) return counted((key)k, equals ? equals + 1 : "", value, out, error);
+  if (equals && k == TRANSFORMERS) value = version_length(equals + 1, value);
   found = equals ? find(&values[k], equals + 1, value) : values[k].count;
   if (found == values[k].count) return refuse(keys[k], &values[k], equals ? equals + 1 : "", value, error);
   store(out, (key)k, found);
   return HR_OK;
+}
+
+const char *hri_torch_shared_ddp(const hri_torch_shared *s) {
+  if (s->find_unused) return keys[FIND_UNUSED];
+  if (s->bucket_view) return keys[BUCKET_VIEW];
+  return s->bucket_mb ? keys[BUCKET_MB] : NULL;
+}
+
+const char *hri_torch_shared_fsdp(const hri_torch_shared *s) {
+  if (s->reshards) return keys[RESHARDS];
+  if (s->offload) return keys[OFFLOAD];
+  if (s->wrapped) return keys[WRAPPED];
+  if (s->fsdp_version) return keys[FSDP_VERSION];
+  if (s->param) return keys[PARAM_TYPE];
+  return s->reduce ? keys[REDUCE_TYPE] : NULL;
+}
+
+const char *hri_torch_shared_zero(const hri_torch_shared *s) {
+  if (s->offload_optimizer) return keys[OFFLOAD_OPTIMIZER];
+  return s->reduce_elements ? keys[REDUCE_ELEMENTS] : hri_torch_shared_zero3(s);
+}
+
+const char *hri_torch_shared_zero3(const hri_torch_shared *s) {
+  if (s->offload_param) return keys[OFFLOAD_PARAM];
+  return s->prefetch_elements ? keys[PREFETCH_ELEMENTS] : NULL;
 }
 
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {

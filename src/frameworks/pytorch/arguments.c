@@ -1,0 +1,311 @@
+/* Settings as people write them (arguments.h). */
+#include "frameworks/pytorch/arguments.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "model/params.h"
+
+__attribute__((format(printf, 2, 3))) static void add(hri_torch_arguments *out, const char *format, ...) {
+  char *text = out->texts[out->count - 1];
+  size_t used = strlen(text);
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(text + used, HRI_ARGUMENT_BYTES - used, format, args);
+  va_end(args);
+}
+
+__attribute__((format(printf, 2, 3))) static void begin(hri_torch_arguments *out, const char *format, ...) {
+  char *text = out->texts[out->count++];
+  va_list args;
+  va_start(args, format);
+  (void)vsnprintf(text, HRI_ARGUMENT_BYTES, format, args);
+  va_end(args);
+}
+
+static const char *dtype_name(hri_ten_type type) {
+  return type == HRI_BF16 ? "torch.bfloat16" : type == HRI_F16 ? "torch.float16" : "torch.float32";
+}
+
+static const char *attention_name(const hri_torch_arguments_of *of) {
+  if (of->settings->implementation == HRI_IMPLEMENTATION_FLASH_2) return "flash_attention_2";
+  return of->torch->attention == HRI_TORCH_EAGER ? "eager" : "sdpa";
+}
+
+static bool is_fp4(const hr_job *job) {
+  return job->quantize == HR_QUANTIZE_FP4 || job->quantize == HR_QUANTIZE_FP4_DQ;
+}
+
+static void write_model(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  const char *type = of->settings->version == HRI_TRANSFORMERS_5 ? "dtype" : "torch_dtype"; /* its older name */
+  begin(out, "from_pretrained(..., %s=%s, attn_implementation=\"%s\"", type, dtype_name(t->weights),
+        attention_name(of));
+  if (t->quantized == HRI_TORCH_INT8) add(out, ", quantization_config=BitsAndBytesConfig(load_in_8bit=True)");
+  else if (t->quantized)
+    add(out,
+        ", quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"%s\", "
+        "bnb_4bit_use_double_quant=%s, bnb_4bit_compute_dtype=%s)",
+        is_fp4(of->job) ? "fp4" : "nf4", t->quantized == HRI_TORCH_NF4_DOUBLE ? "True" : "False",
+        dtype_name(t->weights));
+  add(out, ")");
+}
+
+static const char *target_name(const hr_model *m, int module) {
+  static const char *const llama[] = {"q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"};
+  static const char *const gpt2[] = {"c_attn", NULL, NULL, "attn.c_proj", "c_fc", NULL, "mlp.c_proj"};
+  static const char *const phi3[] = {"qkv_proj", NULL, NULL, "o_proj", "gate_up_proj", NULL, "down_proj"};
+  if (m->family == HR_FAMILY_GPT2) return gpt2[module];
+  return m->family == HR_FAMILY_PHI3 ? phi3[module] : llama[module];
+}
+
+/* Names of the modules that adapters stand beside, each between `quote`. */
+static void add_targets(const hr_model *m, const char *quote, const char *between, hri_torch_arguments *out) {
+  uint8_t all = 0;
+  bool first = true;
+  for (uint32_t i = 0; i < m->layer_count; i++) all |= m->lora.modules[i];
+  for (int k = 0; k < HR_MODULE_COUNT; k++) {
+    const char *name = all & (1u << k) ? target_name(m, k) : NULL;
+    if (!name) continue;
+    add(out, "%s%s%s%s", first ? "" : between, quote, name, quote);
+    first = false;
+  }
+}
+
+/* Embedding and head, where they train whole. */
+static void add_saved(const hr_model *m, const char *quote, const char *between, hri_torch_arguments *out) {
+  bool embedding = m->lora.saved & 1u << HRI_SLOT_TOKEN_EMBEDDING, head = m->lora.saved & 1u << HRI_SLOT_HEAD_WEIGHT;
+  if (embedding) add(out, "%s%s%s", quote, m->family == HR_FAMILY_GPT2 ? "wte" : "embed_tokens", quote);
+  if (head) add(out, "%s%slm_head%s", embedding ? between : "", quote, quote);
+}
+
+static void write_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hr_model *m = of->torch->model;
+  if (!m->lora.rank) return;
+  begin(out, "LoraConfig(r=%u, lora_dropout=%g, task_type=\"CAUSAL_LM\", target_modules=[", m->lora.rank,
+        m->lora.dropout);
+  add_targets(m, "\"", ", ", out);
+  add(out, "]");
+  if (m->lora.dora) add(out, ", use_dora=True");
+  if (m->lora.saved) {
+    add(out, ", modules_to_save=[");
+    add_saved(m, "\"", ", ", out);
+    add(out, "]");
+  }
+  add(out, ")");
+}
+
+/* ---- several ranks ---- */
+
+static const char *truth(bool is) { return is ? "True" : "False"; }
+
+static void add_zero(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_shared *s = &of->settings->shared;
+  add(out, "{\"zero_optimization\": {\"stage\": %u", s->zero_stage);
+  if (s->reduce_elements)
+    add(out, ", \"reduce_bucket_size\": %u, \"allgather_bucket_size\": %u", s->reduce_elements, s->reduce_elements);
+  if (s->prefetch_elements) add(out, ", \"stage3_prefetch_bucket_size\": %u", s->prefetch_elements);
+  if (s->offload_optimizer) add(out, ", \"offload_optimizer\": {\"device\": \"cpu\"}");
+  if (s->offload_param) add(out, ", \"offload_param\": {\"device\": \"cpu\"}");
+  add(out, "}, \"bf16\": {\"enabled\": %s}, \"gradient_clipping\": %g",
+      of->torch->weights == HRI_BF16 ? "True" : "False", of->job->clip);
+  if (s->offload_optimizer) add(out, ", \"zero_force_ds_cpu_optimizer\": False"); /* the optimizer is torch's */
+  add(out, "}");
+}
+
+/* Among the Trainer's arguments. */
+static void add_ranks(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_shared *s = &of->settings->shared;
+  const hri_torch_job *t = of->torch;
+  if (t->sharing == HRI_TORCH_DDP) {
+    add(out, ", ddp_find_unused_parameters=%s", truth(t->ddp.find_unused));
+    if (s->bucket_mb) add(out, ", ddp_bucket_cap_mb=%u", s->bucket_mb);
+  } else if (t->sharing == HRI_TORCH_FSDP2) {
+    add(out,
+        ", fsdp=True, fsdp_config={\"reshard_after_forward\": %s, \"cpu_offload\": %s, \"activation_checkpointing\": %s}",
+        truth(!t->fsdp.keeps), truth(t->fsdp.offload), truth(t->wrapped));
+  } else if (t->sharing != HRI_TORCH_ALONE) {
+    add(out, ", deepspeed=");
+    add_zero(of, out);
+  }
+}
+
+/* Around the model of a loop of one's own. */
+static void write_wrapper(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  if (t->sharing == HRI_TORCH_DDP) {
+    begin(out, "DistributedDataParallel(model, find_unused_parameters=%s, gradient_as_bucket_view=%s",
+          truth(t->ddp.find_unused), truth(t->ddp.bucket_view));
+    if (of->settings->shared.bucket_mb) add(out, ", bucket_cap_mb=%u", of->settings->shared.bucket_mb);
+    add(out, ")");
+  } else if (t->sharing == HRI_TORCH_FSDP2 && t->fsdp.flat) {
+    begin(out, "FullyShardedDataParallel(model, auto_wrap_policy of each block, sharding_strategy=ShardingStrategy.%s",
+          t->fsdp.keeps ? "SHARD_GRAD_OP" : "FULL_SHARD");
+    if (t->fsdp.mixed)
+      add(out, ", mixed_precision=MixedPrecision(param_dtype=%s, reduce_dtype=%s)", dtype_name(t->fsdp.param),
+          dtype_name(t->fsdp.reduce));
+    add(out, ")");
+  } else if (t->sharing == HRI_TORCH_FSDP2) {
+    begin(out, "fully_shard(...) of each block, then of the model: reshard_after_forward=%s", truth(!t->fsdp.keeps));
+    if (t->fsdp.mixed)
+      add(out, ", mp_policy=MixedPrecisionPolicy(param_dtype=%s, reduce_dtype=%s)", dtype_name(t->fsdp.param),
+          dtype_name(t->fsdp.reduce));
+    if (t->fsdp.offload) add(out, ", offload_policy=CPUOffloadPolicy()");
+    if (t->wrapped) begin(out, "checkpoint_wrapper(block) of each block before it");
+  } else if (t->sharing != HRI_TORCH_ALONE) {
+    begin(out, "deepspeed.initialize(config=");
+    add_zero(of, out);
+    add(out, ")");
+  }
+}
+
+/* What no class of the framework's says. */
+static void write_beside(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  static const char *const kernels[HRI_KERNELS] = {"", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION",
+                                                   "MATH"};
+  const hri_torch_settings *s = of->settings;
+  if (of->job->freeze || of->job->train_only)
+    begin(out, "requires_grad_(False) of %s%s", of->job->train_only ? "all parameters but " : "",
+          of->job->train_only ? of->job->train_only : of->job->freeze);
+  if (of->torch->use_cache) begin(out, "model.config.use_cache = True");
+  if (s->kernel != HRI_KERNEL_CHOSEN) begin(out, "with sdpa_kernel(SDPBackend.%s): around it all", kernels[s->kernel]);
+  if (of->torch->ranks > 1) begin(out, "torchrun --nproc-per-node=%u (or as many on several nodes)", of->torch->ranks);
+  if (s->resumed) begin(out, "trainer.train(resume_from_checkpoint=True)");
+}
+
+/* fully_shard casts by a policy, DeepSpeed has weights of the type. */
+static hri_ten_type type_of_products(const hri_torch_job *t) {
+  if (t->sharing >= HRI_TORCH_ZERO) return t->weights;
+  return t->sharing == HRI_TORCH_FSDP2 && t->fsdp.casts_output ? t->fsdp.param : t->autocast;
+}
+
+static void write_trainer(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  hri_ten_type type = type_of_products(t);
+  begin(out, "%s(per_device_train_batch_size=%u, gradient_accumulation_steps=%u",
+        of->stack == HR_PYTORCH_TRL ? "SFTConfig" : "TrainingArguments", (unsigned)t->batch, t->accumulate);
+  if (type != HRI_F32) add(out, ", %s=True", type == HRI_BF16 ? "bf16" : "fp16");
+  if (of->job->precision == HR_PRECISION_TF32) add(out, ", tf32=True");
+  if (t->checkpoint && !t->wrapped)
+    add(out, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={\"use_reentrant\": %s}",
+        t->reentrant ? "True" : "False");
+  add(out, ", optim=\"%s\", max_grad_norm=%g", hri_torch_optim_name(of->optim), of->job->clip);
+  if (t->evaluation.batches) add(out, ", per_device_eval_batch_size=%u", (unsigned)t->evaluation.rows);
+  if (t->evaluation.to_host) add(out, ", eval_accumulation_steps=%u", t->evaluation.to_host);
+  add_ranks(of, out);
+  add(out, ")");
+}
+
+static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  static const char *const optims[HRI_OPTIMS] = {"",
+                                                 "torch.optim.AdamW(model.parameters(), foreach=True)",
+                                                 "torch.optim.AdamW(model.parameters(), fused=True)",
+                                                 "bitsandbytes.optim.AdamW8bit(model.parameters())",
+                                                 "bitsandbytes.optim.PagedAdamW8bit(model.parameters())",
+                                                 "torch.optim.SGD(model.parameters())",
+                                                 "transformers.optimization.Adafactor(model.parameters())",
+                                                 "torch.optim.Adafactor(model.parameters())"};
+  const hri_torch_job *t = of->torch;
+  if (t->checkpoint && !t->wrapped)
+    begin(out, "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": %s})",
+          t->reentrant ? "True" : "False");
+  write_wrapper(of, out);
+  begin(out, "%s", optims[of->optim]);
+  begin(out, "batches of %u rows, %u of them for each optimizer.step()", (unsigned)t->batch, t->accumulate);
+  if (t->autocast != HRI_F32)
+    add(out, ", under torch.autocast(\"cuda\", dtype=%s)%s", dtype_name(t->autocast),
+        t->scaler ? " with torch.amp.GradScaler()" : "");
+}
+
+/* Lines of a configuration file. Its 4 bits are nf4 with double quantization unless it is told otherwise. */
+static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hr_model *m = of->torch->model;
+  const hri_torch_quantized quantized = of->torch->quantized;
+  bool bits4 = quantized == HRI_TORCH_NF4 || quantized == HRI_TORCH_NF4_DOUBLE;
+  if (!m->lora.rank) return;
+  begin(out, "adapter: %s", bits4 ? "qlora" : "lora");
+  begin(out, "lora_r: %u", m->lora.rank);
+  begin(out, "lora_dropout: %g", m->lora.dropout);
+  begin(out, "lora_target_modules: [");
+  add_targets(m, "", ", ", out);
+  add(out, "]");
+  if (m->lora.dora) begin(out, "peft_use_dora: true");
+  if (m->lora.saved) {
+    begin(out, "lora_modules_to_save: [");
+    add_saved(m, "", ", ", out);
+    add(out, "]");
+  }
+  if (quantized == HRI_TORCH_INT8) begin(out, "load_in_8bit: true");
+  if (!bits4) return;
+  begin(out, "load_in_4bit: true");
+  if (quantized == HRI_TORCH_NF4 || is_fp4(of->job))
+    begin(out, "bnb_config_kwargs: {bnb_4bit_quant_type: %s, bnb_4bit_use_double_quant: %s}",
+          is_fp4(of->job) ? "fp4" : "nf4", quantized == HRI_TORCH_NF4 ? "false" : "true");
+}
+
+static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  write_axolotl_adapters(of, out);
+  begin(out, "micro_batch_size: %u", (unsigned)t->batch);
+  begin(out, "gradient_accumulation_steps: %u", t->accumulate);
+  begin(out, "sequence_len: %u", (unsigned)t->tokens);
+  begin(out, "attn_implementation: %s", attention_name(of));
+  begin(out, "%s", t->autocast == HRI_BF16 ? "bf16: true" : t->autocast == HRI_F16 ? "fp16: true" : "bf16: false");
+  begin(out, "optimizer: %s", hri_torch_optim_name(of->optim));
+  begin(out, "gradient_checkpointing: %s", t->checkpoint ? "true" : "false");
+  if (t->checkpoint && !t->reentrant) begin(out, "gradient_checkpointing_kwargs: {use_reentrant: false}");
+}
+
+static void write_llama_factory_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hr_model *m = of->torch->model;
+  const hri_torch_quantized quantized = of->torch->quantized;
+  begin(out, "finetuning_type: %s", m->lora.rank ? "lora" : "full");
+  if (!m->lora.rank) return;
+  begin(out, "lora_rank: %u", m->lora.rank);
+  begin(out, "lora_dropout: %g", m->lora.dropout);
+  begin(out, "lora_target: ");
+  add_targets(m, "", ",", out);
+  if (m->lora.dora) begin(out, "use_dora: true");
+  if (m->lora.saved) {
+    begin(out, "additional_target: ");
+    add_saved(m, "", ",", out);
+  }
+  if (quantized) begin(out, "quantization_bit: %d", quantized == HRI_TORCH_INT8 ? 8 : 4);
+  if (quantized == HRI_TORCH_NF4) begin(out, "double_quantization: false");
+  if (quantized && is_fp4(of->job)) begin(out, "quantization_type: fp4");
+}
+
+static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  bool flash_2 = of->settings->implementation == HRI_IMPLEMENTATION_FLASH_2;
+  write_llama_factory_adapters(of, out);
+  begin(out, "per_device_train_batch_size: %u", (unsigned)t->batch);
+  begin(out, "gradient_accumulation_steps: %u", t->accumulate);
+  begin(out, "cutoff_len: %u", (unsigned)t->tokens);
+  begin(out, "flash_attn: %s", flash_2 ? "fa2" : t->attention == HRI_TORCH_EAGER ? "disabled" : "sdpa");
+  begin(out, "%s",
+        t->autocast == HRI_BF16  ? "bf16: true"
+        : t->autocast == HRI_F16 ? "fp16: true"
+        : t->weights == HRI_BF16 ? "pure_bf16: true"
+                                 : "bf16: false");
+  begin(out, "optim: %s", hri_torch_optim_name(of->optim));
+  begin(out, "disable_gradient_checkpointing: %s", t->checkpoint ? "false" : "true");
+  if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
+}
+
+void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  memset(out, 0, sizeof *out);
+  if (of->stack == HR_PYTORCH_AXOLOTL) {
+    write_axolotl(of, out);
+  } else if (of->stack == HR_PYTORCH_LLAMA_FACTORY) {
+    write_llama_factory(of, out);
+  } else {
+    write_model(of, out);
+    write_adapters(of, out);
+    if (of->stack == HR_PYTORCH_PLAIN) write_loop(of, out);
+    else write_trainer(of, out);
+  }
+  write_beside(of, out);
+  if (of->alloc_conf && *of->alloc_conf) begin(out, "PYTORCH_ALLOC_CONF=%s", of->alloc_conf);
+}

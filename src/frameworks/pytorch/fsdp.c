@@ -1,0 +1,476 @@
+/* Fully sharded parameters (fsdp.h): units, their gathering before they run, and what becomes of their gradients. The hooks that
+ * fully_shard puts on modules are calls of hri_module_hooks here; those on tensors are functions of the graph. */
+#include "frameworks/pytorch/fsdp.h"
+
+#include <assert.h>
+#include <string.h>
+
+/* Streams beside the usual one: their requests have memory of their own in the caching allocator. */
+enum { COPY_IN = 1, REDUCE = 2, LOWER = 3 };
+
+static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t elements) {
+  hri_ten *tensor = hri_ten_make(t, op, type, hri_ten_shape_of(1, elements, 0, 0, 0));
+  hri_ten_role(t, tensor, HR_ROLE_COMMUNICATION);
+  return tensor;
+}
+
+/* Parts are rows: as many as there are over all ranks, rounded up. */
+static uint64_t part_elements(const hri_fsdp *f, uint32_t i) {
+  const hri_ten *whole = f->module->parameters[i];
+  uint64_t rows = whole->shape.dims[0], part = (rows + f->settings.ranks - 1) / f->settings.ranks;
+  return hri_ten_count(whole) / rows * part;
+}
+
+/* What the kernels that copy many tensors at once are told (TensorShape.cu): numbers of 8 bytes on the device, one of them for each block of
+ * threads. */
+static void tell_kernel(hri_torch *t, const char *op, uint64_t numbers) {
+  hri_ten_drop(t, flat(t, op, HRI_I64, numbers));
+}
+
+static uint64_t divided(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
+
+enum { TILE = 2048 }; /* bytes that a block copies at a time */
+
+static uint64_t tiles_of(const hri_fsdp_unit *u, hri_ten_type type, uint64_t tile) {
+  uint64_t tiles = 0;
+  for (uint32_t k = 0; k < u->count; k++)
+    tiles += divided(part_elements(u->fsdp, u->members[k]) * hri_ten_type_bytes(type), tile);
+  return tiles;
+}
+
+/* split_with_sizes_copy: blocks do more than one tile where there are more tiles than the device takes. */
+static void tell_copy_out(hri_torch *t, const hri_fsdp_unit *u) {
+  enum { PROCESSORS = 108, THREADS = 2048, BLOCK = 128 };
+  uint64_t ranks = u->fsdp->settings.ranks, most = (uint64_t)PROCESSORS * THREADS / BLOCK * 2;
+  uint64_t times = divided(tiles_of(u, u->fsdp->settings.param, TILE) * ranks, most), chunks = 1, each;
+  while (chunks * chunks < times) chunks++;
+  if (chunks > ranks) chunks = ranks;
+  each = divided(times, chunks);
+  tell_kernel(t, "split_with_sizes_copy",
+              4 * (uint64_t)u->count + 1 + tiles_of(u, u->fsdp->settings.param, TILE * each));
+}
+
+static void tell_copy_in(hri_torch *t, const hri_fsdp_unit *u) {
+  tell_kernel(t, "chunk_cat", 6 * (uint64_t)u->count + 2 + tiles_of(u, u->fsdp->settings.reduce, TILE));
+}
+
+/* ---- gathering ---- */
+
+/* Parts on the host come one by one and are cast one by one. */
+static void gather_from_host(hri_torch *t, hri_fsdp_unit *u, hri_ten **inputs) {
+  hri_fsdp *f = u->fsdp;
+  for (uint32_t k = 0; k < u->count; k++) {
+    inputs[k] = flat(t, "to", f->type, part_elements(f, u->members[k]));
+    if (f->settings.param != f->type)
+      hri_ten_set(t, &inputs[k], flat(t, "_to_copy", f->settings.param, part_elements(f, u->members[k])));
+  }
+}
+
+/* FullyShardedDataParallel's unshard: the part is cast in a stream of its own, and gathered into what parameters will be views of. */
+static void gather_flat(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *cast = NULL;
+  hri_torch_at(t, "FullyShardedDataParallel", -1);
+  hri_torch_on_stream(t, LOWER);
+  if (f->settings.param != f->type) cast = flat(t, "_use_low_precision_shard", f->settings.param, u->elements);
+  hri_torch_on_stream(t, COPY_IN);
+  u->gathered = flat(t, "all_gather", f->settings.param, u->elements * f->settings.ranks);
+  hri_ten_drop(t, cast);
+  hri_torch_on_stream(t, 0);
+}
+
+/* foreach_all_gather: parts are cast, all into one tensor; the gathered ones are another. */
+static void gather(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *cast = NULL, **inputs;
+  if (u->whole || u->gathered) return;
+  if (f->settings.flat) {
+    gather_flat(t, u);
+    return;
+  }
+  hri_torch_at(t, "fully_shard", -1);
+  hri_torch_on_stream(t, COPY_IN);
+  if (f->settings.offload) {
+    inputs = hri_alloc_zero(u->count, sizeof(hri_ten *));
+    if (!inputs) {
+      t->failed = true;
+      return;
+    }
+    gather_from_host(t, u, inputs);
+    u->gathered = flat(t, "all_gather", f->settings.param, u->elements * f->settings.ranks);
+    for (uint32_t k = 0; k < u->count; k++) hri_ten_drop(t, inputs[k]);
+    hri_free(inputs);
+  } else {
+    if (f->settings.param != f->type) cast = flat(t, "all_gather_copy_in", f->settings.param, u->elements);
+    u->gathered = flat(t, "all_gather", f->settings.param, u->elements * f->settings.ranks);
+    hri_ten_drop(t, cast);
+  }
+  hri_torch_on_stream(t, 0);
+}
+
+/* wait_for_unshard: each parameter gets bytes of its own, which what was gathered is copied to. In a forward that is kept for the next unit
+ * to free, so that its copy can run beside the next gathering; Python holds it to the end of this function. */
+static void wait_for(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  if (!u->gathered) return;
+  if (f->settings.flat) {
+    for (uint32_t k = 0; k < u->count; k++) hri_ten_show(t, f->module->parameters[u->members[k]], u->gathered);
+    hri_ten_role(t, u->gathered, HR_ROLE_WEIGHT);
+    u->whole_flat = u->gathered;
+    u->gathered = NULL;
+    u->whole = true;
+    return;
+  }
+  hri_torch_at(t, "fully_shard", -1);
+  for (uint32_t k = 0; k < u->count; k++) {
+    uint32_t i = u->members[k];
+    hri_ten_give_bytes(t, "all_gather_copy_out", f->module->parameters[i],
+                       part_elements(f, i) * f->settings.ranks * hri_ten_type_bytes(f->settings.param));
+    hri_ten_role(t, f->module->parameters[i], HR_ROLE_WEIGHT);
+  }
+  tell_copy_out(t, u);
+  if (u->state == HRI_FSDP_FORWARD) hri_ten_set(t, &f->copied, u->gathered);
+  else hri_ten_drop(t, u->gathered);
+  u->gathered = NULL;
+  u->whole = true;
+}
+
+static void give_back(hri_torch *t, hri_fsdp_unit *u) {
+  if (!u->whole) return;
+  for (uint32_t k = 0; k < u->count; k++) hri_ten_take_bytes(t, u->fsdp->module->parameters[u->members[k]]);
+  hri_ten_set(t, &u->whole_flat, NULL);
+  u->whole = false;
+}
+
+/* ---- gradients ---- */
+
+/* Micro-steps that do not exchange keep whole gradients, in the type in which they are summed over ranks. */
+static void keep_whole(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  give_back(t, u);
+  for (uint32_t k = 0; k < u->count; k++) {
+    uint32_t i = u->members[k];
+    hri_ten *whole = f->module->parameters[i];
+    if (!whole->grad || whole->type == f->settings.reduce) continue; /* later ones are added to it where it is */
+    if (!f->accumulated[i]) f->accumulated[i] = hri_ten_like(t, "to", whole->grad, f->settings.reduce);
+    hri_ten_set(t, &whole->grad, NULL);
+  }
+}
+
+static void drop_gradients(hri_torch *t, hri_fsdp_unit *u) {
+  for (uint32_t k = u->count; k-- > 0;) { /* as lists go */
+    hri_ten_set(t, &u->fsdp->module->parameters[u->members[k]]->grad, NULL);
+    hri_ten_set(t, &u->fsdp->accumulated[u->members[k]], NULL);
+  }
+}
+
+/* Gradients of this rank's part are views of what came; on the host they take no bytes here. */
+static void hand_out(hri_torch *t, hri_fsdp_unit *u, hri_ten *reduced) {
+  hri_fsdp *f = u->fsdp;
+  for (uint32_t k = 0; k < u->count; k++) {
+    hri_ten *part = f->parts[u->members[k]];
+    if (part->grad) continue;
+    t->meta = f->settings.offload;
+    part->grad = f->settings.offload ? hri_ten_like(t, "to", part, part->type) : hri_ten_view(t, reduced, part->shape);
+    t->meta = false;
+    hri_ten_role(t, part->grad, HR_ROLE_GRADIENT);
+  }
+}
+
+/* foreach_reduce. What the gradients are sent from is the usual stream's; what comes is that of the reduce-scatter. */
+static void reduce(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *sent, *reduced;
+  sent = flat(t, "reduce_scatter_copy_in", f->settings.reduce, u->elements * f->settings.ranks);
+  tell_copy_in(t, u);
+  drop_gradients(t, u);
+  hri_torch_on_stream(t, REDUCE);
+  reduced = flat(t, "reduce_scatter", f->settings.reduce, u->elements);
+  if (f->settings.reduce != f->type) hri_ten_set(t, &reduced, flat(t, "_to_copy", f->type, u->elements));
+  hri_torch_on_stream(t, 0);
+  hand_out(t, u, reduced);
+  hri_ten_drop(t, reduced);
+  f->sent = sent;
+}
+
+/* The gradients of all views are joined, in the stream of the gathering, before the parameters are given back; what comes of them is a part. */
+static void reduce_flat(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *joined, *wide, *padded, *reduced;
+  uint64_t all = u->elements * f->settings.ranks;
+  hri_torch_on_stream(t, COPY_IN);
+  joined = flat(t, "cat", f->settings.param, u->total);
+  hri_torch_on_stream(t, REDUCE);
+  give_back(t, u);
+  drop_gradients(t, u);
+  wide = f->settings.reduce == f->settings.param ? hri_ten_keep(joined) : flat(t, "to", f->settings.reduce, u->total);
+  padded = all == u->total ? hri_ten_keep(wide) : flat(t, "pad", f->settings.reduce, all);
+  reduced = flat(t, "reduce_scatter", f->settings.reduce, u->elements);
+  if (f->settings.reduce != f->type) hri_ten_set(t, &reduced, flat(t, "to", f->type, u->elements));
+  hri_torch_on_stream(t, 0);
+  hand_out(t, u, reduced);
+  hri_ten_drop(t, reduced);
+  hri_ten_drop(t, padded);
+  hri_ten_drop(t, wide);
+  hri_ten_drop(t, joined);
+}
+
+static bool has_gradients(const hri_fsdp_unit *u) {
+  for (uint32_t k = 0; k < u->count; k++)
+    if (u->fsdp->module->parameters[u->members[k]]->grad || u->fsdp->accumulated[u->members[k]]) return true;
+  return false;
+}
+
+static void behind_backward(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  u->state = HRI_FSDP_BEHIND;
+  if (f->settings.flat) {
+    hri_torch_at(t, "FullyShardedDataParallel", -1);
+    if (has_gradients(u)) reduce_flat(t, u);
+    return;
+  }
+  hri_torch_at(t, "fully_shard", -1);
+  for (uint32_t k = 0; k < u->count; k++) /* accumulate_unsharded_grad_if_needed */
+    if (f->accumulated[u->members[k]]) hri_ten_set(t, &f->module->parameters[u->members[k]]->grad, NULL);
+  if (!f->exchanges) {
+    keep_whole(t, u);
+    return;
+  }
+  give_back(t, u);
+  hri_ten_set(t, &f->sent, NULL);
+  if (has_gradients(u)) reduce(t, u);
+}
+
+static void behind_backward_fn(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  behind_backward(t, (hri_fsdp_unit *)(uintptr_t)fn->numbers[0]);
+  in[0] = hri_ten_keep(g[0]);
+}
+
+/* The hook on what a unit gave: it is gathered again, and the one that ran before it too. */
+static void before_backward(hri_torch *t, void *context) {
+  hri_fsdp_unit *u = context;
+  hri_fsdp *f = u->fsdp;
+  if (u->state == HRI_FSDP_BEFORE) return;
+  u->state = HRI_FSDP_BEFORE;
+  gather(t, u);
+  wait_for(t, u);
+  if (!u->ran) return;
+  u->ran = false;
+  if (u->place > 0) gather(t, f->order[u->place - 1]);
+}
+
+/* ---- the hooks of modules ---- */
+
+static hri_fsdp_unit *unit_of(hri_fsdp *f, int32_t module) {
+  if (module >= 0) return &f->units[module];
+  if (module == HRI_MODULE_WHOLE) return f->root;
+  if (module == HRI_MODULE_EMBEDDING) return f->embedding ? f->embedding : f->module->head ? NULL : f->tail;
+  return f->tail;
+}
+
+/* The lazy initialization of FullyShardedDataParallel makes each unit's flat tensor, with mixed precision also one in the weights' type, and gives
+ * them back. */
+static void begin_flat(hri_torch *t, hri_fsdp *f) {
+  if (!f->settings.flat || f->begun) return;
+  f->begun = true;
+  hri_torch_at(t, "FullyShardedDataParallel", -1);
+  for (uint32_t k = 0; k < f->unit_count; k++) {
+    const hri_fsdp_unit *u = &f->units[(k + f->unit_count - 1) % f->unit_count]; /* the model's first */
+    hri_ten_drop(t, flat(t, "init_flat_param_attributes", f->settings.param, u->elements * f->settings.ranks));
+    if (f->settings.param == f->type) continue;
+    hri_ten_drop(t, flat(t, "init_flat_param_attributes", f->type, u->elements * f->settings.ranks));
+  }
+}
+
+static hri_ten *enter(hri_torch *t, void *context, int32_t module, hri_ten *input) {
+  hri_fsdp *f = context;
+  hri_fsdp_unit *u = unit_of(f, module);
+  bool first;
+  hri_fn *fn;
+  hri_ten *passed;
+  if (module == HRI_MODULE_WHOLE) begin_flat(t, f);
+  if (!u) return hri_ten_keep(input);
+  if (u->state == HRI_FSDP_BEFORE) { /* it runs again for its backward */
+    gather(t, u);
+    wait_for(t, u);
+    return hri_ten_keep(input);
+  }
+  first = u->state != HRI_FSDP_FORWARD;
+  u->state = HRI_FSDP_FORWARD;
+  gather(t, u);
+  wait_for(t, u);
+  if (!first || !input || !(fn = hri_fn_make(t, behind_backward_fn, &input, 1))) return hri_ten_keep(input);
+  fn->numbers[0] = (uintptr_t)u;
+  passed = hri_ten_view(t, input, input->shape);
+  hri_fn_bind(t, fn, passed);
+  return passed;
+}
+
+static void leave(hri_torch *t, void *context, int32_t module, hri_ten *output) {
+  hri_fsdp *f = context;
+  hri_fsdp_unit *u = unit_of(f, module);
+  if (!u || u->state == HRI_FSDP_BEFORE) return;
+  if (u == f->tail && module != HRI_MODULE_HEAD) return; /* not all of its modules ran */
+  if (u->reshards) give_back(t, u);
+  if (t->grad_mode) {
+    u->ran = true;
+    u->place = f->order_count;
+    f->order[f->order_count++] = u;
+  }
+  u->state = HRI_FSDP_IDLE;
+  if (!t->grad_mode || !output || !output->made_by) return;
+  output->made_by->before = before_backward;
+  output->made_by->before_context = u;
+}
+
+void hri_fsdp_after_forward(hri_torch *t, hri_fsdp *f, hri_module_output *out) {
+  hri_ten **results[] = {&out->loss, &out->logits};
+  if (f->root) leave(t, f, HRI_MODULE_WHOLE, out->loss);
+  hri_ten_set(t, &f->copied, NULL);
+  hri_torch_at(t, "fully_shard", -1);
+  for (int k = 0; k < 2 && f->settings.casts_output; k++)
+    if (*results[k]) hri_ten_set(t, results[k], hri_aten_to(t, *results[k], f->settings.param));
+}
+
+/* Units whose input needs no gradient come last, in the order of modules: the model, embeddings, blocks, norm and head. */
+static void finish(hri_torch *t, hri_fsdp_unit *u) {
+  if (!u) return;
+  if (u->state != HRI_FSDP_BEHIND) behind_backward(t, u);
+  u->state = HRI_FSDP_IDLE;
+  u->ran = false;
+}
+
+void hri_fsdp_after_backward(hri_torch *t, hri_fsdp *f) {
+  bool tied = !f->module->head;
+  finish(t, f->root);
+  finish(t, f->embedding);
+  if (tied) finish(t, f->tail);
+  for (uint32_t i = 0; i < f->layer_count; i++) finish(t, &f->units[i]);
+  if (!tied) finish(t, f->tail);
+  f->order_count = 0;
+  if (f->exchanges) hri_ten_set(t, &f->sent, NULL);
+}
+
+/* ---- units ---- */
+
+static bool of_unit(const hri_fsdp *f, uint32_t i, const hri_fsdp_unit *u) {
+  const hri_module *m = f->module;
+  const hri_ten *p = m->parameters[i];
+  bool embedding = p == m->embed, tail = p == m->norm[0] || p == m->norm[1] || (m->head && p == m->head);
+  if (u - f->units < (ptrdiff_t)f->layer_count) return m->layer_of[i] == (int32_t)(u - f->units);
+  if (m->layer_of[i] >= 0) return false;
+  if (!f->settings.by_accelerate) return true;
+  if (m->head) return u == f->embedding ? embedding : u == f->tail ? tail : !embedding && !tail;
+  return u == f->tail ? embedding || tail : !embedding && !tail;
+}
+
+static void list_members(hri_fsdp *f, hri_fsdp_unit *u) {
+  u->members = f->members + f->member_count;
+  for (uint32_t i = 0; i < f->module->parameter_count; i++) {
+    if (!of_unit(f, i, u)) continue;
+    u->members[u->count++] = i;
+    u->elements += part_elements(f, i);
+    u->total += hri_ten_count(f->module->parameters[i]);
+  }
+  if (f->settings.flat) u->elements = divided(u->total, f->settings.ranks);
+  f->member_count += u->count;
+}
+
+/* A unit's parameters come to the device whole; a part of each is copied; then the whole ones go. */
+static void shard(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  for (uint32_t k = 0; k < u->count; k++) hri_ten_materialize(t, "to", f->module->parameters[u->members[k]]);
+  if (u == f->root) hri_module_place_buffers(t, f->module);
+  for (uint32_t k = 0; k < u->count; k++) {
+    uint32_t i = u->members[k];
+    hri_ten *whole = f->module->parameters[i], *part;
+    hri_ten_shape shape = whole->shape;
+    shape.dims[0] = (shape.dims[0] + f->settings.ranks - 1) / f->settings.ranks;
+    part = hri_ten_make(t, "new_zeros", f->type, shape);
+    part->parameter = part->requires_grad = true;
+    hri_ten_role(t, part, HR_ROLE_WEIGHT);
+    if (f->settings.offload) { /* .cpu() */
+      t->host_bytes += hri_ten_bytes(part);
+      hri_ten_take_bytes(t, part);
+    }
+    f->parts[i] = part;
+  }
+  for (uint32_t k = 0; k < u->count; k++) {
+    hri_ten_take_bytes(t, f->module->parameters[u->members[k]]);
+    f->module->parameters[u->members[k]]->type = f->settings.param;
+  }
+}
+
+/* FullyShardedDataParallel: parameters are joined, this rank's part of the flat tensor is cloned; what lies in it of each parameter is what the
+ * optimizer steps on. */
+static void shard_flat(hri_torch *t, hri_fsdp_unit *u) {
+  hri_fsdp *f = u->fsdp;
+  hri_ten *joined, *part;
+  uint64_t at = 0;
+  if (u == f->root) hri_module_place_buffers(t, f->module);
+  for (uint32_t k = 0; k < u->count; k++) hri_ten_materialize(t, "to", f->module->parameters[u->members[k]]);
+  joined = flat(t, "cat", f->type, u->total);
+  part = flat(t, "clone", f->type, u->elements);
+  hri_ten_role(t, part, HR_ROLE_WEIGHT);
+  hri_ten_drop(t, joined);
+  for (uint32_t k = 0; k < u->count; k++) {
+    hri_ten *whole = f->module->parameters[u->members[k]], **own = &f->parts[u->members[k]];
+    uint64_t count = hri_ten_count(whole), left = at < u->elements ? u->elements - at : 0;
+    *own = hri_ten_view(t, part, hri_ten_shape_of(1, count < left ? count : left, 0, 0, 0));
+    (*own)->parameter = (*own)->requires_grad = true;
+    at += count;
+    hri_ten_take_bytes(t, whole);
+    whole->type = f->settings.param;
+    whole->parameter = false; /* a view: autocast keeps no cast of it */
+    whole->stream = COPY_IN;
+  }
+}
+
+static hri_fsdp_unit *next_unit(hri_fsdp *f, bool reshards) {
+  hri_fsdp_unit *u = &f->units[f->unit_count++];
+  *u = (hri_fsdp_unit){.fsdp = f, .reshards = reshards};
+  return u;
+}
+
+static void make_units(hri_torch *t, hri_fsdp *f) {
+  bool more = f->settings.by_accelerate;
+  for (uint32_t i = 0; i < f->layer_count; i++) (void)next_unit(f, !f->settings.keeps);
+  if (more && f->module->head) f->embedding = next_unit(f, !f->settings.keeps);
+  if (more) f->tail = next_unit(f, false);
+  f->root = next_unit(f, false);
+  for (uint32_t k = 0; k < f->unit_count; k++) list_members(f, &f->units[k]);
+  for (uint32_t k = 0; k < f->unit_count; k++) {
+    hri_torch_at(t, "fully_shard", k < f->layer_count ? (int32_t)k : -1);
+    if (f->settings.flat) shard_flat(t, &f->units[k]);
+    else shard(t, &f->units[k]);
+  }
+  if (f->root->count == 0) f->root = NULL;
+}
+
+void hri_fsdp_init(hri_torch *t, hri_fsdp *f, hri_module *module, const hri_fsdp_settings *settings) {
+  static const hri_module_hooks hooks = {enter, leave};
+  enum { OTHER_UNITS = 3 };
+  *f = (hri_fsdp){.settings = *settings, .module = module, .type = module->embed->type, .exchanges = true};
+  f->layer_count = module->model->layer_count;
+  if (!settings->mixed) f->settings.param = f->settings.reduce = f->type;
+  f->parts = hri_alloc_zero(module->parameter_count, sizeof *f->parts);
+  f->accumulated = hri_alloc_zero(module->parameter_count, sizeof *f->accumulated);
+  f->members = hri_alloc_zero(module->parameter_count, sizeof *f->members);
+  f->units = hri_alloc_zero(f->layer_count + OTHER_UNITS, sizeof *f->units);
+  f->order = hri_alloc_zero(f->layer_count + OTHER_UNITS, sizeof *f->order);
+  if (!f->parts || !f->accumulated || !f->members || !f->units || !f->order) {
+    t->failed = true;
+    return;
+  }
+  make_units(t, f);
+  module->hooks = &hooks;
+  module->hooks_context = f;
+}
+
+void hri_fsdp_deinit(hri_fsdp *f) {
+  hri_free(f->parts);
+  hri_free(f->accumulated);
+  hri_free(f->members);
+  hri_free(f->units);
+  hri_free(f->order);
+}

@@ -1,0 +1,220 @@
+/* What there are no rules for, by the job's own words (refuse.h). */
+#include "frameworks/pytorch/refuse.h"
+
+#include "base/error.h"
+#include "frameworks/pytorch/pass.h"
+#include "model/freeze.h"
+
+/* Beside adapters of linear modules the embedding and the head may train whole. */
+static bool other_adapters(const hr_lora *lora) {
+  uint32_t known = 1u << HRI_SLOT_TOKEN_EMBEDDING | 1u << HRI_SLOT_HEAD_WEIGHT;
+  return lora->rank && (lora->bias != HR_LORA_BIAS_NONE || (lora->saved & ~known) || lora->embedding);
+}
+
+/* Families that were recorded, of which there are rules, with the activations that they were recorded with. */
+static bool family_has_rules(const hr_model *m) {
+  bool gelu = m->family == HR_FAMILY_GPT2 || m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
+  if (m->family > HR_FAMILY_GEMMA3) return false; /* in the order in which they were added */
+  return m->activation == (gelu ? HR_ACTIVATION_GELU_TANH : HR_ACTIVATION_SILU);
+}
+
+/* fp4 has nf4's sizes. */
+hri_torch_quantized hri_torch_quantized_as(hr_quantize quantize) {
+  if (quantize == HR_QUANTIZE_INT8) return HRI_TORCH_INT8;
+  if (quantize == HR_QUANTIZE_NF4 || quantize == HR_QUANTIZE_FP4) return HRI_TORCH_NF4;
+  return quantize == HR_QUANTIZE_NF4_DQ || quantize == HR_QUANTIZE_FP4_DQ ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_WHOLE;
+}
+
+/* Recorded are 16-bit products, and 8 bits with families of plain Linear modules. */
+static const char *refuse_quantized(const hr_job *job) {
+  hr_family family = job->model.family;
+  hr_quantize files = job->model.quantization;
+  bool plain = family != HR_FAMILY_GPT2 && family != HR_FAMILY_GEMMA2 && family != HR_FAMILY_GEMMA3;
+  if (job->quantize == HR_QUANTIZE_NONE && files == HR_QUANTIZE_NONE) return NULL;
+  if (hri_torch_quantized_as(job->quantize) == HRI_TORCH_WHOLE || (files != HR_QUANTIZE_NONE && files != job->quantize))
+    return "no rules for these quantized weights; there are for --quantize nf4, fp4, either with +dq, and int8";
+  if (hri_torch_quantized_as(job->quantize) == HRI_TORCH_INT8 && !plain)
+    return "no rules for 8-bit weights of this family; there are for llama, mistral, qwen2, qwen3 and phi3";
+  if (job->precision == HR_PRECISION_FP32 || job->precision == HR_PRECISION_TF32)
+    return "rules for quantized weights with products in 16 bits alone (--precision bf16, fp16 or bf16-pure)";
+  return NULL;
+}
+
+static const char *refuse_device(const hr_job *job) {
+  if (job->device.compute_capability == 0) return "rules for GPUs of NVIDIA's alone";
+  if (job->device.compute_capability < 70) return "no rules for compute capability below 7.0";
+  return NULL;
+}
+
+/* Of products: what autocast or the weights make them. */
+static hri_ten_type type_of(hr_precision precision) {
+  if (precision == HR_PRECISION_FP16) return HRI_F16;
+  return precision == HR_PRECISION_BF16 || precision == HR_PRECISION_BF16_PURE ? HRI_BF16 : HRI_F32;
+}
+
+bool hri_torch_is_eager(const hr_job *job, const hri_torch_settings *s) {
+  if (s->implementation != HRI_IMPLEMENTATION_OF_JOB) return s->implementation == HRI_IMPLEMENTATION_EAGER;
+  /* transformers has soft-capped scores there alone */
+  return job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0;
+}
+
+hri_sdpa hri_torch_kernel_of(const hri_torch_settings *s) {
+  static const hri_sdpa kernels[HRI_KERNELS] = {HRI_SDPA_FLASH, HRI_SDPA_FLASH, HRI_SDPA_EFFICIENT, HRI_SDPA_FLASH,
+                                                HRI_SDPA_MATH};
+  return s->implementation == HRI_IMPLEMENTATION_FLASH_2 ? HRI_SDPA_FLASH : kernels[s->kernel];
+}
+
+/* A kernel that is asked for must be able to. A window that some rows do not fit in is a mask. */
+static const char *refuse_attention(const hr_job *job, const hri_torch_settings *s) {
+  const hr_model *m = &job->model;
+  bool forced = s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2, some, all, mask;
+  hri_module_kinds_of_layers(m, &some, &all);
+  mask = job->packing == HR_PACKING_OFF || (some && job->sequence_length >= m->sliding_window);
+  if (m->attention_softcap > 0 && !hri_torch_is_eager(job, s))
+    return "no rules for soft-capped scores in fused attention; attn_implementation=eager";
+  if (s->kernel != HRI_KERNEL_CHOSEN && hri_torch_is_eager(job, s))
+    return "no kernel to choose in eager attention: sdpa_kernel is of attn_implementation=sdpa";
+  if (forced && !hri_attention_has_kernel(hri_torch_kernel_of(s), job->device.compute_capability,
+                                          type_of(job->precision), m->head_size, mask))
+    return "no such attention here: flash and cuDNN take 16 bits without a mask of padding or window from compute "
+           "capability 8.0 on, the memory-efficient kernel no bf16 below 8.0; sdpa_kernel=math takes all";
+  return NULL;
+}
+
+/* Families as versions have them. */
+static const char *refuse_version(const hr_job *job, const hri_torch_settings *s) {
+  const hr_family family = job->model.family;
+  if (s->version < HRI_TRANSFORMERS_4_49) return NULL;
+  if (family == HR_FAMILY_QWEN3) return "no qwen3 in transformers before 4.51; transformers=4.57 or 5";
+  if (family == HR_FAMILY_GEMMA3) return "no gemma3_text in transformers before 4.50; transformers=4.57 or 5";
+  if (job->quantize != HR_QUANTIZE_NONE) return "rules for quantized weights of transformers=5 alone";
+  return NULL;
+}
+
+/* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
+static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
+  bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
+  hri_param_spec spec;
+  hri_param_get(&job->model, 0, &spec);
+  return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
+}
+
+hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
+  const char *what = NULL;
+  bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
+               job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT ||
+               job->optimizer == HR_OPTIMIZER_ADAFACTOR;
+  if (!family_has_rules(&job->model))
+    return hri_fail(
+        error, HR_ERROR_UNSUPPORTED,
+        "--engine pytorch has no rules for the family %s%s: gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2 "
+        "and gemma3_text, each with its usual activation, were recorded",
+        hr_family_name(job->model.family), job->model.family > HR_FAMILY_GEMMA3 ? "" : " with this activation");
+  if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
+  else if (other_adapters(&job->model.lora))
+    what =
+        "rules for adapters of linear modules, beside which the embedding and the head may train whole, alone (no bias, "
+        "no adapter of the embedding, no other modules_to_save)";
+  else if (freezes_input(job, settings))
+    what = "nothing to train here: with frozen embeddings use_reentrant=true cuts the graph; use_reentrant=false";
+  else if (!known && settings->optim == HRI_OPTIM_OF_JOB)
+    what = "no rules for this --optimizer; there are for adamw, adamw8bit, adafactor, sgd and momentum";
+  else what = refuse_device(job);
+  if (!what) what = refuse_version(job, settings);
+  if (!what) what = refuse_attention(job, settings);
+  if (!what) what = refuse_quantized(job);
+  if (!what) return HR_OK;
+  return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
+}
+
+/* ---- several ranks ---- */
+
+static bool is_adafactor(const hr_job *job, const hri_torch_settings *s) {
+  if (s->optim != HRI_OPTIM_OF_JOB) return s->optim == HRI_OPTIM_ADAFACTOR || s->optim == HRI_OPTIM_ADAFACTOR_TORCH;
+  return job->optimizer == HR_OPTIMIZER_ADAFACTOR;
+}
+
+/* What there are no rules for on several ranks. */
+static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
+  bool adapters =
+      job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
+  if (settings->eval_batches)
+    return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
+  if (settings->use_cache) return "no rules for use_cache=true on several ranks";
+  if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
+  if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
+  if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
+  if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
+  if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
+  if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
+  if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
+  if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
+  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
+  if (settings->shared.offload_optimizer && job->accumulate > 1)
+    return "no rules for --accumulate with offload_optimizer";
+  if (settings->shared.fsdp_version == 1 && job->accumulate > 1)
+    return "no rules for --accumulate under fsdp_version=1";
+  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant)
+    return "no rules for reentrant checkpointing under fsdp=true";
+  return NULL;
+}
+
+/* Settings of several ranks that do not go together, by their names. */
+static hr_status check_shared(const hri_torch_settings *settings, const hri_torch_stack *stack, uint32_t ranks,
+                              hr_error *error) {
+  const hri_torch_shared *s = &settings->shared;
+  bool fsdp = s->fsdp == HRI_TRUE, zero = s->zero_stage > 0;
+  const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s),
+             *of_zero = hri_torch_shared_zero(s);
+  const char *any = of_ddp    ? of_ddp
+                    : of_fsdp ? of_fsdp
+                    : of_zero ? of_zero
+                    : fsdp    ? "fsdp"
+                    : zero    ? "zero_stage"
+                              : NULL;
+  if (ranks <= 1 && any) {
+    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of several ranks", any);
+    return hri_hint(error, HR_ERROR_USAGE, "--ranks 8 beside it: so many processes, each with a GPU");
+  }
+  if (fsdp && zero)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: fsdp=true and zero_stage are two ways to share a job; one of them");
+  if ((fsdp || zero) && of_ddp)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: %s is of DistributedDataParallel, which %s is not", of_ddp,
+                    fsdp ? "fsdp=true" : "zero_stage");
+  if ((!fsdp && of_fsdp) || (!zero && of_zero)) {
+    bool first = !fsdp && of_fsdp;
+    hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of %s", first ? of_fsdp : of_zero,
+             first ? "fully_shard" : "DeepSpeed's ZeRO");
+    return hri_hint(error, HR_ERROR_USAGE, first ? "fsdp=true,%s=..." : "zero_stage=2,%s=...",
+                    first ? of_fsdp : of_zero);
+  }
+  if (zero && s->zero_stage < 3 && hri_torch_shared_zero3(s))
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is of zero_stage=3",
+                    hri_torch_shared_zero3(s));
+  if (s->offload_param && !s->offload_optimizer)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: offload_param goes with offload_optimizer=cpu here");
+  if ((s->param || s->reduce) && stack->trainer)
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
+        "both from --precision");
+  if (s->fsdp_version == 1 && (stack->trainer || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
+        "activation_checkpointing");
+  if (s->reduce && !s->param)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
+  return HR_OK;
+}
+
+hr_status hri_torch_refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                                 uint32_t ranks, hr_error *error) {
+  const char *what;
+  HRI_TRY(check_shared(settings, stack, ranks, error));
+  what = ranks > 1 ? refuse_ranks(job, settings, stack) : NULL;
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
+}

@@ -1,0 +1,42 @@
+/* Defaults of the stacks (stack.h). Sources: trl 1.16 (trainer/base_config.py, sft_config.py, sft_trainer.py), axolotl 0.18
+ * (utils/config, utils/schemas, loaders/model.py), LLaMA-Factory 0.9 (hparams, model/adapter.py, model_utils/checkpointing.py). */
+#include "frameworks/pytorch/stack.h"
+
+static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
+    [HR_PYTORCH_TRAINER] = {.name = "trainer", .title = "Trainer", .trainer = true, .recorded = true},
+    [HR_PYTORCH_PLAIN] = {.name = "plain", .title = "a plain loop", .recorded = true},
+    [HR_PYTORCH_TRL] = {.name = "trl",
+                        .title = "TRL's SFTTrainer",
+                        .version = "trl 1.16",
+                        .trainer = true,
+                        .checkpointing = true,
+                        .fused_head = true,
+                        .prepared = HRI_PREPARED_BY_TRL,
+                        .recorded = true},
+    [HR_PYTORCH_AXOLOTL] = {.name = "axolotl",
+                            .title = "axolotl",
+                            .version = "axolotl 0.18",
+                            .trainer = true,
+                            .reentrant = true,
+                            .half_weights = true,
+                            .prepared = HRI_PREPARED_BY_AXOLOTL},
+    [HR_PYTORCH_LLAMA_FACTORY] = {.name = "llama-factory",
+                                  .title = "LLaMA-Factory",
+                                  .version = "LLaMA-Factory 0.9",
+                                  .trainer = true,
+                                  .checkpointing = true,
+                                  .reentrant = true,
+                                  .prepared = HRI_PREPARED_BY_NOBODY},
+};
+
+const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack) {
+  return &stacks[(unsigned)stack < HR_PYTORCH_STACKS ? stack : HR_PYTORCH_TRAINER];
+}
+
+const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
+  return (unsigned)stack < HR_PYTORCH_STACKS ? stacks[stack].name : "unknown";
+}
+
+const char *hr_pytorch_stack_title(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->title; }
+
+bool hr_pytorch_stack_checkpoints(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->checkpointing; }

@@ -1,0 +1,23 @@
+/* Who runs the steps, as far as that changes them: defaults of the stacks that stand on transformers' Trainer. */
+#ifndef HRI_PYTORCH_STACK_H
+#define HRI_PYTORCH_STACK_H
+
+#include <headroom/pytorch.h>
+
+#include "frameworks/pytorch/module.h"
+
+typedef struct hri_torch_stack {
+  const char *name, *title;
+  const char *version; /* whose defaults they are; NULL: none of its own */
+  bool trainer;        /* transformers' */
+  bool checkpointing;  /* on unless the job says otherwise */
+  bool reentrant;      /* unless a setting says otherwise */
+  bool fused_head;     /* log-probabilities in tiles, no logits */
+  bool half_weights;   /* what is trained in 16 bits under autocast has weights in 16 bits too */
+  hri_module_prepared prepared;
+  bool recorded; /* else its defaults are from its source */
+} hri_torch_stack;
+
+const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack);
+
+#endif
