@@ -19,7 +19,7 @@ typedef struct preset {
   double epsilon, theta, init_std;
   double rope_factor; /* llama3 scaling of an 8192 token model; 0: no scaling */
   int32_t bos, eos;
-  double dropout;
+  double dropout;  /* of gpt2 in all places, else of the residual alone (phi-2) */
   uint32_t window; /* tokens that sliding layers see; 0: none slides */
   double linear;   /* linear scaling of the layers that see all; 0: no scaling */
 } preset;
@@ -144,7 +144,8 @@ static void fill(hr_model *model, const preset *p) {
   model->init_std = p->init_std;
   model->bos_token = p->bos;
   model->eos_token = p->eos;
-  model->dropout = (hr_dropout){p->dropout, p->dropout, p->dropout};
+  model->dropout.residual = p->dropout;
+  if (p->family == HR_FAMILY_GPT2) model->dropout.attention = model->dropout.embedding = p->dropout;
   if (p->theta > 0) model->rope.theta = p->theta;
   if (p->rope_factor > 0)
     model->rope = (hr_rope){.theta = p->theta,
