@@ -581,7 +581,12 @@ static bool is_field(const hri_oom_place *p, size_t phrase_from) {
 
 /* The label is one of a form that a program fills in: "- **exception type:** x". */
 static bool is_exception_field(const hri_oom_place *p, size_t phrase_from) {
-  static const char *const names[] = {"exception type:", "exception message:", "error type:", "error message:",
+  static const char *const names[] = {"exception type:",
+                                      "exception message:",
+                                      "error type:",
+                                      "error message:",
+                                      "tipo de exce\xc3\xa7\xc3\xa3o:",
+                                      "tipo de excepci\xc3\xb3n:",
                                       "exit reason:"};
   for (size_t i = 0; i < HRI_COUNT(names); i++) {
     size_t at = hri_oom_word(p->text, p->line, phrase_from, names[i]);
@@ -708,7 +713,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
        p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, from) || hri_match_at(p->text, from, to, "fatal "));
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
-  SIGN(LABELLED, names_error(p->text, line, from) ||
+  SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
   SIGN(FIELD, is_field(p, from));
   SIGN(PLACE, has_place(p->text, line, p->line_end));
