@@ -43,6 +43,7 @@ script probe 120 build/card/headroom devices cuda --probe --probe-seconds 60
 script exact 540 python3 bench/gpu/exact.py "$out" --seconds 500
 script kernels 300 python3 bench/gpu/kernels.py "$out"
 script train 590 python3 bench/gpu/train.py "$out" --seconds 560
+script memory 400 python3 bench/gpu/memory.py "$out" --seconds 380
 script torch-gpt2-124m 400 python3 bench/gpu/torch_side.py "$out" gpt2-124m
 script torch-llama-3-8b 400 python3 bench/gpu/torch_side.py "$out" llama-3-8b
 script torch-gpt2-1558m 500 python3 bench/gpu/torch_side.py "$out" gpt2-1558m
