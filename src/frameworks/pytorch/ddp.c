@@ -26,8 +26,9 @@ static uint32_t fill(hri_torch *t, hri_ddp *ddp, filling *f, const hri_ten *tens
   uint32_t bucket;
   if (f->open[type] < 0) {
     f->open[type] = (int64_t)ddp->buckets.count;
-    if (!hri_array_push(&ddp->buckets, ((hri_ddp_bucket){.type = type}))) return t->failed = true, 0;
+    if (!hri_array_push(&ddp->buckets, ((hri_ddp_bucket){.type = type}))) t->failed = true;
   }
+  if (!ddp->buckets.items || t->failed) return t->failed = true, 0;
   bucket = (uint32_t)f->open[type];
   ddp->buckets.items[bucket].elements += hri_ten_count(tensor);
   if (ddp->buckets.items[bucket].elements * hri_ten_type_bytes(type) >= f->limits[f->used[type]]) {

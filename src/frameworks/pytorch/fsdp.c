@@ -44,7 +44,7 @@ static void tell_copy_out(hri_torch *t, const hri_fsdp_unit *u) {
   uint64_t ranks = u->fsdp->settings.ranks, most = (uint64_t)PROCESSORS * THREADS / BLOCK * 2;
   uint64_t times = divided(tiles_of(u, u->fsdp->settings.param, TILE) * ranks, most), chunks = 1, each;
   while (chunks * chunks < times) chunks++;
-  if (chunks > ranks) chunks = ranks;
+  if (chunks > ranks && ranks) chunks = ranks;
   each = divided(times, chunks);
   tell_kernel(t, "split_with_sizes_copy",
               4 * (uint64_t)u->count + 1 + tiles_of(u, u->fsdp->settings.param, TILE * each));
