@@ -22,7 +22,6 @@ import time
 import card
 
 ROOT = card.ROOT
-sys.path.insert(1, str(ROOT / "bench"))
 JOBS, WANTED, SHARE = ROOT / "tests/memory", 24, 0.8  # of the card's bytes: a job's need, and some room
 HOST_BYTES = 16 << 30                                 # the largest model is made there
 
@@ -84,6 +83,15 @@ def versions(torch):
 
 # ---- the jobs ----
 
+def estimators():
+    """bench/estimators.py: the recorded jobs, and their words on our command line. Its neighbour peft.py must not hide the package."""
+    sys.path.append(str(ROOT / "bench"))
+    import estimators as module
+
+    sys.path.remove(str(ROOT / "bench"))
+    return module
+
+
 def kind(job):
     """Settings of which one job is enough before a second is taken."""
     return (job["model"].split("-")[0], job["precision"], job["optimizer"], job["loop"], job["attention"], job.get("quantized"), bool(job["lora"]),
@@ -93,15 +101,13 @@ def kind(job):
 def chosen(names, most_bytes):
     """Jobs of the newest transformers that options of ours can say, of as many kinds as there are: each next one is the one with the most
     settings that none before it has; the smaller one of two."""
-    import estimators
-
-    jobs = []
-    for job, peak, _ in estimators.recorded():
+    words, jobs = estimators(), []
+    for job, peak, _ in words.recorded():
         if names and job["name"] not in names:
             continue
         if not job["transformers"].startswith("5.") or job["loop"] == "trl" or job.get("saving") or job.get("evaluation"):
             continue
-        if peak > most_bytes or not estimators.headroom_words(job):
+        if peak > most_bytes or not words.headroom_words(job):
             continue
         jobs.append((job, peak))
     seen, found = set(), []
@@ -115,9 +121,7 @@ def chosen(names, most_bytes):
 
 def planned(job, device):
     """Of the plan for this very card; a rehearsal keeps the job's."""
-    import estimators
-
-    words = estimators.headroom_words(job)
+    words = estimators().headroom_words(job)
     if device:
         words[words.index("--device") + 1] = device
     program = card.PACK / "headroom" if (card.PACK / "headroom").exists() else ROOT / "build/release/headroom"
@@ -175,7 +179,7 @@ def main():
         return 0
     end, fake = time.perf_counter() + options.seconds, options.rehearse and options.rehearse.absolute()
     document = {"card": None if fake else card.need_card(), "jobs": {}}
-    most = 2 << 30 if fake else int(SHARE * int(document["card"]["memory.total"]) * (1 << 20))
+    most = 12 << 30 if fake else int(SHARE * int(document["card"]["memory.total"]) * (1 << 20))
     capability = None if fake else card.query(["compute_cap"])
     bad = 0
     for job in chosen(options.names, min(most, HOST_BYTES)):
