@@ -107,6 +107,7 @@ typedef struct hr_device {
   bool fixed_measured;                       /* measured on this machine, else assumed */
   uint64_t library_workspace_bytes;          /* GEMM library workspace that a run would reserve */
   uint32_t compute_capability;               /* CUDA's, times ten (8.6: 86); 0: not a GPU of NVIDIA's */
+  uint32_t multiprocessors;                  /* of a GPU of NVIDIA's; 0: not known */
   char source[160];                          /* where the figures come from */
   char date[16];                             /* when they were read, YYYY-MM */
   hr_device_rates rates;                     /* when some of this machine are stored; rates.threads 0: none */

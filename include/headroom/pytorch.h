@@ -79,7 +79,7 @@ typedef struct hr_pytorch_info {
   char unlike[HR_PYTORCH_TEXT_BYTES]; /* options of the job without a counterpart, and what stands for them; "": none */
   uint64_t allocated_bytes;           /* torch.cuda.max_memory_allocated() after the second step */
   uint64_t reserved_bytes;            /* max_memory_reserved(); on a device with more memory than it ever wants */
-  uint64_t context_bytes;             /* of CUDA's context and kernels: the device's fixed bytes, assumed */
+  uint64_t context_bytes;             /* of CUDA's context and kernels, estimated by the number of multiprocessors */
   uint64_t device_used_bytes;         /* reserved and context: what nvidia-smi shows of the process */
   bool recorded; /* all rules of it were held against recordings; false: some are from the framework's source alone */
   double error_low, error_high; /* in all that was recorded (docs/pytorch.md), PyTorch's own allocated peak lies between

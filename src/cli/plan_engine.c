@@ -100,7 +100,7 @@ static void print_figure(const char *name, uint64_t bytes, const char *note) {
 static void print_figures(const hr_pytorch_info *info) {
   print_figure("allocated", info->allocated_bytes, "torch.cuda.max_memory_allocated()");
   print_figure("reserved", info->reserved_bytes, "torch.cuda.max_memory_reserved()");
-  print_figure("context and kernels", info->context_bytes, "assumed");
+  print_figure("context and kernels", info->context_bytes, "estimated");
   print_figure("used of the device", need(info),
                info->ranks > 1 ? "of each rank's" : "as nvidia-smi shows the process");
   if (info->host_bytes) print_figure("host memory", info->host_bytes, "weights, gradients and states, of each rank");

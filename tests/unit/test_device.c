@@ -40,6 +40,11 @@ static void test_every_row_is_sound(void **state) {
     if (d.flops_bf16 > 0 && d.flops_bf16 < 1.9 * d.flops_fp32) fail_msg("%s: bf16 is slower than 2 x fp32", d.name);
     if (d.flops_bf16 > 0 ? d.flops_fp16 != d.flops_bf16 : d.flops_fp16 < 3.9 * d.flops_fp32 || d.flops_tf32 > 0)
       fail_msg("%s: fp16 is bf16's rate, or, where there is no bf16, 4 x fp32 or more without tf32", d.name);
+    if (d.compute_capability) { /* multiprocessors x lanes x 2 x the clock */
+      double lanes = d.compute_capability <= 80 ? 64 : 128, clock = d.flops_fp32 / (d.multiprocessors * lanes * 2);
+      if (!(clock > 1.35e9 && clock < 2.7e9))
+        fail_msg("%s: a clock of %.2f GHz by its multiprocessors", d.name, clock / 1e9);
+    }
     if (d.flops_tf32 > 0 && d.flops_tf32 > d.flops_bf16 * 0.51)
       fail_msg("%s: tf32 is faster than half of bf16", d.name);
     assert_true(d.gemm_efficiency > 0.3 && d.gemm_efficiency < 1 && d.memory_efficiency > 0.5 &&

@@ -94,6 +94,7 @@ hr_status hri_cuda_device(const char *name, hr_device *device, hr_error *error) 
   (void)snprintf(device->title, sizeof device->title, "%s", info.name);
   (void)snprintf(device->backend, sizeof device->backend, HRI_CUDA_NAME);
   device->compute_capability = info.major * 10 + info.minor;
+  device->multiprocessors = info.multiprocessors;
   device->capacity_bytes = device->usable_bytes = info.total_bytes;
   nvml = hri_nvml_open(info.uuid);
   identify(device, &info, nvml);
