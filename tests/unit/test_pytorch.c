@@ -195,7 +195,9 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   hr_error error;
   for (unsigned k = 0; k < sizeof models / sizeof *models; k++)
     if (is(job, "model", models[k].name)) assert_int_equal(hr_model_open(models[k].preset, model, &error), HR_OK);
+  if (hri_json_has(job, "layers")) model->layer_count = (uint32_t)number_of(job, "layers");
   out.version = version_of(job);
+  assert_int_equal(hri_json_opt_bool(job, "liger", &out.liger, &error), HR_OK);
   force(job, &out);
   out.batch = number_of(job, "batch");
   out.tokens = number_of(job, "seq");
@@ -368,23 +370,25 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   if (fabs(off) > 0.003) print_message("  %s: %+.2f %%\n", text_of(job, "name"), 100 * off);
 }
 
-/* "" for jobs of one rank. */
+/* "" for jobs of one rank with PyTorch's kernels. */
 static const char *kind_of(const hri_json *job) {
   hri_json how;
   hr_error error;
+  if (hri_json_has(job, "liger")) return "liger";
   if (!hri_json_has(job, "sharding")) return "";
   assert_int_equal(hri_json_get_object(job, "sharding", &how, &error), HR_OK);
   return text_of(&how, "kind");
 }
 
-/* The jobs of a kind of sharing. Those of several ranks have a table and files of their own. */
+/* The jobs of a kind. Those of several ranks, and those with Liger's kernels, have tables and files of their own. */
 static score score_of(const char *kind, bool held_back) {
   char path[512], file[64];
-  const char *prefix = *kind ? "sharded_" : "";
+  bool liger = strcmp(kind, "liger") == 0;
+  const char *prefix = liger ? "liger_" : *kind ? "sharded_" : "";
   hri_json table, jobs, results_root, results;
   hr_error error;
   score s = {0};
-  (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA, *kind ? "sharded" : "jobs");
+  (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA, liger ? "liger" : *kind ? "sharded" : "jobs");
   (void)snprintf(file, sizeof file, "%s%s.json.gz", prefix, held_back ? "held_back" : "recorded");
   assert_int_equal(hri_json_read(path, 16 << 20, &table, &error), HR_OK);
   assert_int_equal(hri_json_get_array(&table, "jobs", &jobs, &error), HR_OK);
@@ -436,8 +440,8 @@ static void test_held_back(void **state) {
   assert_true(100 * s.phase >= 95 * s.jobs && 100 * s.largest >= 95 * s.jobs);
 }
 
-/* Several ranks, by how they share: all jobs of a kind lie within the band, whether they taught the rules or not. */
-static void check_ranks(const char *kind, uint32_t seen, uint32_t held_back) {
+/* Several ranks, by how they share, and Liger's kernels: all jobs of a kind lie within the band, whether they taught the rules or not. */
+static void check_kind(const char *kind, uint32_t seen, uint32_t held_back) {
   for (int held = 0; held < 2; held++) {
     score s = score_of(kind, held != 0);
     assert_true(s.jobs >= (held ? held_back : seen));
@@ -450,22 +454,27 @@ static void check_ranks(const char *kind, uint32_t seen, uint32_t held_back) {
 
 static void test_ddp(void **state) {
   (void)state;
-  check_ranks("ddp", 39, 20);
+  check_kind("ddp", 39, 20);
 }
 
 static void test_fsdp2(void **state) {
   (void)state;
-  check_ranks("fsdp2", 46, 23);
+  check_kind("fsdp2", 46, 23);
 }
 
 static void test_fsdp1(void **state) {
   (void)state;
-  check_ranks("fsdp1", 14, 8);
+  check_kind("fsdp1", 14, 8);
 }
 
 static void test_zero(void **state) {
   (void)state;
-  check_ranks("zero", 60, 30);
+  check_kind("zero", 60, 30);
+}
+
+static void test_liger(void **state) {
+  (void)state;
+  check_kind("liger", 14, 8);
 }
 
 /* ---- a card ---- */
@@ -887,7 +896,7 @@ int main(void) {
       cmocka_unit_test(test_settings),      cmocka_unit_test(test_evaluation),
       cmocka_unit_test(test_ddp),           cmocka_unit_test(test_fsdp2),
       cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_zero),
-      cmocka_unit_test(test_sharing),
+      cmocka_unit_test(test_sharing),       cmocka_unit_test(test_liger),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
