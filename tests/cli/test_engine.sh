@@ -154,7 +154,7 @@ expect_json 'd["engines"]["pytorch"]["recorded"]' 'any("use_liger_kernel=True" i
 run $liger --engine pytorch:plain --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json '"apply_liger_kernel_to_llama(model=model)" in d["engines"]["pytorch"]["arguments"]'
 run $liger --engine pytorch --engine-conf use_liger_kernel=false --json; [ "$(json_number allocated_bytes)" -eq "$own" ] || fail "use_liger_kernel=false is not what nobody says"
 run $liger --engine pytorch --engine-conf use_liger_kernel=true; expect_out 'liger-kernel 0\.8\.5'; ! grep -q 'not chunked' out || fail "a fused loss is called whole"
-run $liger --freeze embed --engine pytorch --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+run $liger --quantize nf4 --lora r=8 --engine pytorch --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
 run $liger --engine pytorch --engine-conf use_liger_kernel=yes; refuses 2; expect_err "'yes' is no use_liger_kernel"
 run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf use_liger_kernel=true; refuses 2; expect_err "gpt2"; expect_err 'gemma3_text'
 run $liger --engine pytorch:trl --engine-conf use_liger_kernel=true; refuses 2; expect_err 'plain loop alone'

@@ -28,18 +28,36 @@ def settings():
     yield 1, {"precision": jobs.ANY, "mask": "padding"}
 
 
+def beside():
+    """A second draw, when the rules of the first stood: what stands beside Liger's kernels in no job of the first."""
+    nf4 = {"quantized": ["nf4", "nf4-double"], "precision": ["amp-bf16", "bf16"], "lora": [8, 16], "checkpointing": ["reentrant", "non-reentrant"]}
+    yield 2, nf4 | {"loop": "plain"}
+    yield 2, nf4 | {"loop": "trainer", "optimizer": ["adamw", "paged-adamw8bit"]}
+    yield 2, nf4 | {"quantized": "int8", "loop": ["plain", "trainer"]}
+    yield 3, {"frozen": [], "precision": jobs.ANY, "loop": ["plain", "trainer"]}
+    yield 2, {"lora": [8, 16], "peft": {"use_dora": True}, "precision": ["amp-bf16", "bf16"]}
+    yield 2, {"use_cache": True, "precision": jobs.ANY}
+    yield 2, {"loop": "trainer", "precision": ["fp32", "amp-bf16"], "saving": "resume"}
+
+
 def finished(rng, model, setting):
-    job = jobs.BASE | {key: rng.choice(value) if isinstance(value, list) else value for key, value in setting.items()} | {"model": model, "liger": True}
+    job = jobs.BASE | {key: rng.choice(value) if isinstance(value, list) and value else value for key, value in setting.items()} | {"model": model, "liger": True}
+    more = job.pop("peft", {})
+    if "frozen" in job:
+        job["frozen"] = rng.choice(jobs.FROZEN["others"])
     job["batch"], job["seq"] = rng.choice(jobs.MODELS[model][1])
     if model in LAYERS:
         job["layers"] = LAYERS[model]
     if jobs.MODELS[model][0] == "gemma2":
         job["attention"] = "eager"
     if job["lora"]:
-        job["lora"] = {"rank": job["lora"], "targets": jobs.targets_of(jobs.MODELS[model][0], rng), "dropout": rng.choice([0.0, 0.05])}
+        job["lora"] = {"rank": job["lora"], "targets": jobs.targets_of(jobs.MODELS[model][0], rng), "dropout": rng.choice([0.0, 0.05])} | more
     name = jobs.name_of(job) + "-liger"
     if how := job.get("evaluation"):
         name += f"-eval{how['batch']}x{how['batches']}" + ("-metrics" if how["metrics"] else "")
+    name += "".join("-" + word for word in (
+        job.get("quantized"), "frozen-" + job["frozen"][0].replace("*", "") if job.get("frozen") else "", "dora" if more else "", "cache" if job.get("use_cache") else "",
+        job.get("saving")) if word)
     return {"name": name} | job
 
 
@@ -47,7 +65,7 @@ def table():
     rng = random.Random(SEED)
     found = {}
 
-    def add(models, setting):
+    def add(models, setting, rng=rng):
         while True:
             job = finished(rng, rng.choice(models), setting)
             if job["name"] not in found and jobs.allowed(job):
@@ -60,6 +78,13 @@ def table():
         for _ in range(count):
             add(MODELS, setting)
     for name in rng.sample(list(found), (len(found) + 2) // 3):
+        found[name]["held_back"] = True
+    first, second = set(found), random.Random(SEED + 1)
+    for count, setting in beside():
+        for _ in range(count):
+            add([model for model in MODELS if setting.get("quantized") != "int8" or "gemma" not in model], setting, second)
+    later = [name for name in found if name not in first]
+    for name in second.sample(later, (len(later) + 2) // 3):
         found[name]["held_back"] = True
     return list(found.values())
 

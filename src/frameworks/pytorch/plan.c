@@ -413,17 +413,10 @@ static void tell_phases(hr_pytorch *p) {
     }
 }
 
-/* Liger's kernels were recorded with weights as they are, all of which train or none beside adapters. */
-static bool liger_recorded(const hri_torch_job *job) {
-  return !job->quantized && !job->use_cache && !job->resumed && !job->frozen.freeze && !job->frozen.train_only &&
-         !job->model->lora.dora;
-}
-
 /* Kernels that no recording has: cuDNN's and those of the package flash_attn. TRL was recorded with the newest transformers. */
 static bool is_recorded(const hr_pytorch *p) {
   const hri_torch_settings *s = &p->settings;
   bool trl = p->job.fused_head && (s->version != HRI_TRANSFORMERS_5 || p->job.quantized == HRI_TORCH_INT8);
-  if (p->job.liger && !liger_recorded(&p->job)) return false;
   return p->stack->recorded && !trl && s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
 }
 
