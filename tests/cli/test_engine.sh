@@ -158,7 +158,10 @@ run $liger --quantize nf4 --lora r=8 --engine pytorch --engine-conf use_liger_ke
 run $liger --engine pytorch --engine-conf use_liger_kernel=yes; refuses 2; expect_err "'yes' is no use_liger_kernel"
 run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf use_liger_kernel=true; refuses 2; expect_err "gpt2"; expect_err 'gemma3_text'
 run $liger --engine pytorch:trl --engine-conf use_liger_kernel=true; refuses 2; expect_err 'plain loop alone'
-run $liger --engine pytorch --ranks 4 --engine-conf use_liger_kernel=true; refuses 2; expect_err 'use_liger_kernel=true on several ranks'
+run $liger --engine pytorch --ranks 4 --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $liger --engine pytorch --engine-conf use_liger_kernel=true,eval_batches=3 --json; expect_rc 0; own=$(json_number evaluate)
+run $liger --engine pytorch --engine-conf use_liger_kernel=true,eval_batches=3,compute_metrics=true --json; [ "$(json_number evaluate)" -gt $((own + 8 * 1024 * 128256 * 4)) ] || fail "an evaluation with compute_metrics has no logits"
+run $liger --engine pytorch --ranks 4 --engine-conf use_liger_kernel=true,fsdp=true; refuses 2; expect_err 'use_liger_kernel=true under fsdp=true'
 run $liger --engine pytorch --engine-conf use_liger_kernel=true,transformers=4.57; refuses 2; expect_err 'transformers=5'
 run plan llama-3-8b --device h100 --lora r=8,modules_to_save=lm_head --engine pytorch --engine-conf use_liger_kernel=true; refuses 2; expect_err 'modules_to_save'
 

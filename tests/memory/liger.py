@@ -40,9 +40,20 @@ def beside():
     yield 2, {"loop": "trainer", "precision": ["fp32", "amp-bf16"], "saving": "resume"}
 
 
+def shared():
+    """A third draw: DistributedDataParallel, and the Trainer's evaluation without logits and with those of predict()."""
+    plain = {"kind": "ddp", "view": False, "unused": False, "mb": None}
+    yield 3, {"precision": jobs.ANY, "sharding": [plain, plain | {"view": True}, plain | {"unused": True}]}
+    yield 2, {"precision": ["fp32", "amp-bf16"], "loop": "trainer", "sharding": [plain | {"unused": None}]}
+    yield 1, {"precision": "amp-bf16", "loop": "trainer", "lora": [8, 16], "sharding": [plain | {"unused": None}]}
+    yield 3, {"precision": ["fp32", "amp-bf16"], "loop": "trainer", "evaluation": [{"batch": batch, "batches": 3, "metrics": False, "to_host": None} for batch in (8, 16, 32)]}
+
+
 def finished(rng, model, setting):
     job = jobs.BASE | {key: rng.choice(value) if isinstance(value, list) and value else value for key, value in setting.items()} | {"model": model, "liger": True}
     more = job.pop("peft", {})
+    if "sharding" in job:
+        job["ranks"] = rng.choice([2, 8])
     if "frozen" in job:
         job["frozen"] = rng.choice(jobs.FROZEN["others"])
     job["batch"], job["seq"] = rng.choice(jobs.MODELS[model][1])
@@ -57,7 +68,8 @@ def finished(rng, model, setting):
         name += f"-eval{how['batch']}x{how['batches']}" + ("-metrics" if how["metrics"] else "")
     name += "".join("-" + word for word in (
         job.get("quantized"), "frozen-" + job["frozen"][0].replace("*", "") if job.get("frozen") else "", "dora" if more else "", "cache" if job.get("use_cache") else "",
-        job.get("saving")) if word)
+        job.get("saving"), f"ddpx{job['ranks']}" if "sharding" in job else "") if word)
+    name += "".join("-" + key for key in ("view", "unused") if job.get("sharding", {}).get(key))
     return {"name": name} | job
 
 
@@ -79,13 +91,14 @@ def table():
             add(MODELS, setting)
     for name in rng.sample(list(found), (len(found) + 2) // 3):
         found[name]["held_back"] = True
-    first, second = set(found), random.Random(SEED + 1)
-    for count, setting in beside():
-        for _ in range(count):
-            add([model for model in MODELS if setting.get("quantized") != "int8" or "gemma" not in model], setting, second)
-    later = [name for name in found if name not in first]
-    for name in second.sample(later, (len(later) + 2) // 3):
-        found[name]["held_back"] = True
+    for number, some in enumerate((beside, shared), 1):
+        first, later = set(found), random.Random(SEED + number)
+        for count, setting in some():
+            for _ in range(count):
+                add([model for model in MODELS if setting.get("quantized") != "int8" or "gemma" not in model], setting, later)
+        more = [name for name in found if name not in first]
+        for name in later.sample(more, (len(more) + 2) // 3):
+            found[name]["held_back"] = True
     return list(found.values())
 
 

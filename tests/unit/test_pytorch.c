@@ -474,7 +474,7 @@ static void test_zero(void **state) {
 
 static void test_liger(void **state) {
   (void)state;
-  check_kind("liger", 24, 13);
+  check_kind("liger", 30, 16);
 }
 
 /* ---- a card ---- */

@@ -152,11 +152,11 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (settings->eval_batches)
     return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
-  if (settings->liger) return "no rules for use_liger_kernel=true on several ranks";
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
   if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
+  if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
