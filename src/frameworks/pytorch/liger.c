@@ -22,10 +22,11 @@ static void norm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten *
   const hri_aten_device *device = t->kernels;
   hri_ten *x = hri_fn_saved(t, fn, 0), *weight = hri_fn_saved(t, fn, 1), *rstd = hri_fn_saved(t, fn, 2);
   if (g[0]) {
-    hri_ten *gradient = contiguous(t, g[0], fn->numbers[1]), *sums = NULL, *sum;
+    hri_ten *gradient = contiguous(t, g[0], fn->numbers[1]), *sums = NULL, *sum, *place;
     if (hri_fn_needs(fn, 1)) sums = matrix(t, "empty", HRI_F32, device ? device->processors : 1, weight->shape.dims[0]);
-    in[0] = fn->numbers[0] ? hri_ten_like(t, "zeros_like", gradient, gradient->type)
-                           : hri_ten_view_in_backward(t, gradient, fn->shapes[0]);
+    place = fn->numbers[0] ? hri_ten_like(t, "zeros_like", gradient, gradient->type) : hri_ten_keep(gradient);
+    in[0] = hri_ten_view_in_backward(t, place, fn->shapes[0]);
+    hri_ten_drop(t, place);
     if (sums) {
       sum = hri_ten_sum(t, HRI_F32, weight->shape, sums->shape.dims[0]);
       in[1] = weight->type == HRI_F32 ? hri_ten_keep(sum) : hri_ten_like(t, "_to_copy", weight, weight->type);
