@@ -146,6 +146,25 @@ run plan llama-3-8b --device a100-80 --quantize nf4 --lora r=8 --engine pytorch:
 run plan llama-3-8b --device a100-80 --quantize nf4+dq --lora r=8 --engine pytorch:llama-factory --json; expect_json '{"quantization_bit: 4", "finetuning_type: lora"} <= set(d["engines"]["pytorch"]["arguments"])'
 run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf predict=true; refuses 2; expect_err 'eval_batches is missing'
 
+# Liger's kernels: no logits, and what its head holds from the forward on; where there are none it is said.
+liger="plan llama-3.2-1b --device h100 --precision bf16 --micro-batch 8 --seq 1024"
+run $liger --engine pytorch --json; expect_rc 0; own=$(json_number allocated_bytes)
+run $liger --engine pytorch --engine-conf use_liger_kernel=true --json; expect_rc 0; [ $((10 * $(json_number allocated_bytes))) -lt $((7 * own)) ] || fail "Liger's kernels save less than logits take"
+expect_json 'd["engines"]["pytorch"]["recorded"]' 'any("use_liger_kernel=True" in a for a in d["engines"]["pytorch"]["arguments"])'
+run $liger --engine pytorch:plain --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json '"apply_liger_kernel_to_llama(model=model)" in d["engines"]["pytorch"]["arguments"]'
+run $liger --engine pytorch --engine-conf use_liger_kernel=false --json; [ "$(json_number allocated_bytes)" -eq "$own" ] || fail "use_liger_kernel=false is not what nobody says"
+run $liger --engine pytorch --engine-conf use_liger_kernel=true; expect_out 'liger-kernel 0\.8\.5'; ! grep -q 'not chunked' out || fail "a fused loss is called whole"
+run $liger --quantize nf4 --lora r=8 --engine pytorch --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $liger --engine pytorch --engine-conf use_liger_kernel=yes; refuses 2; expect_err "'yes' is no use_liger_kernel"
+run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf use_liger_kernel=true; refuses 2; expect_err "gpt2"; expect_err 'gemma3_text'
+run $liger --engine pytorch:trl --engine-conf use_liger_kernel=true; refuses 2; expect_err 'plain loop alone'
+run $liger --engine pytorch --ranks 4 --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $liger --engine pytorch --engine-conf use_liger_kernel=true,eval_batches=3 --json; expect_rc 0; own=$(json_number evaluate)
+run $liger --engine pytorch --engine-conf use_liger_kernel=true,eval_batches=3,compute_metrics=true --json; [ "$(json_number evaluate)" -gt $((own + 8 * 1024 * 128256 * 4)) ] || fail "an evaluation with compute_metrics has no logits"
+run $liger --engine pytorch --ranks 4 --engine-conf use_liger_kernel=true,fsdp=true; refuses 2; expect_err 'use_liger_kernel=true under fsdp=true'
+run $liger --engine pytorch --engine-conf use_liger_kernel=true,transformers=4.57; refuses 2; expect_err 'transformers=5'
+run plan llama-3-8b --device h100 --lora r=8,modules_to_save=lm_head --engine pytorch --engine-conf use_liger_kernel=true; refuses 2; expect_err 'modules_to_save'
+
 # Stacks by name, with their defaults: what is from their source alone says so, and allows for a larger error.
 for stack in axolotl llama-factory; do
   run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --auto --quiet; expect_rc 0; expect_out '^rules +from source, not recorded'

@@ -35,6 +35,9 @@ if [[ ! -d $work/deepspeed ]]; then
   "$pip" install -q --no-deps --target "$work/deepspeed" "deepspeed==0.19.8" "einops==0.8.1" "hjson==3.1.0" "msgpack==1.1.2" "py-cpuinfo==9.0.0" \
     pydantic pydantic_core annotated_types typing_inspection
 fi
+if [[ ! -d $work/liger ]]; then
+  "$pip" install -q --no-deps --target "$work/liger" liger-kernel==0.8.5
+fi
 if [[ ! -d $work/trl ]]; then
   "$pip" install -q --no-deps --target "$work/trl" trl==1.16.0 datasets==5.2.0 pyarrow==26.0.1 pandas==3.1.1 dill==0.4.1 multiprocess==0.70.19 \
     xxhash==4.1.0 python-dateutil==4.0.0 six==1.17.0 pytz==2026.6 tzdata==2026.6 aiohttp==3.14.5

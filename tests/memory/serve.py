@@ -19,10 +19,11 @@ CAPACITY = 2 << 40  # nothing is refused
 LIMIT = 900         # seconds for one job
 
 
-def versions():
+def versions(job):
     from importlib.metadata import version
 
-    return {name: version(name) for name in ("torch", "transformers", "accelerate", "peft", "bitsandbytes")}
+    names = ("torch", "transformers", "accelerate", "peft", "bitsandbytes") + (("liger-kernel",) if job.get("liger") else ())
+    return {name: version(name) for name in names}
 
 
 def first_step(job):
@@ -78,7 +79,7 @@ def record(job, out):
     events = tracing.history()
     result = {"name": job["name"], "parameters": sum(p.numel() for p in model.parameters()),
               "trained": sum(p.numel() for p in model.parameters() if p.requires_grad),
-              "phases": rows, "peak": tracing.peak(events, phases.names, model, optimizer), "reads": reads.seen, "versions": versions(),
+              "phases": rows, "peak": tracing.peak(events, phases.names, model, optimizer), "reads": reads.seen, "versions": versions(job),
               "requests": sum(size >= 0 for size, *_ in events), "seconds": round(time.monotonic() - began, 1)}
     if job.get("lesson"):
         write(out, job["name"] + ".requests", tracing.compact(events))

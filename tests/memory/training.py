@@ -224,12 +224,22 @@ def attention_backend(job):
         yield
 
 
+def with_liger(job, model):
+    """Liger's kernels in an instance, as the Trainer puts them there."""
+    if job.get("liger"):
+        from liger_kernel.transformers import _apply_liger_kernel_to_instance
+
+        _apply_liger_kernel_to_instance(model=model)
+    return model
+
+
 def plain_loop(job, phases):
     """The loop of the tutorials. "plain" keeps `outputs`, and so the logits, until the next forward is done; "plain-loss" only the loss."""
     phases.begin("load")
     model = quantized(job) if job.get("quantized") else build(job)
     if not ranks.stays_on_host(job) and not job.get("quantized"):
         model = model.to("cuda")
+    model = with_liger(job, model)
     if job.get("lora"):
         model = with_adapters(job, model)
         model.to("cuda")
@@ -355,6 +365,8 @@ def trainer_loop(job, phases):
     if job.get("checkpointing"):
         arguments |= dict(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
     arguments |= ranks.trainer_arguments(job, model)
+    if job.get("liger"):
+        arguments["use_liger_kernel"] = True
     evaluation = job.get("evaluation")
     more = {}
     if evaluation:

@@ -191,6 +191,7 @@ static void write_trainer(const hri_torch_arguments_of *of, hri_torch_arguments 
     add(out, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={\"use_reentrant\": %s}",
         t->reentrant ? "True" : "False");
   add(out, ", optim=\"%s\", max_grad_norm=%g", hri_torch_optim_name(of->optim), of->job->clip);
+  if (t->liger) add(out, ", use_liger_kernel=True");
   if (t->evaluation.batches) add(out, ", per_device_eval_batch_size=%u", (unsigned)t->evaluation.rows);
   if (t->evaluation.to_host) add(out, ", eval_accumulation_steps=%u", t->evaluation.to_host);
   add_ranks(of, out);
@@ -210,6 +211,7 @@ static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *ou
   if (t->checkpoint && !t->wrapped)
     begin(out, "model.gradient_checkpointing_enable(gradient_checkpointing_kwargs={\"use_reentrant\": %s})",
           t->reentrant ? "True" : "False");
+  if (t->liger) begin(out, "apply_liger_kernel_to_%s(model=model)", hr_family_name(t->model->family));
   write_wrapper(of, out);
   begin(out, "%s", optims[of->optim]);
   begin(out, "batches of %u rows, %u of them for each optimizer.step()", (unsigned)t->batch, t->accumulate);

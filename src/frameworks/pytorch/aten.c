@@ -11,7 +11,15 @@ static hri_aten_device *device(hri_torch *t) { return t->kernels; }
 
 /* CUDABlas: ":4096:2:16:8" is 8,320 KiB, 32 MiB from Hopper on. */
 hri_aten_device hri_aten_device_of(uint32_t capability) {
-  return (hri_aten_device){.capability = capability, .cublas_workspace = capability >= 90 ? 32u << 20 : 8320u << 10};
+  uint32_t processors = capability >= 90   ? 132 /* H100 */
+                        : capability == 89 ? 128 /* RTX 4090 */
+                        : capability == 86 ? 82  /* RTX 3090 */
+                        : capability == 75 ? 40  /* T4 */
+                        : capability < 75  ? 80  /* V100 */
+                                           : 108 /* A100 */;
+  return (hri_aten_device){.capability = capability,
+                           .processors = processors,
+                           .cublas_workspace = capability >= 90 ? 32u << 20 : 8320u << 10};
 }
 
 static hri_ten *bound(hri_torch *t, hri_fn *fn, hri_ten *result) {

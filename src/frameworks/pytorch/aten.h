@@ -15,6 +15,7 @@ typedef enum hri_sdpa { HRI_SDPA_FLASH = 0, HRI_SDPA_EFFICIENT, HRI_SDPA_MATH } 
 /* The device and the process, as far as kernels ask: a model of what cuBLAS and others take. */
 typedef struct hri_aten_device {
   uint32_t capability;       /* 80, 86, 90, ... */
+  uint32_t processors;       /* multiprocessors of the best known card of it */
   uint64_t cublas_workspace; /* of each handle and stream; 0: not from the caching allocator */
   bool handles[2];           /* whose thread has its workspace: forward's, autograd's */
   hri_ten *workspaces[4];    /* live to the end of the process */

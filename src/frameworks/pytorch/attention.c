@@ -36,6 +36,11 @@ void hri_module_update_cache(hri_torch *t, hri_module_pass *p, uint32_t layer, h
   }
 }
 
+/* Phi-3's rotary embedding of transformers joins parts of q and k by torch.cat, which leaves them in the order of heads. */
+static bool joins_heads(const hri_module *m) {
+  return m->model->family == HR_FAMILY_PHI3 && m->version < HRI_TRANSFORMERS_4_46 && !m->liger;
+}
+
 /* sdpa_attention_forward: grouped heads are the kernel's since 4.50 unless there is a mask; 4.48 to 4.49 make all three contiguous,
  * the classes before them beside a mask alone, and gpt2's never. */
 hri_attention_way hri_attention_way_of(const hri_torch *t, const hri_module_pass *p, hri_ten_type type) {
@@ -51,7 +56,7 @@ hri_attention_way hri_attention_way_of(const hri_torch *t, const hri_module_pass
   way.repeats = groups && (p->mask || m->version >= HRI_TRANSFORMERS_4_49);
   way.copies = m->version == HRI_TRANSFORMERS_4_49 ||
                (m->version == HRI_TRANSFORMERS_4_46 && p->mask && d->family != HR_FAMILY_GPT2);
-  way.by_heads = way.copies || (d->family == HR_FAMILY_PHI3 && m->version < HRI_TRANSFORMERS_4_46); /* torch.cat */
+  way.by_heads = way.copies || joins_heads(m);
   way.turns_all = way.kernel == HRI_SDPA_MATH || (way.kernel == HRI_SDPA_FLASH && way.copies);
   way.turns_value = way.turns_all || cached(p) || way.repeats;
   return way;
@@ -134,7 +139,7 @@ static hri_ten *repeated(hri_torch *t, const hri_attention_way *way, hri_ten *x,
 static hri_ten *attend_fused(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
   hri_attention_way way = hri_attention_way_of(t, p, q->type);
   const hri_module *m = p->module;
-  bool joined = m->model->family == HR_FAMILY_PHI3 && m->version < HRI_TRANSFORMERS_4_46; /* q and k, by torch.cat */
+  bool joined = joins_heads(m);
   uint64_t groups = q->shape.dims[1] / k->shape.dims[1];
   hri_ten *ready[3], *y;
   bool many = way.repeats && groups > 1;

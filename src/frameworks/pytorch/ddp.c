@@ -182,10 +182,11 @@ void hri_ddp_after_forward(hri_torch *t, hri_ddp *ddp, hri_module_output *out) {
   hri_ten *inputs[] = {out->loss, out->logits}, **results[] = {&out->loss, &out->logits};
   hri_ten *clones[2];
   hri_fn *fn;
+  int count = out->logits ? 2 : 1; /* a fused head gives the loss alone */
   if (!ddp->settings.find_unused || !t->grad_mode) return;
   hri_torch_at(t, "DistributedDataParallel", -1);
-  fn = hri_fn_make(t, sink_backward, inputs, 2);
-  for (int k = 0; k < 2; k++) clones[k] = hri_ten_like(t, "clone", inputs[k], inputs[k]->type);
-  for (int k = 0; k < 2; k++) hri_fn_bind(t, fn, clones[k]);
-  for (int k = 0; k < 2; k++) hri_ten_set(t, results[k], clones[k]);
+  fn = hri_fn_make(t, sink_backward, inputs, (uint32_t)count);
+  for (int k = 0; k < count; k++) clones[k] = hri_ten_like(t, "clone", inputs[k], inputs[k]->type);
+  for (int k = 0; k < count; k++) hri_fn_bind(t, fn, clones[k]);
+  for (int k = 0; k < count; k++) hri_ten_set(t, results[k], clones[k]);
 }

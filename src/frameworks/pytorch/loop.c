@@ -401,6 +401,7 @@ static void evaluate(loop *r) {
   r->t->grad_mode = false; /* and model.eval() */
   r->module.dropout = (hri_dropout){0};
   r->module.lora_dropout = 0;
+  r->module.keeps_logits = e->metrics; /* else the Trainer says skip_logits */
   for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
     next_batch(r, e->rows);
     hri_ten_set(r->t, &logits, predict(r));
@@ -416,6 +417,7 @@ static void evaluate(loop *r) {
   drop_batch(r, &r->batch);
   if (e->middle) r->batch = training;
   r->t->grad_mode = true;
+  r->module.keeps_logits = false;
   r->module.dropout = dropout;
   r->module.lora_dropout = lora_dropout;
 }
@@ -431,6 +433,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;
   r.module.fused_head = job->fused_head;
+  r.module.liger = job->liger;
   r.module.kernel_forced = job->kernel_forced;
   r.module.kernel = job->kernel;
   if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;

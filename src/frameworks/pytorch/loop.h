@@ -55,6 +55,7 @@ typedef struct hri_torch_job {
   bool mask;          /* the batch has an attention_mask */
   bool padded;        /* with zeros: rows are of different lengths */
   bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
+  bool liger;         /* Liger's kernels (liger.h) */
   bool fused_head;    /* TRL's: log-probabilities in tiles, no logits */
   bool resumed;       /* from a checkpoint: AdamW's states are there before the first step */
   bool use_cache;     /* model.config.use_cache: keys and values of all layers are among the outputs */

@@ -9,6 +9,7 @@
 #include "frameworks/pytorch/adapters.h"
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/fused_head.h"
+#include "frameworks/pytorch/liger.h"
 #include "frameworks/pytorch/pass.h"
 
 typedef hri_module_pass pass;
@@ -75,7 +76,16 @@ static hri_ten *gemma_norm(hri_torch *t, const char *name, hri_ten *given, hri_t
   return y;
 }
 
+/* Gemma 3 norms heads that are turned already: Liger copies them, and the gradient, where there is more than one. */
+static bool norms_turned_heads(const hri_module *module, const hri_ten *x) {
+  return module->model->family == HR_FAMILY_GEMMA3 && x->shape.rank == 4 && x->shape.dims[1] > 1;
+}
+
 static hri_ten *rms(hri_torch *t, const hri_module *module, const char *name, hri_ten *x, hri_ten *weight) {
+  if (module->liger) {
+    hri_torch_at(t, name, -2);
+    return hri_liger_norm(t, x, weight, norms_turned_heads(module, x), module->model->norm_weight_offset == 0);
+  }
   return module->model->norm_weight_offset != 0 ? gemma_norm(t, name, x, weight) : rms_norm(t, name, x, weight);
 }
 
@@ -221,18 +231,24 @@ static void sliced(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x,
   bool turns = hri_attention_way_of(t, p, fused->type).turns_value;
   for (int i = 0; i < 3; i++) parts[i] = hri_aten_narrow_last(t, fused, heads[i] * m->head_size);
   for (int i = 0; i < 3; i++) {
-    hri_ten_set(t, &parts[i], heads_of(t, parts[i], heads[i], i < 2 || turns));
+    hri_ten_set(t, &parts[i], heads_of(t, parts[i], heads[i], i < 2 ? !p->module->liger : turns));
   }
   hri_ten_drop(t, fused);
+}
+
+/* Gradients of queries and keys come from Liger in the order of their products, but for norms of turned heads. */
+static bool turns_back(const hri_module *m, uint64_t heads) {
+  return !m->liger || (m->model->family == HR_FAMILY_GEMMA3 && heads > 1);
 }
 
 /* Qwen 3 norms each behind its product, Gemma 3 behind all three. */
 static void separate(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x, hri_ten *parts[3]) {
   const hr_model *m = p->module->model;
   bool early = m->family == HR_FAMILY_QWEN3;
-  parts[0] = projected(t, p->module, "self_attn.q_proj", &l->q, x, m->head_count, true);
+  parts[0] = projected(t, p->module, "self_attn.q_proj", &l->q, x, m->head_count, turns_back(p->module, m->head_count));
   if (early) hri_ten_set(t, &parts[0], head_norm(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
-  parts[1] = projected(t, p->module, "self_attn.k_proj", &l->k, x, m->kv_head_count, true);
+  parts[1] =
+      projected(t, p->module, "self_attn.k_proj", &l->k, x, m->kv_head_count, turns_back(p->module, m->kv_head_count));
   if (early) hri_ten_set(t, &parts[1], head_norm(t, p->module, "self_attn.k_norm", parts[1], l->qk_norms[1]));
   parts[2] = projected(t, p->module, "self_attn.v_proj", &l->v, x, m->kv_head_count,
                        hri_attention_way_of(t, p, parts[0]->type).turns_value);
@@ -258,6 +274,20 @@ static void turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *out[2]
   }
   for (int i = 0; i < 2 && slices; i++)
     for (int k = 0; k < 2; k++) hri_ten_drop(t, sliced_off[i][k]);
+}
+
+/* The same by Liger. Phi-3's are columns of one product, Gemma 3's are left by norms in the order of heads. */
+static void liger_turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *out[2]) {
+  hri_attention_way way = hri_attention_way_of(t, p, parts[0]->type);
+  const hr_family family = p->module->model->family;
+  const bool turned[] = {way.turns_all, way.turns_value};
+  hri_liger_order order;
+  for (int k = 0; k < 2; k++) {
+    bool many = parts[k]->shape.dims[1] > 1;
+    order.copies[k] = family == HR_FAMILY_PHI3 || (family == HR_FAMILY_GEMMA3 && many);
+    order.turns_gradient[k] = turned[k] && many;
+  }
+  hri_liger_rope(t, parts, p->cos[p->kind], p->sin[p->kind], &order, out);
 }
 
 /* LlamaRotaryEmbedding.forward, without gradient and in fp32. */
@@ -298,7 +328,7 @@ static hri_ten *llama_attention(hri_torch *t, pass *p, uint32_t index, hri_ten *
   bool own = rotary_of_layer(p->module);
   if (own) rotary(t, p, p->positions, parts[2]->type, p->kind);
   hri_torch_at(t, "self_attn.rotary", -2);
-  turn(t, p, parts, turned);
+  (p->module->liger ? liger_turn : turn)(t, p, parts, turned);
   for (int i = 0; i < 2; i++) hri_ten_set(t, &parts[i], turned[i]);
   hri_module_update_cache(t, p, index, &parts[1], &parts[2]);
   y = hri_module_attend(t, p, parts[0], parts[1], parts[2]);
@@ -319,6 +349,26 @@ static hri_ten *activated(hri_torch *t, const hri_module *module, const char *na
   y = hri_aten_activation(t, act, x);
   hri_ten_drop(t, x);
   hri_module_ends(t, module, NULL, NULL, &y);
+  return y;
+}
+
+/* down(glu(gate(x), up(x))) by Liger; Phi-3's two are columns of one product. */
+static hri_ten *liger_mlp(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x) {
+  bool phi3 = p->module->model->family == HR_FAMILY_PHI3;
+  hri_ten *parts[2], *fused, *y;
+  fused = hri_module_apply(t, p->module, phi3 ? "mlp.gate_up_proj" : "mlp.gate_proj", &l->gate, x);
+  if (phi3) {
+    hri_aten_split_last(t, fused, 2, parts);
+    hri_ten_drop(t, fused);
+  } else {
+    parts[0] = fused;
+    parts[1] = hri_module_apply(t, p->module, "mlp.up_proj", &l->up, x);
+  }
+  hri_torch_at(t, "mlp.act_fn", -2);
+  y = hri_liger_gated(t, parts[0], parts[1], phi3);
+  for (int i = 0; i < 2 && !phi3; i++) hri_ten_set(t, &parts[i], NULL);
+  hri_ten_set(t, &y, hri_module_apply(t, p->module, "mlp.down_proj", &l->down, y));
+  for (int i = 0; i < 2; i++) hri_ten_drop(t, parts[i]);
   return y;
 }
 
@@ -377,7 +427,7 @@ static hri_ten *llama_block(hri_torch *t, hri_ten *residual, void *context, uint
   hri_ten_set(t, &hidden, hri_aten_add(t, residual, hidden));
   sum = hri_ten_keep(hidden);
   hri_ten_set(t, &hidden, any_norm(t, p->module, before, sum, l->norms[gemma ? 2 : 1]));
-  hri_ten_set(t, &hidden, phi3 ? phi3_mlp(t, p, l, hidden) : llama_mlp(t, p, l, hidden));
+  hri_ten_set(t, &hidden, (p->module->liger ? liger_mlp : phi3 ? phi3_mlp : llama_mlp)(t, p, l, hidden));
   hri_ten_set(t, &hidden, behind(t, p, "post_feedforward_layernorm", hidden, l->norms[3]));
   hri_torch_at(t, "residual", -2);
   hri_ten_set(t, &hidden, hri_aten_add(t, sum, hidden));
@@ -569,6 +619,13 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   if (module->fused_head) {
     out.loss = hri_fused_head(t, hidden, head_of(module));
     hri_ten_drop(t, hidden);
+    return out;
+  }
+  if (module->liger && !module->keeps_logits) {
+    out.loss = hri_liger_loss(t, hidden, head_of(module), batch->labels, batch->items != NULL);
+    hri_ten_drop(t, hidden);
+    out.cache = p->cache;
+    p->cache = NULL;
     return out;
   }
   {

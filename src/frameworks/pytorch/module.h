@@ -95,7 +95,9 @@ typedef struct hri_module {
   hri_dropout dropout;
   double lora_dropout;
   bool checkpoint, reentrant, use_cache;
-  bool fused_head; /* TRL's */
+  bool fused_head;   /* TRL's */
+  bool liger;        /* Liger's kernels: norms, rotary embeddings, gated MLPs, and the head with its loss */
+  bool keeps_logits; /* an evaluation that wants them: Liger's head makes none otherwise */
 } hri_module;
 
 /* Parameters with requires_grad_(False), by the words of --freeze and --train-only (model/freeze.h); both NULL: none. */

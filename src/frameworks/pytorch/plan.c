@@ -350,9 +350,11 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
   if (p->job.resumed) add(p->info.settings, ", resumed from a checkpoint");
   tell_dropout(p);
   if (p->job.fused_head) add(p->info.settings, ", fused head");
+  p->job.liger = p->settings.liger;
+  if (p->job.liger) add(p->info.settings, ", kernels of liger-kernel 0.8.5");
   if (stack->version) add(p->info.settings, ", defaults of %s", stack->version);
   set_evaluation(p);
-  if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !p->job.fused_head)
+  if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !p->job.fused_head && !p->job.liger)
     unlike(&p->info, "the loss is not chunked");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
 }
@@ -514,6 +516,9 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (stack->fused_head && (settings.metrics || settings.predict))
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
+  if (settings.liger && stack->version)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch has rules for use_liger_kernel=true by the Trainer and a plain loop alone");
   if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");

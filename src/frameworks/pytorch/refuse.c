@@ -91,6 +91,16 @@ static const char *refuse_version(const hr_job *job, const hri_torch_settings *s
   return NULL;
 }
 
+/* Liger's kernels as the newest Trainer puts them into families that they know. Where the head trains as a copy, Liger takes the one that does not. */
+static const char *refuse_liger(const hr_job *job, const hri_torch_settings *s) {
+  if (!s->liger) return NULL;
+  if (job->model.family == HR_FAMILY_GPT2)
+    return "no kernels of Liger's for gpt2: there are for llama, mistral, qwen2, qwen3, phi3, gemma2 and gemma3_text";
+  if (s->version != HRI_TRANSFORMERS_5) return "rules for use_liger_kernel=true with transformers=5 alone";
+  if (job->model.lora.saved) return "no rules for use_liger_kernel=true beside whole modules (modules_to_save)";
+  return NULL;
+}
+
 /* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
 static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
   bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
@@ -123,6 +133,7 @@ hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings
   if (!what) what = refuse_version(job, settings);
   if (!what) what = refuse_attention(job, settings);
   if (!what) what = refuse_quantized(job);
+  if (!what) what = refuse_liger(job, settings);
   if (!what) return HR_OK;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
 }
@@ -145,6 +156,7 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
   if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
+  if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";

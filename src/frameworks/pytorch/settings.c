@@ -50,6 +50,7 @@ typedef enum key {
   OFFLOAD_PARAM,
   REDUCE_ELEMENTS,
   PREFETCH_ELEMENTS,
+  LIGER,
   KEYS
 } key;
 static const char *const keys[KEYS] = {[OPTIM] = "optim",
@@ -79,7 +80,8 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [OFFLOAD_OPTIMIZER] = "offload_optimizer",
                                        [OFFLOAD_PARAM] = "offload_param",
                                        [REDUCE_ELEMENTS] = "reduce_bucket_size",
-                                       [PREFETCH_ELEMENTS] = "stage3_prefetch_bucket_size"};
+                                       [PREFETCH_ELEMENTS] = "stage3_prefetch_bucket_size",
+                                       [LIGER] = "use_liger_kernel"};
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
 static const char *const stages[] = {"", "1", "2", "3"};
 static const char *const places[] = {"none", "cpu"};
@@ -100,6 +102,7 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
                                    [EVAL_STRATEGY] = {strategies, 2},
                                    [USE_CACHE] = {truths, 2},
                                    [RESUME] = {truths, 2},
+                                   [LIGER] = {truths, 2},
                                    [FIND_UNUSED] = {truths, 2},
                                    [BUCKET_VIEW] = {truths, 2},
                                    [FSDP] = {truths, 2},
@@ -145,6 +148,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   else if (k == EVAL_STRATEGY) out->eval_steps = value != 0;
   else if (k == USE_CACHE) out->use_cache = value != 0;
   else if (k == RESUME) out->resumed = value != 0;
+  else if (k == LIGER) out->liger = value != 0;
   else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
   else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;

@@ -73,6 +73,7 @@ typedef struct hri_torch_settings {
   bool eval_steps;                                /* eval_strategy=steps: evaluation between steps */
   bool resumed;                                   /* trainer.train(resume_from_checkpoint=True) */
   bool use_cache;                                 /* model.config.use_cache is left on */
+  bool liger;                                     /* use_liger_kernel */
   hri_torch_shared shared;
 } hri_torch_settings;
 
