@@ -118,6 +118,18 @@ HR_API const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch);
 /* What is live at the allocated peak, alike tensors of all layers taken together, the most bytes first; false behind the
  * last. */
 HR_API bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_live *live);
+/* Memory over the course of both steps: a moment behind each request and each free. */
+typedef struct hr_pytorch_moment {
+  uint64_t allocated_bytes, reserved_bytes;
+  uint32_t step; /* 1, 2; loading is in the first */
+  hr_pytorch_phase phase;
+  const char *op, *module; /* static: of the request; of a free, of the request that it ends */
+  int32_t layer;           /* -1: of no layer */
+  bool free;
+} hr_pytorch_moment;
+/* On a device with more memory than it ever wants. The caller frees `*moments` with hr_free. */
+HR_CHECKED hr_status hr_pytorch_course(const hr_pytorch *pytorch, hr_pytorch_moment **moments, uint64_t *count,
+                                       hr_error *error);
 /* The settings that were run, to be copied; false behind the last. */
 HR_API bool hr_pytorch_argument_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_argument *argument);
 /* As PyTorch would dump it after the last step: opens in its viewer and in hr_inspect. The caller owns it. */

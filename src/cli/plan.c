@@ -329,9 +329,8 @@ static hr_status auto_of_engine(cli_config *config, hr_error *error) {
 }
 
 static hr_status other_engine(cli_config *config, hr_error *error) {
-  if (config->own.timeline || config_chosen(config, &config->own.dump))
-    return hri_fail(error, HR_ERROR_USAGE,
-                    "--engine %s goes without --timeline and --dump: they are of Headroom's own plans",
+  if (config_chosen(config, &config->own.dump))
+    return hri_fail(error, HR_ERROR_USAGE, "--engine %s goes without --dump: it is of Headroom's own plans",
                     config->own.engine);
   if (config->job.rows_choice == HR_ROWS_OPEN) HRI_TRY(plan_engine_rows(config, error));
   if (config->own.snapshot) HRI_TRY(output_check("snapshot", config->own.snapshot, OUTPUT_OTHER, error));

@@ -69,6 +69,7 @@ void plan_print_fixes(FILE *stream, const hr_plan *plan, const fix_list *list, c
 hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error *error);
 /* Memory and predicted time over the course of the job: a chart, and what each program's time is made of. */
 hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error);
+hr_status plan_engine_print_timeline(FILE *stream, const hr_pytorch *pytorch, hr_error *error);
 
 /* The members of `plan --json`; the caller opens and ends the document. `list`, `devices`, `frontier` and `found`
  * may be NULL. */
@@ -87,5 +88,7 @@ void plan_engine_write(json_writer *json, const cli_config *config, const hr_pla
 
 /* The members `timeline`, one entry per node, and `schedule`, one per program. */
 hr_status plan_write_timeline(json_writer *json, const hr_plan *plan, hr_error *error);
+/* The member `timeline` of PyTorch's program, one entry per request or free. */
+hr_status plan_engine_write_timeline(json_writer *json, const hr_pytorch *pytorch, hr_error *error);
 
 #endif

@@ -175,6 +175,7 @@ hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch,
   print_roles(info);
   print_phases(info);
   print_live(pytorch);
+  if (config->own.timeline) HRI_TRY(plan_engine_print_timeline(stdout, pytorch, error));
   if (wants_fixes(config, info)) HRI_TRY(plan_engine_each_fix(config, print_fix, &fixes, error));
   if (config->job.automatic) print_arguments(pytorch);
   if (wants_fixes(config, info) && fixes == 0) (void)printf("\n   none of the settings that were tried fits\n");
@@ -273,6 +274,7 @@ hr_status plan_engine_write_json(json_writer *json, const cli_config *config, co
   json_write_count(json, "need_bytes", need(info));
   json_write_count(json, "budget_bytes", info->budget_bytes);
   write_engine(json, pytorch);
+  if (config->own.timeline) HRI_TRY(plan_engine_write_timeline(json, pytorch, error));
   json_write_open(json, "fixes", '[');
   if (wants_fixes(config, info)) status = plan_engine_each_fix(config, write_fix, json, error);
   json_write_close(json, ']');

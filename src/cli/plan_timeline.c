@@ -2,6 +2,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/error.h"
 #include "cli/plan.h"
 #include "cli/text.h"
 
@@ -12,27 +13,41 @@ typedef struct samples {
 
 /* ---- the chart of memory ---- */
 
+/* A moment of the course that is drawn. */
+typedef struct point {
+  const char *program, *phase;
+  uint64_t bytes, held; /* live; held with them in caches, 0: there are none */
+} point;
+typedef struct course {
+  point *points;
+  uint32_t count;
+  uint64_t budget, fixed;
+  const char *what; /* the bytes, in words */
+} course;
+
 enum { CHART_COLUMNS = SCREEN_MOST, CHART_BESIDE = 14, CHART_ROWS = 10 };
 
 typedef struct memory_chart {
-  uint64_t most[CHART_COLUMNS], top;
+  uint64_t most[CHART_COLUMNS], held[CHART_COLUMNS], top;
   const char *program[CHART_COLUMNS], *phase[CHART_COLUMNS];
   uint32_t columns, width; /* of the chart; of the room for it */
 } memory_chart;
 
-static void fill_chart(const samples *s, uint32_t width, memory_chart *chart) {
+static void fill_chart(const course *s, uint32_t width, memory_chart *chart) {
   memset(chart, 0, sizeof *chart);
   chart->width = width;
   chart->columns = s->count < width ? s->count : width;
   for (uint32_t i = 0; i < s->count; i++) {
     uint32_t column = (uint32_t)((uint64_t)i * chart->columns / s->count);
-    const hr_sample *sample = &s->items[i];
+    const point *p = &s->points[i];
     if (!chart->program[column]) {
-      chart->program[column] = sample->program;
-      chart->phase[column] = hr_phase_name(sample->phase);
+      chart->program[column] = p->program;
+      chart->phase[column] = p->phase;
     }
-    if (sample->live_bytes > chart->most[column]) chart->most[column] = sample->live_bytes;
-    if (sample->live_bytes > chart->top) chart->top = sample->live_bytes;
+    if (p->bytes > chart->most[column]) chart->most[column] = p->bytes;
+    if (p->held > chart->held[column]) chart->held[column] = p->held;
+    if (p->bytes > chart->top) chart->top = p->bytes;
+    if (p->held > chart->top) chart->top = p->held;
   }
 }
 
@@ -65,10 +80,8 @@ typedef struct limit {
   uint32_t row; /* CHART_ROWS + 1: above all */
 } limit;
 
-static limit limit_of(const hr_plan *plan, const memory_chart *chart) {
-  const hr_plan_info *info = hr_plan_get(plan);
-  const uint64_t fixed = info->tiers[HR_TIER_DEVICE].fixed_bytes;
-  limit l = {.bytes = info->budget_bytes > fixed ? info->budget_bytes - fixed : 0};
+static limit limit_of(const course *s, const memory_chart *chart) {
+  limit l = {.bytes = s->budget > s->fixed ? s->budget - s->fixed : 0};
   l.row = l.bytes > chart->top ? CHART_ROWS + 1 : (uint32_t)((double)l.bytes / (double)chart->top * CHART_ROWS + 0.5);
   return l;
 }
@@ -76,21 +89,21 @@ static limit limit_of(const hr_plan *plan, const memory_chart *chart) {
 /* The budget as a line across: '=' where bytes stay below it, '#' where they go through. */
 static void print_limit(FILE *stream, const memory_chart *chart, const limit *l) {
   (void)fprintf(stream, "%10s |", SIZE_TEXT(l->bytes));
-  for (uint32_t i = 0; i < chart->columns; i++) (void)fputc(chart->most[i] > l->bytes ? '#' : '=', stream);
+  for (uint32_t i = 0; i < chart->columns; i++)
+    (void)fputc(chart->most[i] > l->bytes ? '#' : chart->held[i] > l->bytes ? '.' : '=', stream);
   (void)fputc('\n', stream);
   if (l->row > CHART_ROWS && l->bytes > chart->top + chart->top / CHART_ROWS) /* not to scale */
     (void)fprintf(stream, "%10s :\n", "");
 }
 
-static void print_chart(FILE *stream, const hr_plan *plan, const samples *s) {
+static void print_chart(FILE *stream, const course *s) {
   memory_chart chart;
   char line[CHART_COLUMNS], title[160];
   limit l;
   fill_chart(s, screen_columns(stream) - CHART_BESIDE, &chart);
   if (chart.columns == 0 || chart.top == 0) return;
-  l = limit_of(plan, &chart);
-  (void)snprintf(title, sizeof title, "live bytes of the job, node by node; = is the budget less %s fixed",
-                 SIZE_TEXT(hr_plan_get(plan)->tiers[HR_TIER_DEVICE].fixed_bytes));
+  l = limit_of(s, &chart);
+  (void)snprintf(title, sizeof title, "%s; = is the budget less %s fixed", s->what, SIZE_TEXT(s->fixed));
   (void)fputc('\n', stream);
   screen_wrap(stream, 0, title);
   for (uint32_t row = CHART_ROWS + 1; row > 0; row--) {
@@ -99,7 +112,8 @@ static void print_chart(FILE *stream, const hr_plan *plan, const samples *s) {
     if (row > CHART_ROWS) continue;
     (void)fprintf(stream, "%10s |",
                   row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
-    for (uint32_t i = 0; i < chart.columns; i++) line[i] = chart.most[i] > level ? '#' : ' ';
+    for (uint32_t i = 0; i < chart.columns; i++)
+      line[i] = chart.most[i] > level ? '#' : chart.held[i] > level ? '.' : ' ';
     print_trimmed(stream, line, chart.columns);
   }
   if (l.row == 0) print_limit(stream, &chart, &l);
@@ -179,13 +193,57 @@ static void print_times(FILE *stream, const samples *s) {
   }
 }
 
+static hr_status print_samples(FILE *stream, const hr_plan *plan, const samples *s, hr_error *error) {
+  const hr_plan_info *info = hr_plan_get(plan);
+  course c = {.budget = info->budget_bytes,
+              .fixed = info->tiers[HR_TIER_DEVICE].fixed_bytes,
+              .what = "live bytes of the job, node by node"};
+  c.points = calloc((size_t)s->count + 1, sizeof *c.points);
+  if (!c.points) return hri_fail_memory(error, s->count * sizeof *c.points, "the chart");
+  for (uint32_t i = 0; i < s->count; i++)
+    c.points[c.count++] = (point){s->items[i].program, hr_phase_name(s->items[i].phase), s->items[i].live_bytes, 0};
+  print_chart(stream, &c);
+  free(c.points);
+  return HR_OK;
+}
+
 hr_status plan_print_timeline(FILE *stream, const hr_plan *plan, hr_error *error) {
   samples s;
   hr_status status = hr_plan_samples(plan, HR_TIER_DEVICE, &s.items, &s.count, error);
   if (status != HR_OK) return status;
-  print_chart(stream, plan, &s);
-  print_times(stream, &s);
+  status = print_samples(stream, plan, &s, error);
+  if (status == HR_OK) print_times(stream, &s);
   hr_free(s.items);
+  return status;
+}
+
+/* ---- PyTorch's ---- */
+
+static const char *step_name(const hr_pytorch_moment *m) {
+  if (m->phase == HR_PYTORCH_LOAD) return "load";
+  if (m->phase == HR_PYTORCH_EVALUATE) return "evaluation";
+  return m->step == 1 ? "step 1" : "step 2";
+}
+
+hr_status plan_engine_print_timeline(FILE *stream, const hr_pytorch *pytorch, hr_error *error) {
+  const hr_pytorch_info *info = hr_pytorch_get(pytorch);
+  course c = {.budget = info->budget_bytes,
+              .fixed = info->context_bytes,
+              .what = "bytes that PyTorch has allocated (#) and reserved (.), request by request"};
+  hr_pytorch_moment *moments;
+  uint64_t count;
+  HRI_TRY(hr_pytorch_course(pytorch, &moments, &count, error));
+  c.points = calloc(count + 1, sizeof *c.points);
+  if (!c.points) {
+    hr_free(moments);
+    return hri_fail_memory(error, count * sizeof *c.points, "the chart");
+  }
+  for (uint64_t i = 0; i < count; i++)
+    c.points[c.count++] = (point){step_name(&moments[i]), hr_pytorch_phase_name(moments[i].phase),
+                                  moments[i].allocated_bytes, moments[i].reserved_bytes};
+  print_chart(stream, &c);
+  free(c.points);
+  hr_free(moments);
   return HR_OK;
 }
 
@@ -236,5 +294,29 @@ hr_status plan_write_timeline(json_writer *json, const hr_plan *plan, hr_error *
   }
   json_write_close(json, ']');
   hr_free(s.items);
+  return HR_OK;
+}
+
+hr_status plan_engine_write_timeline(json_writer *json, const hr_pytorch *pytorch, hr_error *error) {
+  hr_pytorch_moment *moments;
+  uint64_t count;
+  HRI_TRY(hr_pytorch_course(pytorch, &moments, &count, error));
+  json_write_open(json, "timeline", '[');
+  for (uint64_t i = 0; i < count; i++) {
+    const hr_pytorch_moment *m = &moments[i];
+    json_write_open_flat(json, NULL, '{');
+    json_write_count(json, "step", m->step);
+    json_write_text(json, "phase", hr_pytorch_phase_name(m->phase));
+    json_write_text(json, "op", m->op);
+    json_write_text(json, "module", m->module);
+    if (m->layer >= 0) json_write_integer(json, "layer", m->layer);
+    else json_write_null(json, "layer");
+    json_write_bool(json, "free", m->free);
+    json_write_count(json, "allocated_bytes", m->allocated_bytes);
+    json_write_count(json, "reserved_bytes", m->reserved_bytes);
+    json_write_close(json, '}');
+  }
+  json_write_close(json, ']');
+  hr_free(moments);
   return HR_OK;
 }

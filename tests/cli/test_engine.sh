@@ -191,7 +191,13 @@ run plan phi-2 --device h200 --json; expect_json '"engines" not in d'
 run plan llama-3.2-1b --engine pytorch; refuses 2; expect_err "NVIDIA"
 run plan llama-3.2-1b --device t4 --precision bf16 --engine pytorch --engine-conf sdpa_kernel=efficient_attention; refuses 2; expect_err 'no bf16 below 8\.0'; expect_err 'sdpa_kernel=math'
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --quantize nf4 --lora r=8 --precision fp32; refuses 2; expect_err '16 bits'
-run plan gpt2-124m --device a100-80 --engine pytorch --timeline; refuses 2; expect_err "Headroom's own plans"
+run plan gpt2-124m --device a100-80 --engine pytorch --dump program; refuses 2; expect_err "Headroom's own plans"
+# Its course: a chart with both steps and the budget, and in JSON each request; the highest moments are the figures.
+run plan gpt2-124m --device a100-80 --engine pytorch --timeline; expect_rc 0; expect_out 'step 1'; expect_out 'step 2'; expect_out 'request by request'
+run plan gpt2-124m --device a100-80 --engine pytorch --timeline --json; expect_rc 0
+expect_json 'max(m["allocated_bytes"] for m in d["timeline"]) == d["engines"]["pytorch"]["allocated_bytes"]' \
+  'max(m["reserved_bytes"] for m in d["timeline"]) == d["engines"]["pytorch"]["reserved_bytes"]' \
+  'all(m["allocated_bytes"] <= m["reserved_bytes"] for m in d["timeline"])' '{m["step"] for m in d["timeline"]} == {1, 2}'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --lora r=8,bias=all; refuses 2; expect_err 'no bias'
 run plan gpt2-124m --device a100-80 --engine torch; refuses 2; expect_err 'pytorch'
 

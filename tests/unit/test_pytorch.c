@@ -878,6 +878,32 @@ static hr_pytorch_info info_with(const hr_job *job, const char *conf) {
   return info;
 }
 
+/* The course has each request and free: its highest moments are the figures, and what a free takes away was there. */
+static void test_course(void **state) {
+  hr_job job = job_on("gpt2-124m", "a100-80");
+  hr_pytorch *pytorch;
+  hr_pytorch_moment *moments;
+  hr_error error;
+  uint64_t count, allocated = 0, reserved = 0, frees = 0;
+  (void)state;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
+  assert_int_equal(hr_pytorch_course(pytorch, &moments, &count, &error), HR_OK);
+  assert_int_equal(count, hr_pytorch_get(pytorch)->request_count);
+  for (uint64_t i = 0; i < count; i++) {
+    assert_true(moments[i].allocated_bytes <= moments[i].reserved_bytes && moments[i].op && moments[i].module);
+    if (i) assert_true(moments[i].free == (moments[i].allocated_bytes < moments[i - 1].allocated_bytes));
+    if (moments[i].allocated_bytes > allocated) allocated = moments[i].allocated_bytes;
+    if (moments[i].reserved_bytes > reserved) reserved = moments[i].reserved_bytes;
+    frees += moments[i].free;
+  }
+  assert_true(frees > count / 3 && frees < count / 2);
+  assert_int_equal(allocated, hr_pytorch_get(pytorch)->allocated_bytes);
+  assert_int_equal(reserved, hr_pytorch_get(pytorch)->reserved_bytes);
+  hr_free(moments);
+  hr_pytorch_destroy(pytorch);
+}
+
 /* Contexts that somebody measured: the four that taught the estimate, and the T4 of `card`, which did not. With it what the driver counts for
  * those ten jobs is held too: half of them within 5 %, all within 12 %. */
 static void test_context(void **state) {
@@ -1011,7 +1037,8 @@ int main(void) {
       cmocka_unit_test(test_ddp),           cmocka_unit_test(test_fsdp2),
       cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_zero),
       cmocka_unit_test(test_sharing),       cmocka_unit_test(test_context),
-      cmocka_unit_test(test_liger),         cmocka_unit_test(test_liger_lessons),
+      cmocka_unit_test(test_course),        cmocka_unit_test(test_liger),
+      cmocka_unit_test(test_liger_lessons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -565,6 +565,37 @@ bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_l
   return true;
 }
 
+hr_status hr_pytorch_course(const hr_pytorch *pytorch, hr_pytorch_moment **moments, uint64_t *count, hr_error *error) {
+  const hri_torch *t = &pytorch->torch;
+  hri_torch_moment *found = hri_alloc_zero(t->requests.count, sizeof *found);
+  hr_pytorch_moment *out = hri_alloc_zero(t->requests.count, sizeof *out);
+  uint32_t *labels = hri_alloc_zero(t->storages.count, sizeof *labels); /* of the request that each storage came with */
+  hr_status status = HR_OK;
+  if (!found || !out || !labels)
+    status = hri_fail_memory(error, t->requests.count * sizeof *out, "the course of PyTorch's memory");
+  if (status == HR_OK) status = hri_torch_replay_course(t, &pytorch->config, found, error);
+  for (size_t i = 0; status == HR_OK && i < t->requests.count; i++) {
+    const hri_torch_request *request = &t->requests.items[i];
+    const hri_torch_label *label;
+    if (request->bytes) labels[request->storage] = request->label;
+    label = &t->labels.items[request->bytes ? request->label : labels[request->storage]];
+    out[i] = (hr_pytorch_moment){found[i].allocated_bytes,
+                                 found[i].reserved_bytes,
+                                 found[i].step ? found[i].step : 1,
+                                 (hr_pytorch_phase)found[i].phase,
+                                 label->op,
+                                 label->module,
+                                 label->layer,
+                                 request->bytes == 0};
+  }
+  hri_free(found);
+  hri_free(labels);
+  *moments = status == HR_OK ? out : NULL;
+  *count = status == HR_OK ? t->requests.count : 0;
+  if (status != HR_OK) hri_free(out);
+  return status;
+}
+
 hr_status hr_pytorch_snapshot(const hr_pytorch *pytorch, hr_snapshot **snapshot, hr_error *error) {
   return hri_torch_replay_snapshot(&pytorch->torch, &pytorch->config, 0, snapshot, error);
 }

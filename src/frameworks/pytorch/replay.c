@@ -13,6 +13,7 @@ typedef struct run {
   hr_alloc *alloc;
   uint64_t *addresses; /* by storage */
   bool labelled, limited;
+  hri_torch_moment *moments; /* NULL: nobody asks */
 } run;
 
 static hr_status begin(run *r, const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity,
@@ -92,6 +93,15 @@ static bool rises(height *h, const hri_torch_request *request) {
   return true;
 }
 
+static hri_torch_moment moment_of(const run *r, const hri_torch_mark *mark) {
+  hr_alloc_stats stats;
+  hr_alloc_get_stats(r->alloc, &stats);
+  return (hri_torch_moment){.allocated_bytes = (uint64_t)stats.allocated_bytes[HR_ALLOC_ALL].current,
+                            .reserved_bytes = (uint64_t)stats.reserved_bytes[HR_ALLOC_ALL].current,
+                            .step = mark->step,
+                            .phase = mark->phase};
+}
+
 static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
   const hri_torch *torch = r->torch;
   size_t next = 0;
@@ -114,6 +124,7 @@ static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
       if (error) *error = refused;
       return status;
     }
+    if (r->moments) r->moments[i] = moment_of(r, &mark);
     if (rises(h, &torch->requests.items[i]))
       out->peak_request = i, out->peak_step = mark.step, out->peak_phase = mark.phase;
   }
@@ -122,11 +133,12 @@ static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
 }
 
 static hr_status run_all(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity,
-                         hri_torch_replay *out, hr_snapshot **snapshot, hr_error *error) {
+                         hri_torch_replay *out, hr_snapshot **snapshot, hri_torch_moment *moments, hr_error *error) {
   run r;
   height h = {0};
   hr_status status = begin(&r, torch, config, capacity, error);
   *out = (hri_torch_replay){0};
+  r.moments = moments;
   if (status != HR_OK) goto out;
   h.sizes = hri_alloc_zero(torch->storages.count, sizeof *h.sizes);
   if (!h.sizes) {
@@ -150,11 +162,17 @@ out:
 
 hr_status hri_torch_replay_run(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
                                hri_torch_replay *out, hr_error *error) {
-  return run_all(torch, config, capacity_bytes, out, NULL, error);
+  return run_all(torch, config, capacity_bytes, out, NULL, NULL, error);
 }
 
 hr_status hri_torch_replay_snapshot(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
                                     hr_snapshot **snapshot, hr_error *error) {
   hri_torch_replay out;
-  return run_all(torch, config, capacity_bytes, &out, snapshot, error);
+  return run_all(torch, config, capacity_bytes, &out, snapshot, NULL, error);
+}
+
+hr_status hri_torch_replay_course(const hri_torch *torch, const hr_alloc_config *config, hri_torch_moment *moments,
+                                  hr_error *error) {
+  hri_torch_replay out;
+  return run_all(torch, config, 0, &out, NULL, moments, error);
 }

@@ -21,9 +21,19 @@ typedef struct hri_torch_replay {
   int64_t retries; /* num_alloc_retries */
 } hri_torch_replay;
 
+/* Behind a request or a free. */
+typedef struct hri_torch_moment {
+  uint64_t allocated_bytes, reserved_bytes;
+  uint32_t step;
+  hri_torch_phase phase;
+} hri_torch_moment;
+
 /* `capacity_bytes` 0: no limit. */
 hr_status hri_torch_replay_run(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
                                hri_torch_replay *out, hr_error *error);
+/* Without a limit: as many moments as the run has requests and frees, into `moments`. */
+hr_status hri_torch_replay_course(const hri_torch *torch, const hr_alloc_config *config, hri_torch_moment *moments,
+                                  hr_error *error);
 /* The same, recorded: a snapshot as PyTorch would dump it at the end, with names for stacks. The caller owns it. */
 hr_status hri_torch_replay_snapshot(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
                                     hr_snapshot **snapshot, hr_error *error);
