@@ -62,7 +62,8 @@ INLINE void put(uint32_t *to, int64_t at, int64_t count, int64_t end, hri_words 
 /* LANES / 2 words of REST lines each, side by side in REST / 2 vectors: vector k is word k without its first 2k lines, and
  * the first of word k + 1. By pairs of lines, whose counts are all even. */
 typedef uint64_t line_pairs __attribute__((vector_size(HRI_VECTOR_BYTES)));
-#define PAIR_OF(k, i) ((k) + (i) + ((k) + (i) < REST / 2 ? 0 : 1)) /* of both vectors, whose words have a pair more than is used */
+#define PAIR_OF(k, i)                                                                                                  \
+  ((k) + (i) + ((k) + (i) < REST / 2 ? 0 : 1)) /* of both vectors, whose words have a pair more than is used */
 #if HRI_VECTOR_BYTES == 64
 #define PAIRS_OF(k)                                                                                                    \
   PAIR_OF(k, 0), PAIR_OF(k, 1), PAIR_OF(k, 2), PAIR_OF(k, 3), PAIR_OF(k, 4), PAIR_OF(k, 5), PAIR_OF(k, 6), PAIR_OF(k, 7)
