@@ -675,6 +675,7 @@ static void test_equal_paths(void **state) {
   tokenizer = open_directory();
   expect_ids(tokenizer, "\xE2\x96\x81|\n|---|---|---|---|---|---|---|\n|", 0, ids, 7);
   hr_tokenizer_close(tokenizer);
+  assert_int_equal(hri_dir_remove(directory, NULL), HR_OK);
 }
 
 /* Llama 3 and 4 call their ranks tokenizer.model; their numbers say whose they are. Qwen's text is composed first. */
