@@ -776,7 +776,7 @@ static void dropout_has_its_places(void **state) {
       double found[2][3] = {{0}};
       char source[80];
       hr_job spec;
-      hr_plan *plan;
+      hr_plan *plan = NULL;
       hr_error e = {0};
       hr_job_init(&spec);
       (void)snprintf(source, sizeof source, "custom:layers=2,hidden=16,heads=2,mlp=24,vocab=40,family=%s",
