@@ -123,7 +123,7 @@ typedef struct hr_pytorch_moment {
   uint64_t allocated_bytes, reserved_bytes;
   uint32_t step; /* 1, 2; loading is in the first */
   hr_pytorch_phase phase;
-  const char *op, *module; /* static: of the request; of a free, of the request that it ends */
+  const char *op, *module; /* static: of the request; of a free, of the request that it ends; "empty_cache" and "" */
   int32_t layer;           /* -1: of no layer */
   bool free;
 } hr_pytorch_moment;

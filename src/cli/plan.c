@@ -316,6 +316,8 @@ static hr_status answer_of_engine(const cli_config *config, hr_error *error) {
 /* --auto: the job with the settings that were chosen. */
 static hr_status auto_of_engine(cli_config *config, hr_error *error) {
   plan_engine_choice *choice = text_alloc(sizeof *choice);
+  const char *conf = config->own.engine_conf,
+             *alloc_conf = config->own.alloc_conf; /* theirs: the choice's end with it */
   hr_status status = plan_engine_auto(config, choice, error);
   if (status == HR_OK) {
     config->job = choice->job;
@@ -323,6 +325,8 @@ static hr_status auto_of_engine(cli_config *config, hr_error *error) {
     config->own.alloc_conf = choice->alloc_conf[0] ? choice->alloc_conf : NULL;
     if (!config->own.quiet) plan_engine_print_choice(choice);
     status = answer_of_engine(config, error);
+    config->own.engine_conf = conf;
+    config->own.alloc_conf = alloc_conf;
   }
   free(choice);
   return status;

@@ -577,16 +577,21 @@ hr_status hr_pytorch_course(const hr_pytorch *pytorch, hr_pytorch_moment **momen
   for (size_t i = 0; status == HR_OK && i < t->requests.count; i++) {
     const hri_torch_request *request = &t->requests.items[i];
     const hri_torch_label *label;
+    hr_pytorch_moment *moment = &out[i];
     if (request->bytes) labels[request->storage] = request->label;
     label = &t->labels.items[request->bytes ? request->label : labels[request->storage]];
-    out[i] = (hr_pytorch_moment){found[i].allocated_bytes,
-                                 found[i].reserved_bytes,
-                                 found[i].step ? found[i].step : 1,
-                                 (hr_pytorch_phase)found[i].phase,
-                                 label->op,
-                                 label->module,
-                                 label->layer,
-                                 request->bytes == 0};
+    *moment = (hr_pytorch_moment){.allocated_bytes = found[i].allocated_bytes,
+                                  .reserved_bytes = found[i].reserved_bytes,
+                                  .step = found[i].step ? found[i].step : 1,
+                                  .phase = (hr_pytorch_phase)found[i].phase,
+                                  .op = "empty_cache",
+                                  .module = "",
+                                  .layer = -1};
+    if (request->storage == 0) continue; /* of no tensor (replay.c) */
+    moment->op = label->op;
+    moment->module = label->module;
+    moment->layer = label->layer;
+    moment->free = request->bytes == 0;
   }
   hri_free(found);
   hri_free(labels);
