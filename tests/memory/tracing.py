@@ -208,8 +208,8 @@ def place(frame):
     return f"{os.path.basename(path)}:{owner}{frame['name']}" + ("" if ours else f":{line}")
 
 
-LIBRARIES = re.compile(r"/(transformers|peft|bitsandbytes|trl|accelerate)/")
-PYTORCH = re.compile(r"/torch/(optim|utils|nn/utils|nn/parallel|amp|nn/modules|distributed/fsdp)/|/memory/(training|ranks).py")
+LIBRARIES = re.compile(r"/(transformers|peft|bitsandbytes|trl|accelerate|torchtune|torchao|recipes)/")
+PYTORCH = re.compile(r"/torch/(optim|utils|nn/utils|nn/parallel|amp|nn/modules|distributed/fsdp)/|/memory/(training|ranks|tuning).py")
 
 
 def label(frames):
