@@ -108,16 +108,33 @@ def table():
     return family, list(found.values())
 
 
+def quantized(found, family):
+    """A second draw, before there was a rule for it: QLoRA, whose weights are torchao's NF4Tensor. Of qwen2 torchtune has none."""
+    rng = random.Random(SEED + 1)
+    models = [model for model in MODELS if MODELS[model][0] != "qwen2"]
+    later = {}
+    while len(later) < 15:
+        job = finished(rng, rng.choice(models), {"lora": [8, 16, 64], "checkpointing": [ON, ON, None], "capability": ["8.0", "8.0", "8.9"]}) | {"quantized": "nf4"}
+        job["name"] += "-nf4"
+        if job["name"] not in found and job["batch"] * job["seq"] <= 4096:
+            later[job["name"]] = job | {"held_back": MODELS[job["model"]][0] == family}
+    rest = [job for job in later.values() if not job["held_back"]]
+    for job in rng.sample(rest, max(0, 5 - (len(later) - len(rest)))):
+        job["held_back"] = True
+    return list(later.values())
+
+
 def lessons():
     """Models of two layers, whose requests are stored one by one."""
     result = []
+    nf4 = {"lora": 8, "quantized": "nf4", "checkpointing": ON}
     for model, setting in (("llama3-1b", {}), ("llama3-1b", {"precision": "fp32", "checkpointing": ON}), ("llama3-8b", {"lora": 8}),
-                           ("qwen2.5-0.5b", {"in_backward": True}), ("phi3-mini", {}), ("gemma2-2b", {})):
+                           ("qwen2.5-0.5b", {"in_backward": True}), ("phi3-mini", {}), ("gemma2-2b", {}), ("llama3-1b", nf4)):
         rng = random.Random(1)
         job = finished(rng, model, setting) | {"batch": 2, "seq": 256, "layers": 2}
         if job["lora"]:
             job["lora"] = {"rank": 8, "targets": TARGETS[2], "dropout": 0.05}
-        words = [job["precision"]] + [word for word in ("lora" if job["lora"] else "", "checkpointed" if job["checkpointing"] else "",
+        words = [job["precision"]] + [word for word in (job.get("quantized"), "lora" if job["lora"] else "", "checkpointed" if job["checkpointing"] else "",
                                                         "inbwd" if job["in_backward"] else "") if word]
         result.append(job | {"name": f"lesson-{model}-b2-s256-{'-'.join(words)}-tune"})
     return result
@@ -125,6 +142,7 @@ def lessons():
 
 def main():
     family, some = table()
+    some += quantized([job["name"] for job in some], family)
     taught = [lesson for lesson in lessons() if MODELS[lesson["model"]][0] != family]  # a family held back teaches nothing
     groups = [f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in group) + "\n]" for name, group in (("jobs", some), ("lessons", taught))]
     head = json.dumps({"seed": SEED, "held_back_families": [family]})[:-1]
