@@ -53,8 +53,10 @@ class Reads:
                 value = plain(tensor)
                 if not tensor.is_cuda:
                     return value
-                self.count += 1
                 frame = caller()
+                if frame == "read":  # "with device:" calls it again
+                    return value
+                self.count += 1
                 if frame in self.true and name == "__bool__":
                     value = True
                 self.seen[frame + "." + name] = str(value)
@@ -164,7 +166,8 @@ class Phases:
 
 
 def storage_of(tensor):
-    """Of the bytes of a tensor, or of this rank's part of it."""
+    """Of the bytes of a tensor, or of this rank's part of it; of torchao's NF4Tensor those of its codes."""
+    tensor = getattr(tensor, "quantized_data", tensor)
     return getattr(tensor, "_local_tensor", tensor).untyped_storage().data_ptr()
 
 

@@ -18,4 +18,8 @@ bool hri_torch_is_eager(const hr_job *job, const hri_torch_settings *settings);
 /* The kernel that settings ask for; where they do not, any. */
 hri_sdpa hri_torch_kernel_of(const hri_torch_settings *settings);
 
+/* The same of torchtune's recipes. */
+hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
+                                  hr_error *error);
+
 #endif
