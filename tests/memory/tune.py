@@ -25,6 +25,7 @@ MODELS = {
     "phi3-mini": ("phi3", 4, [(1, 512), (1, 2048), (2, 1024), (4, 512), (1, 4096)]),
     "gemma2-2b": ("gemma2", 6, [(1, 512), (1, 2048), (2, 1024), (4, 512)]),
 }
+LATER = {"gemma-2b": ("gemma", 5, [(1, 512), (1, 2048), (2, 1024), (4, 512)])}  # of the third draw alone
 CAN_BE_HELD_BACK = ["mistral", "qwen2", "phi3", "gemma2"]
 BASE = {"transformers": jobs.NEWEST, "loop": "torchtune", "capability": "8.0", "precision": "bf16", "optimizer": "adamw", "implementation": "fused",
         "in_backward": False, "mask": "none", "checkpointing": None, "accumulation": 1, "clip": None, "chunks": 8, "lora": None}
@@ -59,7 +60,7 @@ def settings():
 
 def finished(rng, model, setting):
     job = BASE | {key: rng.choice(value) if isinstance(value, list) and value else value for key, value in setting.items()} | {"model": model}
-    _, layers, sizes = MODELS[model]
+    _, layers, sizes = (MODELS | LATER)[model]
     job["batch"], job["seq"] = rng.choice(sizes)
     if layers:
         job["layers"] = layers
@@ -124,18 +125,55 @@ def quantized(found, family):
     return list(later.values())
 
 
+def beside(found, family):
+    """A third draw, when the rules of the others stood and before there was one for it: the first Gemma, and DoRA. A third of each is held back."""
+    rng = random.Random(SEED + 2)
+    later = {}
+
+    def add(models, setting, more=None):
+        while True:
+            job = finished(rng, rng.choice(models), setting)
+            for key, value in (more or {}).items():
+                if key == "use_dora":
+                    job["lora"]["use_dora"] = value
+                    job["name"] += "-dora"
+                else:
+                    job[key] = value
+                    job["name"] += f"-{value}"
+            if job["name"] not in found and job["name"] not in later:
+                later[job["name"]] = job | {"held_back": False}
+                return
+
+    for setting in ({"precision": "bf16"}, {"precision": "fp32"}, {"checkpointing": ON}, {"in_backward": True, "checkpointing": ON}, {"lora": [8, 64]},
+                    {"lora": [8, 64], "precision": "fp32", "checkpointing": ON}):
+        add(list(LATER), setting)
+    add(list(LATER), {"lora": 8, "checkpointing": ON}, {"quantized": "nf4"})
+    dora = [model for model in MODELS if MODELS[model][0] != family]
+    for _ in range(6):
+        add(dora, {"lora": [8, 16, 64], "precision": BOTH, "checkpointing": [None, ON]}, {"use_dora": True})
+    for _ in range(2):
+        add([model for model in dora if "qwen" not in model], {"lora": [8, 16], "checkpointing": ON}, {"quantized": "nf4", "use_dora": True})
+    for kind in ("gemma-2b", "dora"):
+        some = [name for name in later if (kind in name) == (kind == "gemma-2b") and ("gemma-2b" in name) == (kind == "gemma-2b")]
+        for name in rng.sample(some, (len(some) + 2) // 3):
+            later[name]["held_back"] = True
+    return list(later.values())
+
+
 def lessons():
     """Models of two layers, whose requests are stored one by one. Those of the family that is held back were recorded when it had been scored."""
     result = []
     nf4 = {"lora": 8, "quantized": "nf4", "checkpointing": ON}
     for model, setting in (("llama3-1b", {}), ("llama3-1b", {"precision": "fp32", "checkpointing": ON}), ("llama3-8b", {"lora": 8}),
                            ("qwen2.5-0.5b", {"in_backward": True}), ("phi3-mini", {}), ("llama3-1b", nf4), ("gemma2-2b", {}),
-                           ("gemma2-2b", {"precision": "fp32"})):
+                           ("gemma2-2b", {"precision": "fp32"}), ("llama3-1b", {"lora": 8, "dora": True})):
         rng = random.Random(1)
+        setting = dict(setting)
+        dora = setting.pop("dora", False)
         job = finished(rng, model, setting) | {"batch": 2, "seq": 256, "layers": 2}
         if job["lora"]:
-            job["lora"] = {"rank": 8, "targets": TARGETS[2], "dropout": 0.05}
-        words = [job["precision"]] + [word for word in (job.get("quantized"), "lora" if job["lora"] else "", "checkpointed" if job["checkpointing"] else "",
+            job["lora"] = {"rank": 8, "targets": TARGETS[2], "dropout": 0.05} | ({"use_dora": True} if dora else {})
+        words = [job["precision"]] + [word for word in (job.get("quantized"), "dora" if dora else "lora" if job["lora"] else "", "checkpointed" if job["checkpointing"] else "",
                                                         "inbwd" if job["in_backward"] else "") if word]
         result.append(job | {"name": f"lesson-{model}-b2-s256-{'-'.join(words)}-tune"})
     return result
@@ -144,6 +182,7 @@ def lessons():
 def main():
     family, some = table()
     some += quantized([job["name"] for job in some], family)
+    some += beside([job["name"] for job in some], family)
     groups = [f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in group) + "\n]" for name, group in (("jobs", some), ("lessons", lessons()))]
     head = json.dumps({"seed": SEED, "held_back_families": [family]})[:-1]
     Path(__file__).with_name("tune.json").write_text(head + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")

@@ -31,6 +31,8 @@ MODELS = {
                                intermediate_dim=8192)),
     "gemma2-2b": ("gemma2", dict(vocab_size=256000, num_layers=26, num_heads=8, head_dim=256, num_kv_heads=4, embed_dim=2304, max_seq_len=8192,
                                  intermediate_dim=9216, hidden_capping_value=30.0, final_capping_value=50.0, sliding_window_size=4096)),
+    "gemma-2b": ("gemma", dict(vocab_size=256000, num_layers=18, num_heads=8, head_dim=256, num_kv_heads=1, embed_dim=2048, max_seq_len=8192,
+                               intermediate_dim=16384)),
 }
 SCALED = ("llama3_1", "llama3_2")  # whose rotary embedding reads each of its frequencies from the device when it is made
 
