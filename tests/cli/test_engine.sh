@@ -217,12 +217,13 @@ refused '1 to 32' --engine-conf loss.num_output_chunks=40
 refused 'is of CEWithChunkedOutputLoss' --engine-conf loss._component_=torch.nn.CrossEntropyLoss,loss.num_output_chunks=4
 refused 'ranks' --ranks 2
 refused 'fp16' --precision fp16
-refused 'DoRA' --lora r=8,dora
+run $tune --lora r=8,dora; expect_rc 0; expect_json '"model.use_dora=True" in d["engines"]["pytorch"]["arguments"]'
+run plan gemma-2b --device a100-80 --engine pytorch:torchtune --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
 refused 'all three products' --lora r=8,targets=q_proj,up_proj
 refused 'nf4\+dq' --lora r=8 --quantize int8
 refused 'optimizer' --optimizer lion
 refused 'freeze' --freeze embed
-run plan qwen3-0.6b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'llama, mistral, qwen2, phi3 and gemma2'
+run plan qwen3-0.6b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'llama, mistral, qwen2, phi3, gemma and gemma2'
 run plan llama-3-8b --device a100-80 --seq 16384 --engine pytorch:torchtune; refuses 2; expect_err 'max_seq_len'
 run plan llama-3.2-1b --device t4 --precision bf16-pure --engine pytorch:torchtune; refuses 2; expect_err 'below compute capability 8\.0'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf optimizer.fused=True; refuses 2; expect_err 'no setting'

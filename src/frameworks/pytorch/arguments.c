@@ -316,6 +316,7 @@ static void write_torchtune_adapters(const hri_torch_arguments_of *of, hri_torch
   begin(out, "model.lora_rank=%u", m->lora.rank);
   begin(out, "model.lora_alpha=%g", m->lora.alpha);
   begin(out, "model.lora_dropout=%g", m->lora.dropout);
+  if (m->lora.dora) begin(out, "model.use_dora=True");
 }
 
 static void write_torchtune(const hri_torch_arguments_of *of, hri_torch_arguments *out) {

@@ -123,7 +123,7 @@ static hri_ten *scaled_by(hri_torch *t, hri_ten_type type, uint64_t count) {
 }
 
 /* get_original_weight: every variable lives until it returns. */
-static hri_ten *original(hri_torch *t, const hri_torch_4bit *w) {
+hri_ten *hri_nf4_whole(hri_torch *t, const hri_torch_4bit *w) {
   uint64_t count = elements(w), half = count / 2;
   hri_ten_type type = w->compute;
   hri_ten *variables[7], *shifted, *y;
@@ -146,7 +146,7 @@ static void backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) 
   const hri_torch_4bit *w = (const hri_torch_4bit *)(uintptr_t)fn->numbers[0];
   hri_ten *saved = hri_fn_saved(t, fn, 0), *weight;
   if (g[0]) {
-    weight = original(t, w);
+    weight = hri_nf4_whole(t, w);
     hri_aten_workspace(t);
     in[0] = hri_ten_make(t, "mm", g[0]->type, fn->shapes[0]);
     hri_ten_drop(t, weight);
@@ -156,7 +156,7 @@ static void backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) 
 
 hri_ten *hri_nf4_linear(hri_torch *t, hri_torch_4bit *w, hri_ten *x) {
   hri_fn *fn = hri_fn_make(t, backward, &x, 1);
-  hri_ten *weight = original(t, w), *y;
+  hri_ten *weight = hri_nf4_whole(t, w), *y;
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] = w->out;
   if (fn) fn->numbers[0] = (uintptr_t)w;

@@ -11,6 +11,8 @@
 hri_ten *hri_nf4_parameter(hri_torch *t, hri_torch_4bit *weight);
 /* load_state_dict: NF4Tensor.copy_ brings the weight to the device whole, quantizes it once more and copies that. */
 void hri_nf4_load(hri_torch *t, const hri_torch_4bit *weight);
+/* weight.to(dtype): the whole weight. */
+hri_ten *hri_nf4_whole(hri_torch *t, const hri_torch_4bit *weight);
 /* linear_nf4. `weight` must live until the backward. */
 hri_ten *hri_nf4_linear(hri_torch *t, hri_torch_4bit *weight, hri_ten *x);
 

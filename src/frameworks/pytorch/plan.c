@@ -417,7 +417,9 @@ static void set_recipe(hr_pytorch *p, const hr_job *job) {
   if (out->checkpoint) add(p->info.settings, ", activation checkpointing");
   p->job.quantized = hri_torch_quantized_as(job->quantize);
   if (p->job.quantized) add(p->info.settings, ", base in NF4Tensor");
-  if (p->model.lora.rank) add(p->info.settings, ", adapters of rank %u in the type of the weights", p->model.lora.rank);
+  if (p->model.lora.rank)
+    add(p->info.settings, ", %sadapters of rank %u in the type of the weights", p->model.lora.dora ? "DoRA's " : "",
+        p->model.lora.rank);
   out->recipe.chunks = p->settings.recipe.whole_loss   ? 0
                        : p->settings.recipe.chunks > 0 ? p->settings.recipe.chunks
                                                        : HRI_TUNE_CHUNKS;

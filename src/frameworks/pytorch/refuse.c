@@ -142,18 +142,19 @@ hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings
 
 /* Models of its builders, whose sizes are arguments: what else a description says must be as they have it. */
 static const char *refuse_recipe_model(const hr_model *m) {
-  bool gemma = m->family == HR_FAMILY_GEMMA2, scaled = m->rope.scaling == HR_ROPE_LLAMA3;
+  bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA,
+       scaled = m->rope.scaling == HR_ROPE_LLAMA3;
   bool width = (uint64_t)m->head_count * m->head_size == m->hidden_size;
   if (m->family != HR_FAMILY_LLAMA && m->family != HR_FAMILY_MISTRAL && m->family != HR_FAMILY_QWEN2 &&
       m->family != HR_FAMILY_PHI3 && !gemma)
-    return "no rules for this family; of torchtune 0.6's there are for llama, mistral, qwen2, phi3 and gemma2";
+    return "no rules for this family; of torchtune 0.6's there are for llama, mistral, qwen2, phi3, gemma and gemma2";
   if ((m->rope.scaling != HR_ROPE_DEFAULT && !(scaled && m->family == HR_FAMILY_LLAMA)) ||
       m->rotary_size != m->head_size)
     return "no rules for this rotary embedding, of which torchtune 0.6 has no module for the family";
   if ((!width && !gemma) || m->attention_output_bias || m->mlp_bias || m->qkv_bias != (m->family == HR_FAMILY_QWEN2))
     return "no rules for these linear modules: torchtune 0.6 has no builder with such heads or biases";
   if (m->tied_embeddings && !scaled && m->family != HR_FAMILY_QWEN2 && !gemma)
-    return "no rules for a tied head here: torchtune 0.6 ties it in llama3_2, qwen2 and gemma2";
+    return "no rules for a tied head here: torchtune 0.6 ties it in llama3_2, qwen2, gemma and gemma2";
   return NULL;
 }
 
@@ -167,7 +168,6 @@ static const char *refuse_recipe_adapters(const hr_model *m) {
   if (!lora->rank) return NULL;
   if (lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding)
     return "rules for adapters of linear modules alone: its recipe has no bias, no modules_to_save and no adapter of the embedding";
-  if (lora->dora) return "no rules for DoRA";
   if (lora->own[0].rank) return "rules for adapters of one rank alone, as its recipe has them (model.lora_rank)";
   for (uint32_t i = 0; i < m->layer_count; i++) {
     if (lora->modules[i] != lora->modules[0]) return "rules for adapters in all layers alone, as its recipe has them";

@@ -38,27 +38,90 @@ static hri_ten *norm(hri_torch *t, const hri_module *m, const char *name, hri_te
 
 /* ---- linear modules ---- */
 
-/* LoRALinear.forward, or FrozenNF4Linear's: all of it in the type of the weights. */
-static hri_ten *apply(hri_torch *t, const hri_module *m, const char *name, const hri_module_linear *linear,
-                      hri_ten *x) {
-  hri_ten *out, *part, *sum;
-  hri_torch_at(t, name, -2);
-  if (linear->packed) {
-    out = hri_nf4_linear(t, linear->packed, x);
-  } else { /* addmm of what was flattened: the gradient goes through that when those of weight and bias are where they belong */
-    hri_ten *flattened = linear->bias ? hri_aten_view(t, x, x->shape) : hri_ten_keep(x);
-    out = hri_aten_linear(t, flattened, linear->weight, linear->bias, true);
-    hri_ten_drop(t, flattened);
-  }
-  if (!linear->a) return out;
-  part = hri_aten_dropout(t, x, m->lora_dropout);
+/* The module without an adapter: nn.Linear, or FrozenNF4Linear. */
+static hri_ten *base_of(hri_torch *t, const hri_module_linear *linear, hri_ten *x) {
+  hri_ten *flattened, *y;
+  if (linear->packed) return hri_nf4_linear(t, linear->packed, x);
+  /* addmm of what was flattened: the gradient goes through that when those of weight and bias are where they belong */
+  flattened = linear->bias ? hri_aten_view(t, x, x->shape) : hri_ten_keep(x);
+  y = hri_aten_linear(t, flattened, linear->weight, linear->bias, true);
+  hri_ten_drop(t, flattened);
+  return y;
+}
+
+/* lora_b(lora_a(x)) of what its caller holds: DoRA's input, or the unit matrix. */
+static hri_ten *through_adapter(hri_torch *t, const hri_module_linear *linear, hri_ten *x) {
+  hri_ten *part = hri_aten_linear(t, x, linear->a, NULL, true);
+  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->b, NULL, true));
+  return part;
+}
+
+/* LoRALinear.forward: all of it in the type of the weights. */
+static hri_ten *with_lora(hri_torch *t, const hri_module *m, const hri_module_linear *linear, hri_ten *x,
+                          hri_ten *out) {
+  hri_ten *part = hri_aten_dropout(t, x, m->lora_dropout), *sum;
   hri_ten_set(t, &part, hri_aten_linear(t, part, linear->a, NULL, true));
   hri_ten_set(t, &part, hri_aten_linear(t, part, linear->b, NULL, true));
   hri_ten_set(t, &part, hri_aten_mul_scalar(t, part));
   sum = hri_aten_add(t, out, part);
   hri_ten_drop(t, part);
-  hri_ten_drop(t, out);
   return sum;
+}
+
+static hri_ten *matrix(hri_torch *t, const char *op, const hri_module_linear *linear) {
+  return hri_ten_make(t, op, linear->a->type, hri_ten_shape_of(2, linear->out, linear->in, 0, 0));
+}
+
+hri_ten *hri_tune_weight(hri_torch *t, const hri_module_linear *linear) {
+  return linear->packed ? hri_nf4_whole(t, linear->packed) : hri_ten_keep(linear->weight);
+}
+
+hri_ten *hri_tune_weight_norm(hri_torch *t, const hri_module_linear *linear) {
+  hri_ten *scaled = matrix(t, "mul", linear), *sum = matrix(t, "add", linear), *norm;
+  hri_ten_drop(t, scaled);
+  norm = hri_ten_make(t, "linalg_vector_norm", linear->a->type, hri_ten_shape_of(1, linear->out, 0, 0, 0));
+  hri_ten_drop(t, sum);
+  return norm;
+}
+
+/* (scale - 1) * base + scale * lora * scaling */
+static hri_ten *combined(hri_torch *t, hri_ten *scale, hri_ten *base, hri_ten *lora) {
+  hri_ten *less = hri_aten_add_scalar(t, scale), *left = hri_aten_mul(t, less, base), *right, *sum;
+  hri_ten_drop(t, less);
+  right = hri_aten_mul(t, scale, lora);
+  hri_ten_set(t, &right, hri_aten_mul_scalar(t, right));
+  sum = hri_aten_add(t, left, right);
+  hri_ten_drop(t, right);
+  hri_ten_drop(t, left);
+  return sum;
+}
+
+/* DoRALinear.forward. Every variable lives until it returns, the graph of B A of the unit matrix too, which nobody asks for. */
+static hri_ten *with_dora(hri_torch *t, const hri_module *m, const hri_module_linear *linear, hri_ten *x,
+                          hri_ten *base) {
+  hri_ten *dropped = hri_aten_dropout(t, x, m->lora_dropout), *lora = through_adapter(t, linear, dropped), *eye,
+          *adapted, *weight, *norm, *scale, *sum, *y;
+  eye = hri_ten_make(t, "eye", x->type, hri_ten_shape_of(2, linear->in, linear->in, 0, 0));
+  adapted = through_adapter(t, linear, eye);
+  weight = hri_tune_weight(t, linear);
+  norm = hri_tune_weight_norm(t, linear);
+  scale = hri_aten_div_by(t, linear->magnitude, norm);
+  sum = combined(t, scale, base, lora);
+  y = hri_aten_add(t, sum, base);
+  hri_ten *const all[] = {dropped, lora, eye, adapted, weight, norm, scale, sum};
+  for (unsigned i = 0; i < sizeof all / sizeof *all; i++) hri_ten_drop(t, all[i]);
+  return y;
+}
+
+static hri_ten *apply(hri_torch *t, const hri_module *m, const char *name, const hri_module_linear *linear,
+                      hri_ten *x) {
+  hri_ten *base, *y;
+  hri_torch_at(t, name, -2);
+  base = base_of(t, linear, x);
+  if (!linear->a) return base;
+  y = (linear->magnitude ? with_dora : with_lora)(t, m, linear, x, base);
+  hri_ten_drop(t, base);
+  return y;
 }
 
 /* ---- rotary embeddings ---- */

@@ -11,6 +11,10 @@ enum { HRI_TUNE_CHUNKS = 8 }; /* CEWithChunkedOutputLoss.num_output_chunks */
  * memory. */
 bool hri_tune_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type);
 
+/* DoRALinear's whole weight, and _get_weight_norm of it and of B A. */
+hri_ten *hri_tune_weight(hri_torch *torch, const hri_module_linear *linear);
+hri_ten *hri_tune_weight_norm(hri_torch *torch, const hri_module_linear *linear);
+
 /* model(tokens): logits in chunks of tokens, or whole and in fp32 (chunks 0). */
 typedef struct hri_tune_logits {
   hri_ten *items[HRI_FN_RESULTS]; /* new references */

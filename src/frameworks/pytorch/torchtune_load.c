@@ -86,6 +86,7 @@ static hri_module_linear linear(maker *m, const char *name, hr_module kind, uint
   hri_torch_at(m->t, "lora", (int32_t)layer);
   made.a = parameter(m, 2, rank, in, true);
   made.b = parameter(m, 2, out, rank, true);
+  if (lora->dora) made.magnitude = parameter(m, 1, out, 0, true);
   return made;
 }
 
@@ -139,9 +140,10 @@ static void list(hri_module *m, hri_ten *tensor, int32_t layer) {
   m->parameters[m->parameter_count++] = tensor;
 }
 
+/* A module's own parameters stand before those of the modules in it. */
 static void list_linear(hri_module *m, const hri_module_linear *linear, int32_t layer) {
-  hri_ten *const all[] = {linear->weight, linear->bias, linear->a, linear->b};
-  for (int k = 0; k < 4; k++) list(m, all[k], layer);
+  hri_ten *const all[] = {linear->weight, linear->bias, linear->magnitude, linear->a, linear->b};
+  for (int k = 0; k < 5; k++) list(m, all[k], layer);
 }
 
 static void list_all(hri_module *m) {
@@ -171,19 +173,37 @@ static void make_all(maker *m) {
   m->module->norm[0] = norm(m, "norm");
 }
 
-/* load_state_dict, whose names are in the order of the lists. */
-static void load_quantized(maker *m) {
-  for (uint32_t i = 0; m->module->quantized && i < m->module->model->layer_count; i++) {
+typedef void each_linear(maker *m, const hri_module_linear *linear);
+
+static void for_each(maker *m, const char *name, each_linear *act) {
+  for (uint32_t i = 0; i < m->module->model->layer_count; i++) {
     const hri_module_layer *l = &m->module->layers[i];
     const hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->down, &l->up};
-    hri_torch_at(m->t, "load_state_dict", (int32_t)i);
-    for (unsigned k = 0; k < sizeof all / sizeof *all; k++) hri_nf4_load(m->t, all[k]->packed);
+    hri_torch_at(m->t, name, (int32_t)i);
+    for (unsigned k = 0; k < sizeof all / sizeof *all; k++) act(m, all[k]);
   }
+}
+
+/* load_state_dict, whose names are in the order of the lists. */
+static void load_packed(maker *m, const hri_module_linear *linear) {
+  if (linear->packed) hri_nf4_load(m->t, linear->packed);
+}
+
+/* initialize_dora_magnitude, behind it. */
+static void begin_magnitude(maker *m, const hri_module_linear *linear) {
+  hri_ten *weight, *product, *norm;
+  if (!linear->magnitude) return;
+  weight = hri_tune_weight(m->t, linear);
+  product = hri_ten_make(m->t, "mm", m->type, hri_ten_shape_of(2, linear->out, linear->in, 0, 0));
+  hri_aten_workspace(m->t);
+  norm = hri_tune_weight_norm(m->t, linear);
+  hri_ten *const all[] = {norm, weight, product};
+  for (int i = 0; i < 3; i++) hri_ten_drop(m->t, all[i]);
 }
 
 bool hri_tune_init(hri_torch *t, hri_module *module, const hr_model *model, hri_ten_type type) {
   maker m = {t, module, type};
-  uint32_t capacity = 32 * model->layer_count + 3;
+  uint32_t capacity = 40 * model->layer_count + 3;
   module->model = model;
   module->parameters = hri_alloc_zero(capacity, sizeof(hri_ten *));
   module->layer_of = hri_alloc_zero(capacity, sizeof *module->layer_of);
@@ -193,6 +213,7 @@ bool hri_tune_init(hri_torch *t, hri_module *module, const hr_model *model, hri_
   make_all(&m);
   if (t->failed) return false; /* tensors are one and the same then */
   list_all(module);
-  load_quantized(&m);
+  for_each(&m, "load_state_dict", load_packed);
+  for_each(&m, "initialize_dora_magnitude", begin_magnitude);
   return !t->failed;
 }
