@@ -34,6 +34,8 @@ def environment(work, version, kind):
         result["PYTHONPATH"] = str(older)
     if kind in APART:  # only where they are used: libraries that find DeepSpeed or Liger import them
         result["PYTHONPATH"] = str(work / APART[kind])
+    if kind == "tune":  # compiled flex_attention
+        result |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor")}
     return result
 
 

@@ -46,14 +46,20 @@ class Tokenizer:
 
 
 class Rows(torch.utils.data.Dataset):
-    def __init__(self, tokenizer, tokens, count):
-        self.tokens, self.count = tokens, count
+    """Rows of one length; packed: of two documents each, as PackedDataset gives them."""
+
+    def __init__(self, tokenizer, tokens, count, packed=False):
+        self.tokens, self.count, self.packed = tokens, count, packed
 
     def __len__(self):
         return self.count
 
     def __getitem__(self, index):
-        return {"tokens": [0] * self.tokens, "labels": [0] * self.tokens}
+        if not self.packed:
+            return {"tokens": [0] * self.tokens, "labels": [0] * self.tokens}
+        first = self.tokens // 2
+        return {"tokens": torch.zeros(self.tokens, dtype=torch.long), "labels": torch.zeros(self.tokens, dtype=torch.long),
+                "input_pos": torch.cat([torch.arange(first), torch.arange(self.tokens - first)]), "seq_lens": torch.tensor([first, self.tokens - first])}
 
 
 class Checkpointer:
@@ -102,7 +108,8 @@ def recipe_config(job):
         "clip_grad_norm": job["clip"], "compile": False, "enable_activation_checkpointing": bool(job["checkpointing"]),
         "enable_activation_offloading": False, "resume_from_checkpoint": False, "log_every_n_steps": 1, "log_peak_memory_stats": True,
         "save_adapter_weights_only": False, "tokenizer": {"_component_": "tuning.Tokenizer"},
-        "dataset": {"_component_": "tuning.Rows", "tokens": job["seq"], "count": job["batch"] * job["accumulation"] * (1 + STEPS)},
+        "dataset": {"_component_": "tuning.Rows", "tokens": job["seq"], "count": job["batch"] * job["accumulation"] * (1 + STEPS),
+                    "packed": job.get("packed", False)},
         "checkpointer": {"_component_": "tuning.Checkpointer", "model_type": "LLAMA3"}, "metric_logger": {"_component_": "tuning.Logger"},
         "lr_scheduler": {"_component_": "torchtune.training.lr_schedulers.get_cosine_schedule_with_warmup", "num_warmup_steps": 100},
         "optimizer": optimizer, "loss": loss, "model": model_config(job)}
@@ -172,6 +179,30 @@ def say_phases(job, phases, recipe):
     recipe.save_checkpoint = lambda *_, **__: phases.end()
 
 
+def skip_inductor():
+    """Compiled functions run as they are compiled, and ask for what they ask for; only their kernels, which want a driver, are neither built nor launched."""
+    from torch._inductor.runtime import triton_helpers, triton_heuristics
+    from triton.backends.compiler import GPUTarget
+    from triton.runtime import driver
+
+    card = torch.cuda.get_device_properties(0)
+    properties = dict(max_shared_mem=card.shared_memory_per_block_optin, max_num_regs=65536, multiprocessor_count=card.multi_processor_count, warpSize=32)
+
+    class Driver:
+        utils = types.SimpleNamespace(get_device_properties=lambda _: properties)
+        get_current_target = staticmethod(lambda: GPUTarget("cuda", 10 * card.major + card.minor, 32))
+        get_current_device = staticmethod(lambda: 0)
+        get_current_stream = staticmethod(lambda _: 0)
+        get_device_interface = staticmethod(lambda: torch.cuda)
+        get_active_torch_device = staticmethod(lambda: torch.device("cuda", 0))
+        is_active = staticmethod(lambda: True)
+
+    driver.set_active(Driver())
+    triton_helpers.set_driver_to_gpu = lambda: None
+    triton_heuristics.CachingAutotuner.run = lambda *_, **__: None
+    triton_heuristics.CachingAutotuner.precompile = lambda *_, **__: None
+
+
 def unnoted(job):
     """Reads in C++ that nobody notes: torch.tensor() of the scaled frequencies, one by one, of each rotary embedding."""
     builder, sizes = MODELS[job["model"]]
@@ -184,6 +215,8 @@ def run(job, phases):
 
     training.get_memory_stats = lambda *_, **__: dict(peak_memory_active=0, peak_memory_alloc=0, peak_memory_reserved=0)  # it resets the peaks
     torch.cuda.nccl.version = lambda: (2, 29, 0)  # which verify_bf16_support wants to be there
+    if job.get("packed"):
+        skip_inductor()
     state["weights"] = weights_of(job)
     phases.begin("load")
     configuration = OmegaConf.create(recipe_config(job))
