@@ -207,7 +207,8 @@ expect_json 'd["engines"]["pytorch"]["verdict"] == "fits"' 'any("PagedAdamW8bit"
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch:torchtune --table seq,micro-batch; expect_rc 0
 refused() { run $tune "${@:2}"; refuses 2; expect_err "$1"; }
 refused 'enable_activation_offloading=True' --engine-conf enable_activation_offloading=True
-refused 'dataset.packed=True' --engine-conf dataset.packed=True
+run $tune --engine-conf dataset.packed=True; expect_rc 0; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "positions of packed rows take nothing"; expect_json '"dataset.packed=True" in d["engines"]["pytorch"]["arguments"]'
+run plan gemma-2-2b --device a100-80 --engine pytorch:torchtune --engine-conf dataset.packed=True; refuses 2; expect_err 'takes no block masks'
 refused 'compile=True' --engine-conf compile=True
 run $tune --engine-conf compile=False,dataset.packed=False; expect_rc 0; [ "$(json_number allocated_bytes)" = "$own" ] || fail "defaults that are said change something"
 refused '--micro-batch N stands for it' --engine-conf batch_size=2

@@ -328,6 +328,7 @@ static void write_torchtune(const hri_torch_arguments_of *of, hri_torch_argument
   begin(out, "batch_size=%u", (unsigned)t->batch);
   begin(out, "gradient_accumulation_steps=%u", t->accumulate);
   begin(out, "tokenizer.max_seq_len=%u", (unsigned)t->tokens);
+  if (t->recipe.packed) begin(out, "dataset.packed=True");
   begin(out, "enable_activation_checkpointing=%s", truth(t->checkpoint));
   begin(out, "optimizer._component_=%s", hri_recipe_optimizer(of->optim));
   if (adamw) begin(out, "optimizer.fused=%s", truth(t->optimizer == HRI_TORCH_ADAMW_FUSED));

@@ -711,6 +711,48 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
   return y;
 }
 
+/* ---- flex_attention (torch/_inductor/kernel/flex) ---- */
+
+/* A saved tensor that its function lets go of: compiled functions clear what they saved as they go. */
+static hri_ten *take_saved(hri_torch *t, hri_fn *fn, uint32_t index) {
+  hri_saved *saved = &fn->saved[index];
+  hri_ten *tensor = saved->tensor;
+  if (saved->frame) return hri_fn_saved(t, fn, index);
+  saved->tensor = NULL;
+  return tensor;
+}
+
+/* Sums of gradient times result, for which the result goes; then the gradients of all three. */
+static void flex_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  static const char op[] = "flex_attention_backward";
+  enum { RESULT = 3, NORMS, SAVED };
+  hri_ten *saved[SAVED], *sums;
+  for (uint32_t i = 0; i < SAVED; i++) saved[i] = take_saved(t, fn, i);
+  if (g[0]) {
+    sums = hri_ten_like(t, op, saved[NORMS], HRI_F32);
+    hri_ten_set(t, &saved[RESULT], NULL);
+    for (int k = 0; k < 3; k++) in[k] = hri_ten_make(t, op, g[0]->type, fn->shapes[k]);
+    hri_ten_drop(t, sums);
+  }
+  hri_ten_drop(t, saved[NORMS]);
+  for (uint32_t i = 0; i < NORMS; i++) hri_ten_drop(t, saved[i]);
+}
+
+hri_ten *hri_aten_flex_attention(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v) {
+  hri_ten *const inputs[] = {q, k, v};
+  hri_fn *fn = hri_fn_make(t, flex_backward, inputs, 3);
+  hri_ten_shape each = hri_ten_shape_of(3, q->shape.dims[0], q->shape.dims[1], q->shape.dims[2], 0);
+  hri_ten *norms = hri_ten_make(t, "flex_attention", HRI_F32, each),
+          *largest = hri_ten_make(t, "flex_attention", HRI_F32, each),
+          *y = hri_ten_like(t, "flex_attention", q, q->type), *alias = hri_ten_view(t, y, y->shape);
+  hri_ten_drop(t, largest);
+  hri_ten *const saved[] = {q, k, v, alias, norms};
+  for (unsigned i = 0; i < sizeof saved / sizeof *saved; i++) hri_fn_save(t, fn, saved[i]);
+  hri_ten_drop(t, alias);
+  hri_ten_drop(t, norms);
+  return bound(t, fn, y);
+}
+
 /* ---- the loss ---- */
 
 static void log_softmax_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {

@@ -91,6 +91,8 @@ hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type);
  * flash's result like it. */
 hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *mask,
                             double dropout, bool by_heads);
+/* flex_attention as torch.compile makes it, of as many heads each: q, k, v [B, H, T, D]. */
+hri_ten *hri_aten_flex_attention(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v);
 /* Mean over the labels: logits [N, V]. labels NULL: a view of what lives on anyway. */
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels);
 

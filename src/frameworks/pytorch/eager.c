@@ -240,10 +240,11 @@ void hri_ten_drop(hri_torch *torch, hri_ten *tensor) {
   if (!tensor || torch->failed) return;
   assert(tensor->refs > 0);
   if (--tensor->refs) return;
-  leave_storage(torch, tensor->storage);
-  if (tensor->grad) hri_ten_drop(torch, tensor->grad);
-  if (tensor->base) hri_ten_drop(torch, tensor->base);
+  if (tensor->grad)
+    hri_ten_drop(torch, tensor->grad); /* release_resources: what autograd knows of it goes before its bytes */
   if (tensor->made_by) drop_fn(torch, tensor->made_by);
+  leave_storage(torch, tensor->storage);
+  if (tensor->base) hri_ten_drop(torch, tensor->base);
   if (!hri_array_push(&torch->spare_tensors, tensor)) torch->failed = true;
 }
 

@@ -7,6 +7,8 @@
 #include "frameworks/pytorch/adafactor.h"
 #include "frameworks/pytorch/torchtune.h"
 
+enum { BLOCK_MASK = 9 };
+
 typedef struct loop {
   hri_torch *t;
   const hri_torch_job *job;
@@ -15,6 +17,7 @@ typedef struct loop {
   hri_ten *loss, *logits;
   hri_module_cache *cache;               /* of `outputs` */
   hri_ten *tr_loss, *grad_norm;          /* of the Trainer */
+  hri_ten *mask[BLOCK_MASK];             /* of packed rows */
   hri_ten *tokens, *running, *logged[2]; /* of a recipe: num_tokens, running_loss, and what was logged of both */
   hri_ten *maps[2];
   hri_ten **first, **second, **third; /* optimizer states of each parameter */
@@ -381,11 +384,40 @@ static void step(loop *r, hri_ten **spare) {
 
 /* ---- torchtune's recipes (recipes/full_finetune_single_device.py and lora_finetune_single_device.py of 0.6) ---- */
 
-/* batch_to_device and the labels that count: `batch` names the next one, still on the host, when the last one goes. */
+/* packed_block_causal_mask, in the data loader and not compiled: whole masks in truth values, and for the sums of their blocks in 64 bits. */
+static void make_block_mask(loop *r, hri_ten *made[BLOCK_MASK]) {
+  enum { BLOCK = 128 };
+  hri_torch *t = r->t;
+  uint64_t rows = r->job->batch, tokens = r->job->tokens, padded = hri_round_up(tokens, BLOCK), blocks = padded / BLOCK;
+  hri_ten_shape whole = hri_ten_shape_of(3, rows, tokens, tokens, 0),
+                wide = hri_ten_shape_of(3, rows, padded, padded, 0);
+  hri_ten *causal, *same, *both, *filled, *sums;
+  hri_torch_at(t, "block mask", -1);
+  made[0] = hri_ten_make(t, "_to_copy", HRI_I64, hri_ten_shape_of(2, rows, tokens, 0, 0)); /* document_ids */
+  causal = hri_ten_make(t, "ge", HRI_BOOL, hri_ten_shape_of(2, tokens, tokens, 0, 0));
+  same = hri_ten_make(t, "eq", HRI_BOOL, whole);
+  both = hri_ten_make(t, "bitwise_and", HRI_BOOL, whole);
+  hri_ten_drop(t, causal);
+  hri_ten_drop(t, same);
+  filled = hri_ten_make(t, "constant_pad_nd", HRI_BOOL, wide);
+  sums = hri_ten_make(t, "sum", HRI_I64, hri_ten_shape_of(3, rows, blocks, blocks, 0));
+  hri_ten_drop(t, hri_ten_make(t, "_to_copy", HRI_I64, wide));
+  hri_ten_drop(t, filled);
+  hri_ten_drop(t, sums);
+  for (int k = 1; k < BLOCK_MASK; k++) /* numbers of blocks and which, of rows and of columns, in part and in full */
+    made[k] = hri_ten_make(t, "_to_copy", HRI_I32, hri_ten_shape_of(3, rows, blocks, k % 2 ? 1 : blocks, 0));
+  hri_ten_drop(t, both);
+}
+
+/* batch_to_device and the labels that count: `batch` names the next one, still on the host but for its mask, when the last one goes. */
 static void next_recipe_batch(loop *r) {
-  hri_ten *counts;
+  hri_ten *counts, *mask[BLOCK_MASK] = {0};
+  if (r->job->recipe.packed) make_block_mask(r, mask);
   drop_batch(r, &r->batch);
+  for (int k = 0; k < BLOCK_MASK; k++) hri_ten_set(r->t, &r->mask[k], mask[k]);
+  hri_torch_phase_begin(r->t, HRI_TORCH_FORWARD);
   r->batch = load_batch(r, r->job->batch);
+  if (r->job->recipe.packed) r->batch.mask = hri_ten_like(r->t, "to", r->batch.ids, HRI_I64); /* input_pos */
   counts = hri_ten_like(r->t, "ne", r->batch.labels, HRI_BOOL);
   r->batch.items = scalar_of(r, "sum", HRI_I64, 1);
   hri_ten_drop(r->t, counts);
@@ -419,7 +451,6 @@ static void step_in_backward(hri_torch *t, void *context, hri_ten *leaf) {
 static void recipe_micro_step(loop *r) {
   hri_torch *t = r->t;
   hri_ten *mean;
-  hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
   next_recipe_batch(r);
   mean = recipe_loss(r);
   hri_ten_set(t, &r->loss, hri_aten_mul_scalar(t, mean)); /* times the labels that count */
@@ -522,6 +553,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.use_cache = job->use_cache;
   r.module.fused_head = job->fused_head;
   r.module.liger = job->liger;
+  r.module.packed_rows = job->recipe.packed;
   r.module.kernel_forced = job->kernel_forced;
   r.module.kernel = job->kernel;
   if (!(job->recipe.runs ? hri_tune_init(t, &r.module, job->model, job->weights)

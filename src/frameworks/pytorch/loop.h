@@ -40,6 +40,7 @@ typedef struct hri_torch_evaluation {
 typedef struct hri_torch_recipe {
   bool runs;        /* one of them runs the job, with models of its own */
   bool in_backward; /* optimizer_in_bwd: each parameter's step when its gradient is there */
+  bool packed;      /* dataset.packed: attention by compiled flex_attention */
   uint32_t chunks;  /* CEWithChunkedOutputLoss.num_output_chunks; 0: CrossEntropyLoss */
 } hri_torch_recipe;
 

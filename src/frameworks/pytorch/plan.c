@@ -425,6 +425,8 @@ static void set_recipe(hr_pytorch *p, const hr_job *job) {
                                                        : HRI_TUNE_CHUNKS;
   if (out->recipe.chunks) add(p->info.settings, ", the loss in %u chunks", out->recipe.chunks);
   else add(p->info.settings, ", the loss of whole logits in fp32");
+  out->recipe.packed = p->settings.recipe.packed;
+  if (out->recipe.packed) add(p->info.settings, ", packed rows by flex_attention");
   if (job->recompute.kind != HR_RECOMPUTE_BLOCK && job->recompute.kind != HR_RECOMPUTE_NONE)
     unlike(&p->info, "activation checkpointing is of every layer");
   if (job->attention == HR_ATTENTION_MATERIALIZED && (job->given & HR_GIVEN_ATTENTION) &&

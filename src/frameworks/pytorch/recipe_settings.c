@@ -86,8 +86,7 @@ static hr_status counted(const char *text, size_t length, hri_recipe_settings *o
 /* What is the default is no more than that; the other way there are no rules for. */
 static hr_status refuse(key k, hr_error *error) {
   static const char *const whys[KEYS] =
-      {[PACKED] = "its block masks are of compiled flex_attention; dataset.packed=False",
-       [OFFLOADING] = "which tensors are still on the device then depends on how far copies are; "
+      {[OFFLOADING] = "which tensors are still on the device then depends on how far copies are; "
                       "enable_activation_offloading=False",
        [COMPILE] = "a compiled model makes tensors of its own; compile=False"};
   hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has no rules for %s=True", keys[k].name);
@@ -100,6 +99,7 @@ static hr_status store(key k, uint32_t value, hri_torch_settings *out, hr_error 
   if (k == OPTIMIZER) out->optim = kinds[value];
   else if (k == LOSS) out->recipe.whole_loss = value == 1;
   else if (k == FUSED) out->recipe.fused = value % 2 ? HRI_TRUE : HRI_FALSE;
+  else if (k == PACKED) out->recipe.packed = value % 2;
   else if (value % 2) return refuse(k, error);
   return HR_OK;
 }

@@ -208,6 +208,10 @@ static const char *refuse_recipe(const hr_job *job, const hri_torch_settings *s)
   if (job->dropout > 0) return "no rules for --dropout (attn_dropout of its builders)";
   if (job->update == HR_UPDATE_IN_BACKWARD && m->lora.rank)
     return "no --update in-backward beside adapters: optimizer_in_bwd is of full_finetune_single_device";
+  if (s->recipe.packed && m->family == HR_FAMILY_GEMMA2)
+    return "no dataset.packed=True with Gemma 2, whose attention takes no block masks";
+  if (s->recipe.packed && job->device.compute_capability < 75)
+    return "no rules for dataset.packed=True below compute capability 7.5, where it has no flex_attention";
   if (job->sequence_length > m->max_positions) return "no rows longer than the model's max_seq_len, which it refuses";
   return NULL;
 }

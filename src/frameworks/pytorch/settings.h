@@ -64,6 +64,7 @@ typedef struct hri_torch_shared {
 enum { HRI_MOST_OUTPUT_CHUNKS = HRI_FN_RESULTS };
 typedef struct hri_recipe_settings {
   hri_torch_choice fused; /* optimizer.fused */
+  bool packed;            /* dataset.packed */
   bool whole_loss;        /* loss._component_: CrossEntropyLoss */
   uint32_t chunks;        /* loss.num_output_chunks; 0: not named */
 } hri_recipe_settings;

@@ -126,12 +126,20 @@ static hri_ten *apply(hri_torch *t, const hri_module *m, const char *name, const
 
 /* ---- rotary embeddings ---- */
 
+/* The table's rows that are asked for: of packed rows a copy for each of theirs, else a view. */
+static hri_ten *table_of(hri_torch *t, const hri_module *m, const hri_ten *x, uint64_t width) {
+  uint64_t rows = m->packed_rows ? x->shape.dims[0] : 1;
+  hri_ten_shape shape = hri_ten_shape_of(3, rows, x->shape.dims[1], width, 0);
+  return m->packed_rows ? hri_ten_make(t, "index", HRI_F32, shape) : hri_ten_view(t, m->frequencies[0], shape);
+}
+
 /* One of each pair, times cosines or sines. */
-static hri_ten *turned_part(hri_torch *t, const hri_module *m, hri_ten *pairs) {
+static hri_ten *turned_part(hri_torch *t, hri_ten *table, hri_ten *pairs) {
   hri_ten *part = hri_aten_narrow_last(t, pairs, 1), *row, *y;
   hri_ten_shape shape = part->shape;
-  shape.dims[0] = shape.dims[2] = 1;
-  row = hri_ten_view(t, m->frequencies[0], shape);
+  shape.dims[0] = table->shape.dims[0];
+  shape.dims[2] = 1;
+  row = hri_ten_view(t, table, shape);
   y = hri_aten_mul(t, part, row);
   hri_ten_drop(t, row);
   hri_ten_drop(t, part);
@@ -141,14 +149,15 @@ static hri_ten *turned_part(hri_torch *t, const hri_module *m, hri_ten *pairs) {
 /* RotaryPositionalEmbeddings.forward: pairs of neighbours, in fp32. */
 static hri_ten *turn_pairs(hri_torch *t, const hri_module *m, hri_ten *x) {
   hri_ten_shape shape = x->shape;
-  hri_ten *wide = hri_aten_to(t, x, HRI_F32), *pairs, *halves[2], *y;
+  hri_ten *table = table_of(t, m, x, x->shape.dims[3]), *wide = hri_aten_to(t, x, HRI_F32), *pairs, *halves[2], *y,
+          *back;
   shape.rank = 5;
   shape.dims[3] = x->shape.dims[3] / 2;
   shape.dims[4] = 2;
   pairs = hri_aten_view(t, wide, shape);
   hri_ten_drop(t, wide);
   for (int k = 0; k < 2; k++) {
-    hri_ten *first = turned_part(t, m, pairs), *second = turned_part(t, m, pairs);
+    hri_ten *first = turned_part(t, table, pairs), *second = turned_part(t, table, pairs);
     halves[k] = (k ? hri_aten_add : hri_aten_sub)(t, first, second);
     hri_ten_drop(t, second);
     hri_ten_drop(t, first);
@@ -156,18 +165,20 @@ static hri_ten *turn_pairs(hri_torch *t, const hri_module *m, hri_ten *x) {
   y = hri_aten_cat_last(t, halves[0], halves[1]); /* stack */
   for (int k = 0; k < 2; k++) hri_ten_drop(t, halves[k]);
   hri_ten_set(t, &y, hri_aten_view(t, y, x->shape));
-  hri_ten_set(t, &y, hri_aten_to(t, y, x->type));
-  hri_ten_drop(t, pairs);
-  return y;
+  back = hri_aten_to(t, y, x->type);
+  hri_ten *const all[] = {table, pairs, y};
+  for (int k = 0; k < 3; k++) hri_ten_drop(t, all[k]);
+  return back;
 }
 
 /* Qwen2's and Phi-3's: x cos + (-x2, x1) sin, with cosines in the type of x, or in fp32. */
 static hri_ten *turn_halves(hri_torch *t, const hri_module *m, hri_ten *x) {
   hri_ten_type type = m->model->family == HR_FAMILY_PHI3 ? HRI_F32 : x->type;
-  hri_ten_shape row = hri_ten_shape_of(4, 1, x->shape.dims[1], 1, x->shape.dims[3]);
-  hri_ten *tables[2], *first, *second, *minus, *rotated, *straight, *turned, *y, *back;
+  hri_ten *table = table_of(t, m, x, 2 * x->shape.dims[3]), *tables[2], *first, *second, *minus, *rotated, *straight,
+          *turned, *y, *back;
+  hri_ten_shape row = hri_ten_shape_of(4, table->shape.dims[0], x->shape.dims[1], 1, x->shape.dims[3]);
   for (int k = 0; k < 2; k++)
-    tables[k] = type == HRI_F32 ? hri_ten_view(t, m->frequencies[0], row) : hri_ten_make(t, "_to_copy", type, row);
+    tables[k] = type == HRI_F32 ? hri_ten_view(t, table, row) : hri_ten_make(t, "_to_copy", type, row);
   first = hri_aten_narrow_last(t, x, x->shape.dims[3] / 2);
   second = hri_aten_narrow_last(t, x, x->shape.dims[3] / 2);
   minus = hri_aten_neg(t, second);
@@ -179,7 +190,7 @@ static hri_ten *turn_halves(hri_torch *t, const hri_module *m, hri_ten *x) {
   hri_ten_drop(t, turned);
   hri_ten_drop(t, straight);
   back = hri_aten_to(t, y, x->type);
-  hri_ten *const all[] = {tables[0], tables[1], first, second, rotated, y};
+  hri_ten *const all[] = {table, tables[0], tables[1], first, second, rotated, y};
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++) hri_ten_drop(t, all[i]);
   return back;
 }
@@ -231,7 +242,8 @@ static hri_ten *attend(hri_torch *t, const hri_module *m, const hri_module_layer
     hri_ten_set(t, &k, hri_aten_repeat(t, k, groups));
     hri_ten_set(t, &v, hri_aten_repeat(t, v, groups));
   }
-  y = hri_aten_attention(t, kernel_of(m, q->type), q, k, v, NULL, 0, false);
+  if (m->packed_rows) y = hri_aten_flex_attention(t, q, k, v);
+  else y = hri_aten_attention(t, kernel_of(m, q->type), q, k, v, NULL, 0, false);
   hri_ten_set(t, &y, hri_aten_view(t, y, hri_ten_shape_of(3, x->shape.dims[0], x->shape.dims[1], l->o.in, 0)));
   hri_ten_set(t, &y, apply(t, m, "attn.output_proj", &l->o, y));
   hri_ten_drop(t, v);
