@@ -184,7 +184,7 @@ def lessons():
     for model, setting in (("llama3-1b", {}), ("llama3-1b", {"precision": "fp32", "checkpointing": ON}), ("llama3-8b", {"lora": 8}),
                            ("qwen2.5-0.5b", {"in_backward": True}), ("phi3-mini", {}), ("llama3-1b", nf4), ("gemma2-2b", {}),
                            ("gemma2-2b", {"precision": "fp32"}), ("llama3-1b", {"lora": 8, "dora": True}), ("llama3-1b", {"packed": True}),
-                           ("qwen2.5-0.5b", {"packed": True, "checkpointing": ON})):
+                           ("qwen2.5-0.5b", {"packed": True, "checkpointing": ON}), ("gemma-2b", {"checkpointing": ON})):
         rng = random.Random(1)
         setting = dict(setting)
         dora = setting.pop("dora", False)

@@ -550,7 +550,8 @@ static void test_lessons(void **state) {
                                       "gemma2-2b-b2-s256-fp32-tune",
                                       "llama3-1b-b2-s256-bf16-dora-tune",
                                       "llama3-1b-b2-s256-bf16-packed-tune",
-                                      "qwen2.5-0.5b-b2-s256-bf16-packed-checkpointed-tune"};
+                                      "qwen2.5-0.5b-b2-s256-bf16-packed-checkpointed-tune",
+                                      "gemma-2b-b2-s256-bf16-checkpointed-tune"};
   static const struct {
     const char *name;
     hri_torch_phase phase;

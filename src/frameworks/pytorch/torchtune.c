@@ -232,8 +232,9 @@ static hri_ten *attend(hri_torch *t, const hri_module *m, const hri_module_layer
   hri_ten_set(t, &q, transposed(t, q));
   k = apply(t, m, "attn.k_proj", &l->k, x);
   v = apply(t, m, "attn.v_proj", &l->v, x);
-  hri_ten_set(t, &k, heads_of(t, k, d->kv_head_count, many && halves));
-  hri_ten_set(t, &v, heads_of(t, v, d->kv_head_count, many));
+  bool turned = many && d->kv_head_count > 1; /* gradients of one head lie in either order */
+  hri_ten_set(t, &k, heads_of(t, k, d->kv_head_count, turned && halves));
+  hri_ten_set(t, &v, heads_of(t, v, d->kv_head_count, turned));
   hri_ten_set(t, &k, turn(t, m, k));
   hri_torch_at(t, "attn", -2);
   hri_ten_set(t, &k, transposed(t, k));
