@@ -5,10 +5,12 @@ set -u
 folder=$1
 shift
 remove() { rm -rf "$1" 2>/dev/null || { chmod -R u+rwX "$1" && rm -rf "$1"; }; } # some are made to be closed
+# What has ended and was not waited for yet is not alive.
+alive() { kill -0 "$1" 2>/dev/null && [[ $(ps -o stat= -p "$1" 2>/dev/null) != Z* ]]; }
 mkdir -p "$folder" || exit 1
 for left in "$folder"/*; do
   process=${left##*/}
-  if [[ $process =~ ^[0-9]+$ ]] && ! kill -0 "$process" 2>/dev/null; then remove "$left"; fi
+  if [[ $process =~ ^[0-9]+$ ]] && ! alive "$process"; then remove "$left"; fi
 done
 export TMPDIR=$folder/$$
 remove "$TMPDIR" # of a process that had this number
