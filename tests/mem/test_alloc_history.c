@@ -21,6 +21,7 @@
 #include "mem/alloc_world.h"
 #include "support/files.h"
 #include "support/fork.h"
+#include "support/roll.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 
@@ -30,13 +31,6 @@ static int set_up(void **state) {
   if (make_directory(state) != 0) return -1;
   (void)snprintf(path, sizeof path, "%s/history", directory);
   return 0;
-}
-
-static uint64_t roll(uint64_t *state) {
-  uint64_t x = *state += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
 }
 
 static hr_alloc *make(const hr_alloc_hooks *hooks, const char *conf) {

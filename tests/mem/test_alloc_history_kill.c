@@ -20,6 +20,7 @@
 
 #include "base/file.h"
 #include "support/files.h"
+#include "support/roll.h"
 
 enum { CALLS = 1 << 20, LIVE = 400, KILLS = 48 };
 
@@ -39,13 +40,6 @@ typedef struct book {
 
 static char path[PATH_BYTES];
 static book *shared;
-
-static uint64_t roll(uint64_t *state) {
-  uint64_t x = *state += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
 
 /* ---- the child ---- */
 

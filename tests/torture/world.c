@@ -597,7 +597,7 @@ static void put_words(const char *path, size_t count, bool digits) {
   size_t used = 0;
   if (!text) broken("no memory");
   while (used < count) {
-    const char *word = words[next_random(&state) % 12];
+    const char *word = words[roll(&state) % 12];
     (void)strcpy(text + used, word);
     used += strlen(word);
   }
