@@ -827,6 +827,30 @@ static void test_refusals(void **state) {
   }
 }
 
+/* Rows that nobody has chosen are not taken for one; once they are, whoever chose, the answer is that of those rows. */
+static void test_open_rows(void **state) {
+  hr_job job = job_on("gpt2-124m", "rtx-3060"), given;
+  hr_error error;
+  hr_pytorch *pytorch = (hr_pytorch *)&error;
+  (void)state;
+  job.micro_batch = HR_MICRO_BATCH_AUTO;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(job.rows_choice, HR_ROWS_OPEN);
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_USAGE);
+  assert_null(pytorch);
+  assert_non_null(strstr(error.message, "--micro-batch auto"));
+  assert_non_null(strstr(error.hint, "hr_plan_rows"));
+  assert_int_equal(hr_plan_rows(&job, NULL, &error), HR_OK);
+  assert_true(job.rows_choice == HR_ROWS_CHOSEN && job.micro_batch > 1);
+  given = job_on("gpt2-124m", "rtx-3060");
+  given.micro_batch = job.micro_batch;
+  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
+  assert_int_equal(info_on(job, job.budget_bytes).allocated_bytes, info_on(given, job.budget_bytes).allocated_bytes);
+  given.micro_batch = 1;
+  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
+  assert_true(info_on(given, job.budget_bytes).allocated_bytes < info_on(job, job.budget_bytes).allocated_bytes);
+}
+
 /* QLoRA by the public interface is the recorded program: the same bytes as the job of the table with these settings. A setting that
  * there is not is told with those that there are. */
 static void test_settings(void **state) {
@@ -1055,7 +1079,7 @@ int main(void) {
       cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_zero),
       cmocka_unit_test(test_sharing),       cmocka_unit_test(test_context),
       cmocka_unit_test(test_course),        cmocka_unit_test(test_liger),
-      cmocka_unit_test(test_liger_lessons),
+      cmocka_unit_test(test_liger_lessons), cmocka_unit_test(test_open_rows),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

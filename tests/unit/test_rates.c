@@ -18,9 +18,10 @@
 #include "device/host.h"
 #include "plan/cost.h"
 #include "plan/plan.h"
+#include "support/scratch.h"
 #include "train/rates.h"
 
-static char directory[] = "/tmp/headroom-rates-XXXXXX";
+static const char *directory;
 
 /* How many times the assumed seconds arithmetic and traffic take. */
 typedef struct speed {
@@ -246,10 +247,7 @@ static void test_an_unsteady_machine_tells_nothing(void **state) {
 }
 
 static void write_stat(const char *root, unsigned ticks) {
-  char path[128];
-  FILE *file;
-  (void)snprintf(path, sizeof path, "%s/proc/stat", root);
-  file = fopen(path, "w");
+  FILE *file = fopen(path_of("%s/proc/stat", root), "w");
   assert_non_null(file);
   (void)fprintf(file, "cpu  10 20 30 40 50 60 70 %u 0 0\n", ticks);
   assert_int_equal(fclose(file), 0);
@@ -257,8 +255,7 @@ static void write_stat(const char *root, unsigned ticks) {
 
 /* Steady, but the host gives a twentieth of the time to others. */
 static void test_stolen_time_counts(void **state) {
-  static char root[] = "/tmp/headroom-stat-XXXXXX";
-  char path[128];
+  const char *root = scratch_make("stat");
   hr_plan *plan;
   hri_rate_watch *w;
   hr_error error = {0};
@@ -266,9 +263,7 @@ static void test_stolen_time_counts(void **state) {
   (void)state;
   forget();
   plan = plan_of(HR_PRECISION_FP32);
-  assert_non_null(mkdtemp(root));
-  (void)snprintf(path, sizeof path, "%s/proc", root);
-  assert_int_equal(mkdir(path, 0700), 0);
+  assert_int_equal(mkdir(path_of("%s/proc", root), 0700), 0);
   write_stat(root, ticks);
   hri_host_set_root(root);
   assert_true(fabs(hri_host_load_now().stolen_seconds - 1) < 1e-9); /* 100 ticks a second */
@@ -279,7 +274,7 @@ static void test_stolen_time_counts(void **state) {
   hri_host_set_root(NULL);
   hri_rate_watch_end(w);
   hr_plan_destroy(plan);
-  (void)hri_dir_remove(root, &error);
+  scratch_remove(root);
 }
 
 /* Where a probe is stored there is nothing to learn, and it counts; nor is there for a device of the table. */
@@ -314,7 +309,8 @@ int main(void) {
                                      cmocka_unit_test(test_stolen_time_counts),
                                      cmocka_unit_test(test_a_probe_counts_for_more)};
   int failed;
-  if (!mkdtemp(directory) || setenv("HEADROOM_CACHE", directory, 1) != 0) return 1;
+  directory = scratch_make("rates");
+  if (setenv("HEADROOM_CACHE", directory, 1) != 0) return 1;
   failed = cmocka_run_group_tests(tests, NULL, NULL);
   (void)hri_dir_remove(directory, NULL);
   return failed;

@@ -516,10 +516,7 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   uint64_t rows = labels->shape.dims[0], tokens = labels->shape.dims[1], vocabulary = logits->shape.dims[2];
   hri_ten *wide, *padded, *shifted, *flat, *loss;
   wide = hri_aten_to(t, logits, HRI_F32);
-  padded = hri_ten_make(t, "constant_pad_nd", HRI_I64, hri_ten_shape_of(2, rows, tokens + 1, 0, 0));
-  /* labels[..., 1:].contiguous(): of one row it is so already */
-  shifted = rows == 1 ? hri_ten_view(t, padded, labels->shape)
-                      : hri_ten_make(t, "clone", HRI_I64, hri_ten_shape_of(1, rows * tokens, 0, 0, 0));
+  shifted = hri_aten_shift_labels(t, labels, &padded);
   flat = hri_aten_view(t, wide, hri_ten_shape_of(2, rows * tokens, vocabulary, 0, 0));
   hri_ten_drop(t, wide);
   loss = hri_aten_cross_entropy(t, flat, shifted);

@@ -497,6 +497,15 @@ static bool resumes(hri_torch_optim optim) {
   return optim == HRI_OPTIM_ADAMW_TORCH || optim == HRI_OPTIM_ADAMW_TORCH_FUSED;
 }
 
+/* One row stands in micro_batch until somebody has chosen, which is nobody's job. */
+static hr_status refuse_open_rows(const hr_job *job, hr_error *error) {
+  if (job->rows_choice != HR_ROWS_OPEN) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto: the rows of a micro-step have not been chosen");
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "set micro_batch to the rows that PyTorch is to take, or call hr_plan_rows first for those that "
+                  "Headroom would take");
+}
+
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                             hr_error *error) {
   hr_pytorch_options usual;
@@ -507,6 +516,7 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   *pytorch = NULL;
   hr_pytorch_options_init(&usual);
   if (!options) options = &usual;
+  HRI_TRY(refuse_open_rows(job, error));
   stack = hri_torch_stack_of(options->stack);
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
   take_defaults(job, stack, &settings);
