@@ -108,6 +108,9 @@ static bool is_error_name(const char *text, size_t from, size_t to) {
                                      "no_memory",
                                      "not_enough_memory",
                                      "memoryexhausted",
+                                     "malloc_fail",
+                                     "malloc_failed",
+                                     "alloc_fail",
                                      "outofmemoryerror'>"};
   for (size_t i = 0; i < HRI_COUNT(ends); i++) {
     size_t length = strlen(ends[i]);
@@ -128,7 +131,7 @@ static const char *const modifiers[] =
      "gpu's",     "vram",    "allocated", "container",   "per-process", "opencl",    "sycl",      "xpu",
      "mps",       "xla",     "large",     "huge",        "a",           "buffer",    "runtime",   "usable",
      "worker",    "address", "space",     "maximum",     "max",         "limit",     "backend",   "direct",
-     "os",        "stack"};
+     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -194,7 +197,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     if (at == end) continue;
     *p = (phrase){with_modifiers(text, line, from), at + strlen(failing[i]), false};
     if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */
-    return speaks_of_memory(text, from, from, to, count);
+    return speaks_of_memory(text, at - to <= 4 ? p->from : from, from, to, count);
   }
   if (hri_match_at(text, to, count, " error") ||
       hri_match_at(text, to, count, ": error")) { /* "memory allocation error" */
@@ -215,6 +218,8 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
                                        " isn't enough",      " is not enough", " not enough",      " not sufficient",
                                        " is not sufficient", " limit reached", " was exhausted",   " ran out",
                                        " has run out",       " depleted",      " space exhausted", " isn't sufficient"};
+  static const char *const doing[] = {" while allocating", " when allocating", " trying to allocate",
+                                      " while trying to allocate"};
   static const char *const after_no[] = {" available", " left", " for", " to ", " on ", " remaining", " could", " in "};
   bool shared = from > line + 7 && hri_match_at(text, from - 7, from, "shared ");
   for (size_t i = 0; i < HRI_COUNT(before); i++) {
@@ -225,6 +230,8 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
     *p = (phrase){at, to, false};
     if (strncmp(before[i], "exceed", 6) == 0) return limit; /* "exceeded job memory limit" */
     if (strcmp(before[i], "too much") == 0) return shared;
+    for (size_t k = 0; k < HRI_COUNT(doing); k++) /* "out of memory while allocating": part of the words */
+      if (hri_match_at(text, to, count, doing[k])) p->to = to + strlen(doing[k]);
     if (strcmp(before[i], "no") != 0) return true;
     if (to == count || strchr(".,:)(;!", text[to])) return true;
     for (size_t k = 0; k < HRI_COUNT(after_no); k++)
@@ -501,19 +508,24 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
                                        "bug",          "feature",     "changelog", "example",  "usage",
                                        "help",         "summary",     "cause",     "check",    "root cause",
                                        "reason",       "symptom",     "symptoms"};
-  static const char *const behind[] = {" errors",     " issue",        " problem",    " handler",    " handling",
-                                       " hook",       " callback",     " guard",      " protect",    " recovery",
-                                       " prevent",    " fallback",     " check",      " test",       " retry",
-                                       " exceptions", " situation",    " scenario",   " condition",  " solution",
-                                       " can ",       " may ",         " might ",     " is a ",      " usually",
-                                       " often",      " when you",     " if ",        "?",           " killer:",
-                                       " score",      " kill disable", " warning",    " detection",  " error is ",
-                                       " errors?",    " killer is",    " events",     " killer",     " error occurs",
-                                       " error can",  " error may",    " error? ",    " error will", " error?",
-                                       " means",      " will ",        " should ",    ": class",     ": raised",
-                                       ": thrown",    ": exception",   " management", " manager",    " debugging",
-                                       ": subclass",  " is the ",      " are the ",   " faq",        " guide",
-                                       " tips",       " mitigation",   " or ",        ", usually",   " error means"};
+  static const char *const behind[] = {" errors",     " issue",      " problem",   " handler",
+                                       " handling",   " hook",       " callback",  " guard",
+                                       " protect",    " recovery",   " prevent",   " fallback",
+                                       " check",      " test",       " retry",     " exceptions",
+                                       " situation",  " scenario",   " condition", " solution",
+                                       " can ",       " may ",       " might ",    " is a ",
+                                       " usually",    " often",      " when you",  " if ",
+                                       "?",           " killer:",    " score",     " kill disable",
+                                       " warning",    " detection",  " error is ", " errors?",
+                                       " killer is",  " events",     " killer",    " error occurs",
+                                       " error can",  " error may",  " error? ",   " error will",
+                                       " error?",     " means",      " will ",     " should ",
+                                       ": class",     ": raised",    ": thrown",   ": exception class",
+                                       " management", " manager",    " debugging", ": subclass",
+                                       " is the ",    " are the ",   " faq",       " guide",
+                                       " tips",       " mitigation", " or ",       ", usually",
+                                       " error means"};
+  static const char *const explained[] = {" error means", " error indicates", " error is raised", " error is caused"};
   static const char *const defined[] = {"raised when", "thrown when", "returned when", "occurs when", "happens when",
                                         "raised if",   "thrown if",   "returned if",   "occurs if",   "happens if"};
   size_t from = hri_sentence_start(p->text, p->sentence, phrase_from),
@@ -531,7 +543,9 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
   if (end < p->count && p->text[end] == '?' && end < p->line_end) signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
   if (p->shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT) && hri_match_end(p->text, p->line, last, "?"))
     signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
-  if (hri_match_part(p->text, from, end, defined, HRI_COUNT(defined))) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
+  if (hri_match_part(p->text, phrase_to, end, explained, HRI_COUNT(explained)) ||
+      hri_match_part(p->text, from, end, defined, HRI_COUNT(defined)))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
   for (size_t i = 0; i < HRI_COUNT(behind); i++)
     if (hri_match_at(p->text, phrase_to, p->line_end, behind[i])) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
   if (hri_match_any(p->text, from, phrase_from, anywhere, 21) || /* also before a colon */
@@ -653,7 +667,8 @@ static bool starts_with_level(const char *text, size_t line, size_t to) {
 static bool ended_with(const hri_oom_place *p, size_t from) {
   static const char *const verbs[] = {"exited",   "died",      "crashed", "terminated", "killed",
                                       "shutdown", "shut down", "stopped", "dying",      "aborted"};
-  static const char *const cases[] = {"if", "may", "might", "can", "could", "would", "will", "whenever"};
+  static const char *const cases[] = {"if",    "may",  "might",    "can",      "could",
+                                      "would", "will", "whenever", "when you", "when your"};
   size_t start = hri_sentence_start(p->text, p->line, from), word = start + 5;
   while (word < from && hri_is_letter(p->text[word])) word++;
   if (hri_match_at(p->text, start, from, "symptom") ||
@@ -674,9 +689,9 @@ static bool is_introduced(const hri_oom_place *p, size_t from) {
 
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
-  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ", "returned ",
-                                        "error ",       "got ",        "caught ",      "error is ",  "error was ",
-                                        "message is ",  "reason: ",    "with reason "};
+  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",   "returned ",
+                                        "error ",       "got ",        "caught ",      "error is ",    "error was ",
+                                        "message is ",  "reason: ",    "with reason ", "workers are {"};
   bool labelled = hri_match_end(p->text, line, from, ": ");
   if (hri_match_end(p->text, line, from, "): ")) { /* "error is cumemalloc(): x" */
     size_t label = from - 2;
@@ -699,10 +714,16 @@ static bool is_dated_event(const hri_oom_place *p, size_t to) {
   return false;
 }
 
+/* "My training gets killed": the words tell of it by themselves (kill.c). */
+static bool tells_of_kill(const hri_oom_place *p) {
+  const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
+  return head && (strcmp(head->words, "killed") == 0 || head->words[0] == '\xe8');
+}
+
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
   size_t line = p->line, rest = to;
   uint64_t signs = signs_of_topic(p, from, to);
-  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || is_dated_event(p, to);
+  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || is_dated_event(p, to) || tells_of_kill(p);
   while (line < from && p->text[line] == ' ') line++;
   while (rest < p->line_end && !hri_is_name(p->text[rest]) && !(p->text[rest] & 0x80)) rest++;
 #define SIGN(name, when)                                                                                               \
@@ -713,6 +734,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
        p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, from) || hri_match_at(p->text, from, to, "fatal "));
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
+  SIGN(TITLE, p->shape & HRI_OOM_TITLE);
   SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
   SIGN(FIELD, is_field(p, from));
@@ -826,7 +848,7 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
     from = at; /* "allocating 4096 mib" on the line before */
   end = report_end(p, &f, foreign || goes_on ? 200 : 0);
   if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
-  hri_oom_read_labelled(p->text, from, end, m->failure.figures);
+  hri_oom_read_labelled(p->text, from, end, end, m->failure.figures);
 }
 
 /* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
@@ -859,11 +881,17 @@ static phrase head_phrase(const hri_oom_place *p) {
 
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
 static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
-  return strcmp(m->failure.source, "notebook") == 0 ||
+  return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "macos") == 0 ||
          (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to);
 }
 
-/* What says nothing in a table: there every cell stands by itself. */
+/* What says nothing in a table, where every cell stands by itself, and in a line of source, where it is part of the
+ * literal. */
+#define SOURCE_SIGNS                                                                                                   \
+  (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
+   HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD) | HRI_SIGN_BIT(HRI_SIGN_PLACE) |                     \
+   HRI_SIGN_BIT(HRI_SIGN_CONCRETE) | HRI_SIGN_BIT(HRI_SIGN_DATED) | HRI_SIGN_BIT(HRI_SIGN_LEVEL) |                     \
+   HRI_SIGN_BIT(HRI_SIGN_ENDED) | HRI_SIGN_BIT(HRI_SIGN_TOLD) | HRI_SIGN_BIT(HRI_SIGN_CODE))
 #define CELL_SIGNS                                                                                                     \
   (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
    HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD))
@@ -887,9 +915,12 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   if (figures > 0) signs |= HRI_SIGN_BIT(HRI_SIGN_FIGURE);
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to, signs);
+  if (tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
   if (signs & HRI_SIGN_BIT(HRI_SIGN_ROW)) signs &= ~CELL_SIGNS;
-  return hri_voice_weigh(signs) > 0;
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
+  return p->ear ? p->ear->hears(p->ear->context, signs) : hri_voice_weigh(signs) > 0;
 }
 
 void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
@@ -926,7 +957,7 @@ hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *
   hri_oom_name_speaker(p, f.from, f.to, m);
   from = hri_sentence_start(p->text, p->line, f.from);
   *end = report_end(p, &f, m->kind == HRI_OOM_HOST ? 160 : 60);
-  hri_oom_read_labelled(p->text, from, *end, m->failure.figures);
+  hri_oom_read_labelled(p->text, from, p->line_end, *end, m->failure.figures);
   if (!is_heard(p, m, f)) m->kind = HRI_OOM_NOTHING;
   if (*end > p->line_end && p->line_end > p->at) *end = p->line_end;
   return m->kind;
