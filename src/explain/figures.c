@@ -221,6 +221,15 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
 
 static bool is_word_part(char c) { return is_letter(c) || is_digit(c); }
 
+/* "batch size 32 on 12 gb": a size is the number that follows at once. */
+static bool figure_needs_number_next(const char *word) {
+  return strcmp(word, "size") == 0 || strcmp(word, "sized") == 0;
+}
+static bool has_number(const char *text, size_t from, size_t to) {
+  while (from < to && !is_digit(text[from])) from++;
+  return from < to;
+}
+
 /* What the words before text[at] call the number there: the label that ends last, within a few words and the same
  * part of the sentence. */
 static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool *found) {
@@ -235,6 +244,7 @@ static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool
          i = hri_oom_word(text, i + 1, at, before_labels[l].word)) {
       size_t end = i + length;
       bool whole = (i == start || !is_letter(text[i - 1]) || length >= 5) && (end == at || !is_letter(text[end]));
+      if (figure_needs_number_next(before_labels[l].word) && has_number(text, end, at)) continue;
       if (!whole || (*found && (end < best || (end == best && length <= longest)))) continue;
       best = end;
       longest = length;

@@ -106,8 +106,10 @@ static bool is_title(const hri_oom_around *a, size_t from) {
 
 /* "it ends with 'Killed'", "the terminal just says Killed". */
 static bool is_quoted(const hri_oom_around *a, size_t from) {
-  static const char *const says[] = {"says",    "said", "shows",   "show",  "showed", "prints",
-                                     "printed", "with", "message", "error", "reads"};
+  static const char *const says[] = {"says",    "said",    "shows",  "show",    "showed", "prints",
+                                     "printed", "print",   "with",   "message", "error",  "reads",
+                                     "see",     "outputs", "output", "get",     "line"};
+  static const char *const behind[] = {"\"", "\" once", "\" when", "\" while", "\" after", "\" on ", "\" print"};
   size_t quote = skip_back(a->text, from, a->at), verb;
   bool quoted =
       quote > from && strchr("\"'", a->text[quote - 1]) && a->after < a->count && strchr("\"'.", a->text[a->after]);
@@ -115,8 +117,13 @@ static bool is_quoted(const hri_oom_around *a, size_t from) {
   quote = skip_adverbs(a->text, from, quote);
   while (quote > from && strchr(":,", a->text[quote - 1])) quote--;
   verb = word_before(a->text, from, quote, says, HRI_COUNT(says));
+  for (size_t i = 0; i < HRI_COUNT(behind) && quoted; i++)
+    if (hri_match_at(a->text, a->after, a->count, behind[i]) &&
+        (i > 0 || a->after + 1 >= a->count || strchr(",.!", a->text[a->after + 1])))
+      return true;
   if (verb == quote) return quoted && names_subject(a->text, from, a->at); /* "training is 'killed' prematurely" */
-  return quoted || a->after == a->count || strchr(".,!)", a->text[a->after]);
+  return quoted || a->after == a->count || strchr(".,!)", a->text[a->after]) ||
+         hri_match_at(a->text, a->after, a->count, " at end") || hri_match_at(a->text, a->after, a->count, " after ");
 }
 
 /* By whom: of those only the system speaks of memory. */

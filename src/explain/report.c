@@ -631,6 +631,11 @@ static bool is_concrete(const char *text, size_t from, size_t to) {
   unsigned digits = 0;
   for (size_t i = from; i < to; i++) {
     digits = hri_is_digit(text[i]) ? digits + 1 : 0;
+    if (digits == 1 && i > from + 1 && (text[i - 1] == '#' || (text[i - 1] == '-' && hri_is_letter(text[i - 2])))) {
+      while (i + 1 < to && hri_is_digit(text[i + 1])) i++; /* a ticket's */
+      digits = 0;
+      continue;
+    }
     if (digits > 0 && i > from + 1 && text[i - 1] == '.' && hri_is_digit(text[i - 2])) { /* "17.5m" */
       size_t end = i;
       while (end < to && hri_is_digit(text[end])) end++;
@@ -687,6 +692,38 @@ static bool is_introduced(const hri_oom_place *p, size_t from) {
   return false;
 }
 
+/* A thread's title tells of it in the present: "mnist.py throws x", "training gets x". */
+static bool is_title_verb(const hri_oom_place *p, size_t from) {
+  static const char *const verbs[] = {"throws ",  "gives ",   "gets ",       "causes ",     "shows ",     "hits ",
+                                      "raises ",  "with ",    "results in ", "crashes in ", "runs into ", "ran into ",
+                                      "reports ", "returns ", "getting ",    "goes "};
+  static const char *const cases[] = {"if",   "when", "can",  "may", "might", "should",
+                                      "will", "how",  "what", "why", "avoid", "handle"};
+  if (hri_match_any(p->text, p->line, from, cases, HRI_COUNT(cases))) return false;
+  for (size_t i = 0; i < HRI_COUNT(verbs); i++)
+    if (hri_match_end(p->text, p->line, from, verbs[i])) return true;
+  return false;
+}
+
+/* The title of a change begins with what it does: "explain x", "[core] handle x". */
+static bool is_change_title(const hri_oom_place *p) {
+  static const char *const verbs[] = {"explain", "add",      "fix",    "handle",   "support",   "improve", "make",
+                                      "allow",   "avoid",    "detect", "document", "update",    "remove",  "implement",
+                                      "enable",  "disable",  "catch",  "refactor", "introduce", "use",     "change",
+                                      "prevent", "increase", "reduce", "better",   "proposal",  "feature", "expose",
+                                      "report",  "emit",     "retry",  "docs"};
+  size_t at = p->line, end;
+  if (!(p->shape & HRI_OOM_TITLE)) return false;
+  while (at < p->line_end && p->text[at] == '[') { /* "[spark-40781][core]" */
+    at = hri_oom_word(p->text, at, p->line_end, "]");
+    while (at < p->line_end && strchr("] :", p->text[at])) at++;
+  }
+  for (end = at; end < p->line_end && hri_is_letter(p->text[end]);) end++;
+  for (size_t i = 0; i < HRI_COUNT(verbs); i++)
+    if (strlen(verbs[i]) == end - at && memcmp(p->text + at, verbs[i], end - at) == 0) return true;
+  return false;
+}
+
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",   "returned ",
@@ -702,6 +739,7 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   for (size_t i = 0; i < HRI_COUNT(telling); i++)
     if (hri_match_end(p->text, line, from, telling[i])) return true;
   if (is_introduced(p, from) || ended_with(p, from)) return true;
+  if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
 }
 
@@ -734,7 +772,8 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
        p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, from) || hri_match_at(p->text, from, to, "fatal "));
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
-  SIGN(TITLE, p->shape & HRI_OOM_TITLE);
+  SIGN(TITLE, p->shape & HRI_OOM_TITLE && !is_change_title(p));
+  SIGN(CONDITION, is_change_title(p));
   SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
   SIGN(FIELD, is_field(p, from));

@@ -501,6 +501,9 @@ static bool is_introduced_as_case(const hri_oom_place *p) {
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
 }
 
+/* Whether the back quotes around it enclose several lines: a block, as people make one. */
+static bool spans_lines(const hri_oom_place *p) { return p->tick_from < p->line || p->tick_to > p->line_end; }
+
 /* Where the name begins whose last part begins at text[from]: "system.outofmemoryexception". */
 static size_t name_start(const hri_oom_place *p, size_t from) {
   while (from > p->line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == '.')) from--;
@@ -518,7 +521,9 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
   SIGN(OPENS, opens_with_error(p));
-  SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p));
+  SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !spans_lines(p));
+  SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
+  SIGN(TOLD, p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote));
   SIGN(QUOTED,
        p->tick_from == p->tick_to && find_quote(p, &quote) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
