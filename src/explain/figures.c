@@ -68,6 +68,11 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   size_t after = read_number(text, at, end, &number, &place), unit_end;
   uint64_t unit;
   if (after == at) return false;
+  if (end - after > 5 && memcmp(text + after, "-byte", 5) == 0) { /* "cannot allocate 4096-byte block" */
+    set_size(value, number, place, 1);
+    *behind = after + 5;
+    return true;
+  }
   if (after < end && text[after] == '.') after++; /* "77. gib", NumPy's */
   for (at = after; at < end && text[at] == ' ';) at++;
   for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
@@ -225,9 +230,12 @@ static bool is_word_part(char c) { return is_letter(c) || is_digit(c); }
 static bool figure_needs_number_next(const char *word) {
   return strcmp(word, "size") == 0 || strcmp(word, "sized") == 0;
 }
-static bool has_number(const char *text, size_t from, size_t to) {
-  while (from < to && !is_digit(text[from])) from++;
-  return from < to;
+static bool is_apart(const char *text, size_t from, size_t to) {
+  static const char *const links[] = {" of ", " is ", " was ", " = ", ": ", "=",     ":",  " ",
+                                      "",     " (",   " =  ",  "(",   ",",  " is: ", "=\""};
+  for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+    if (strlen(links[i]) == to - from && memcmp(text + from, links[i], to - from) == 0) return false;
+  return true;
 }
 
 /* What the words before text[at] call the number there: the label that ends last, within a few words and the same
@@ -244,7 +252,7 @@ static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool
          i = hri_oom_word(text, i + 1, at, before_labels[l].word)) {
       size_t end = i + length;
       bool whole = (i == start || !is_letter(text[i - 1]) || length >= 5) && (end == at || !is_letter(text[end]));
-      if (figure_needs_number_next(before_labels[l].word) && has_number(text, end, at)) continue;
+      if (figure_needs_number_next(before_labels[l].word) && is_apart(text, end, at)) continue;
       if (!whole || (*found && (end < best || (end == best && length <= longest)))) continue;
       best = end;
       longest = length;

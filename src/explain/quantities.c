@@ -207,6 +207,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
         !hri_oom_size_after(at, count < 400 ? count : 400, "failed to map", &f[HR_OOM_REQUESTED]))
       (void)hri_oom_size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
+    if (strcmp(failure->source, "php") == 0)
+      (void)hri_oom_count_after(at, count < 60 ? count : 60, "(allocated ", &f[HR_OOM_ALLOCATED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "memory (used over", &f[HR_OOM_ALLOWED]);
     break;
   case HRI_OOM_LIBRARY:

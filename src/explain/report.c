@@ -274,6 +274,7 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   while (from > line && hri_is_name(text[from - 1])) from--;
   while (to < count && hri_is_name(text[to])) to++;
   *p = (phrase){from, to, true};
+  if (from > line && text[from - 1] == '+') return false; /* an option of a virtual machine's */
   if (is_error_name(text, from, to)) { /* not an enumerator */
     bool set =
         hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
@@ -548,7 +549,7 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
     signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
   for (size_t i = 0; i < HRI_COUNT(behind); i++)
     if (hri_match_at(p->text, phrase_to, p->line_end, behind[i])) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
-  if (hri_match_any(p->text, from, phrase_from, anywhere, 21) || /* also before a colon */
+  if (hri_match_any(p->text, from, phrase_from, anywhere, 23) || /* also before a colon */
       hri_match_any(p->text, near, phrase_from, anywhere, HRI_COUNT(anywhere)))
     signs |= HRI_SIGN_BIT(HRI_SIGN_CONDITION);
   if (hri_match_any(p->text, near, phrase_from, here, HRI_COUNT(here))) signs |= HRI_SIGN_BIT(HRI_SIGN_PERSON);
@@ -692,6 +693,13 @@ static bool is_introduced(const hri_oom_place *p, size_t from) {
   return false;
 }
 
+/* "There appeared", "met", "reports an error" right before it. */
+static bool is_told_in_chinese(const char *text, size_t line, size_t from) {
+  static const char *const verbs[] = {"\xe5\x87\xba\xe7\x8e\xb0", "\xe9\x81\x87\xe5\x88\xb0",
+                                      "\xe6\x8a\xa5\xe9\x94\x99"};
+  return hri_match_part(text, from > line + 24 ? from - 24 : line, from, verbs, HRI_COUNT(verbs));
+}
+
 /* A thread's title tells of it in the present: "mnist.py throws x", "training gets x". */
 static bool is_title_verb(const hri_oom_place *p, size_t from) {
   static const char *const verbs[] = {"throws ",  "gives ",   "gets ",       "causes ",     "shows ",     "hits ",
@@ -705,20 +713,20 @@ static bool is_title_verb(const hri_oom_place *p, size_t from) {
   return false;
 }
 
-/* The title of a change begins with what it does: "explain x", "[core] handle x". */
-static bool is_change_title(const hri_oom_place *p) {
-  static const char *const verbs[] = {"explain", "add",      "fix",    "handle",   "support",   "improve", "make",
-                                      "allow",   "avoid",    "detect", "document", "update",    "remove",  "implement",
-                                      "enable",  "disable",  "catch",  "refactor", "introduce", "use",     "change",
-                                      "prevent", "increase", "reduce", "better",   "proposal",  "feature", "expose",
-                                      "report",  "emit",     "retry",  "docs"};
+/* What a change does, in the imperative, as its title or a line of its description begins: "[core] handle x", "explain
+ * x". */
+static bool is_change(const hri_oom_place *p) {
+  static const char *const verbs[] = {"explain", "add",     "fix",    "handle",   "support",   "improve",  "make",
+                                      "allow",   "avoid",   "detect", "document", "update",    "remove",   "implement",
+                                      "enable",  "disable", "catch",  "refactor", "introduce", "prevent",  "increase",
+                                      "reduce",  "expose",  "emit",   "retry",    "docs",      "proposal", "feature"};
   size_t at = p->line, end;
-  if (!(p->shape & HRI_OOM_TITLE)) return false;
-  while (at < p->line_end && p->text[at] == '[') { /* "[spark-40781][core]" */
-    at = hri_oom_word(p->text, at, p->line_end, "]");
-    while (at < p->line_end && strchr("] :", p->text[at])) at++;
+  while (at < p->line_end && strchr("[-* ", p->text[at])) { /* "[spark-40781][core]" */
+    if (p->text[at] == '[') at = hri_oom_word(p->text, at, p->line_end, "]");
+    if (at < p->line_end) at++;
   }
   for (end = at; end < p->line_end && hri_is_letter(p->text[end]);) end++;
+  if (end == p->line_end || p->text[end] != ' ') return false;
   for (size_t i = 0; i < HRI_COUNT(verbs); i++)
     if (strlen(verbs[i]) == end - at && memcmp(p->text + at, verbs[i], end - at) == 0) return true;
   return false;
@@ -738,7 +746,7 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   if (from > line && strchr("\"'", p->text[from - 1])) from--;
   for (size_t i = 0; i < HRI_COUNT(telling); i++)
     if (hri_match_end(p->text, line, from, telling[i])) return true;
-  if (is_introduced(p, from) || ended_with(p, from)) return true;
+  if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
   if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
 }
@@ -772,8 +780,8 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
        p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, from) || hri_match_at(p->text, from, to, "fatal "));
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
-  SIGN(TITLE, p->shape & HRI_OOM_TITLE && !is_change_title(p));
-  SIGN(CONDITION, is_change_title(p));
+  SIGN(TITLE, p->shape & HRI_OOM_TITLE && !is_change(p));
+  SIGN(CONDITION, is_change(p));
   SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
   SIGN(FIELD, is_field(p, from));
@@ -955,6 +963,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to, signs);
   if (tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON); /* whose event it was */
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
   if (signs & HRI_SIGN_BIT(HRI_SIGN_ROW)) signs &= ~CELL_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;

@@ -501,8 +501,12 @@ static bool is_introduced_as_case(const hri_oom_place *p) {
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
 }
 
-/* Whether the back quotes around it enclose several lines: a block, as people make one. */
-static bool spans_lines(const hri_oom_place *p) { return p->tick_from < p->line || p->tick_to > p->line_end; }
+/* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
+static bool spans_lines(const hri_oom_place *p) {
+  size_t end = p->line_end;
+  while (end > p->line && p->text[end - 1] == ' ') end--;
+  return p->tick_from <= p->line && p->tick_to >= end && !(p->shape & HRI_OOM_HEADING);
+}
 
 /* Where the name begins whose last part begins at text[from]: "system.outofmemoryexception". */
 static size_t name_start(const hri_oom_place *p, size_t from) {
