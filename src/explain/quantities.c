@@ -224,7 +224,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_size_after(at, count, "available kv cache memory (", &f[HR_OOM_ALLOWED]);
     break;
   case HRI_OOM_VLLM_BUSY: {
-    size_t slash = hri_oom_word(at, 0, count < 200 ? count : 200, "/");
+    size_t start = hri_oom_word(at, 0, count, "on device");
+    size_t slash = hri_oom_word(at, start < count ? start : 0, count < 200 ? count : 200, "/");
     if (slash < count && hri_oom_size_at(at, slash + 1, count, &f[HR_OOM_TOTAL]))
       (void)hri_oom_size_in_unit_of(at, slash, count, &f[HR_OOM_FREE]); /* "(3.1/79.1 gib)" */
     slash = hri_oom_word(at, 0, count < 300 ? count : 300, "utilization (");

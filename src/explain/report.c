@@ -275,7 +275,7 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   while (to < count && hri_is_name(text[to])) to++;
   *p = (phrase){from, to, true};
   if (from > line && text[from - 1] == '+') return false; /* an option of a virtual machine's */
-  if (is_error_name(text, from, to)) { /* not an enumerator */
+  if (is_error_name(text, from, to)) {                    /* not an enumerator */
     bool set =
         hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
     return !set && (to == count || text[to] != '=');
@@ -541,7 +541,8 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
     if (hri_match_at(p->text, first, near, labels[i]) && behind_label < near && strchr(":(!", p->text[behind_label]))
       signs |= HRI_SIGN_BIT(HRI_SIGN_TOPIC);
   }
-  if (end < p->count && p->text[end] == '?' && end < p->line_end) signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
+  if (end < p->count && p->text[end] == '?' && end < p->line_end && !hri_match_at(p->text, end, p->count, "?)"))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
   if (p->shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT) && hri_match_end(p->text, p->line, last, "?"))
     signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
   if (hri_match_part(p->text, phrase_to, end, explained, HRI_COUNT(explained)) ||
@@ -963,9 +964,10 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to, signs);
   if (tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON); /* whose event it was */
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) /* whose event it was, and what else they say of it */
+    signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_ROW)) signs &= ~CELL_SIGNS;
+  if (signs & (HRI_SIGN_BIT(HRI_SIGN_ROW) | HRI_SIGN_BIT(HRI_SIGN_ANSWERED))) signs &= ~CELL_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
   return p->ear ? p->ear->hears(p->ear->context, signs) : hri_voice_weigh(signs) > 0;

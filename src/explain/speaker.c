@@ -12,6 +12,7 @@ typedef struct speaker {
 static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"streamexecutor", "tensorflow", false},
                                      {"bfc_allocator", "tensorflow", false},
+                                     {"[op:", "tensorflow", false},
                                      {"jax", "jax", false},
                                      {"jaxlib", "jax", false},
                                      {"xla", "jax", true},

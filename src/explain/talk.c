@@ -13,7 +13,8 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
                                       "ooms",        "oomed",     "failed",     "crashed",  "died",      "aborted",
                                       "print",       "printed",   "showed",     "tells",    "told",      "says",
                                       "said",        "fails",     "reproduced", "error is", "error was", "message is",
-                                      "message was", "output is"};
+                                      "message was", "output is", "returned",   "returns",  "throws",    "throwing",
+                                      "produced"};
   static const char *const cases[] = {"if",    "when", "whenever", "you", "users", "may",
                                       "might", "to",   "will",     "can", "could"};
   static const char *const doubts[] = {"if", "otherwise", "whenever", "may", "might", "would", "could", "should"};
