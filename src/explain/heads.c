@@ -158,6 +158,7 @@ static const hri_oom_head heads[] = {
     {"due to memory used (", "systemd-oomd", HRI_OOM_HOST},
     {"memorystatus: killing", "", HRI_OOM_NOTHING}, /* macOS and iOS */
     {"has run out of application memory", "macos", HRI_OOM_HOST},
+    {"computer is low on memory", "windows", HRI_OOM_HOST_LIKELY},
     {"not enough memory resources are available", "", HRI_OOM_NOTHING}, /* Windows */
     {"exceeds job hard limit", "", HRI_OOM_NOTHING},                    /* Grid Engine's */
     {"gone over memory limit of", "htcondor", HRI_OOM_HOST},

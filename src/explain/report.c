@@ -257,8 +257,9 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
 static bool find_oom(const char *text, size_t line, size_t from, size_t to, size_t count, phrase *p) {
   static const char *const behind[] = {":",       " error",  " when",      " while", "!",    " killed",
                                        " during", " on gpu", " on device", " in ",   " at ", " trying"};
-  static const char *const before[] = {"due to", "by",   "hit",  "got",         "because of", "reason:", "error:",
-                                       "gpu",    "cuda", "host", "encountered", "status:",    "error",   "with"};
+  static const char *const before[] = {"due to", "by",   "hit",  "got",    "because of",  "reason:",
+                                       "error:", "gpu",  "cuda", "host",   "encountered", "status:",
+                                       "error",  "with", "into", "getting"};
   bool found = to == count || text[to] == '.' || text[to] == ')' || text[to] == ']';
   for (size_t i = 0; i < HRI_COUNT(behind) && !found; i++) found = hri_match_at(text, to, count, behind[i]);
   found = found || find_back(text, line, from, 16, before, HRI_COUNT(before), 0) < from;
@@ -533,7 +534,10 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
          near = clause_start(p->text, p->line, phrase_from);
   size_t end = hri_sentence_end(p->text, phrase_to, p->line_end), first = from;
   uint64_t signs = 0;
-  size_t last = p->line_end;
+  size_t last = p->line_end, quote = phrase_from;
+  while (quote > near && p->text[quote - 1] != '"') quote--;
+  if (quote > near && hri_voice_meets(p->text, p->line, quote - 1))
+    phrase_from = quote - 1; /* of what is quoted nothing */
   while (last > phrase_to && p->text[last - 1] == ' ') last--;
   while (first < near && !hri_is_name(p->text[first])) first++;
   for (size_t i = 0; i < HRI_COUNT(labels) && near > from; i++) { /* "fix(cuda): ...", "tip: ..." */
@@ -735,9 +739,10 @@ static bool is_change(const hri_oom_place *p) {
 
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
-  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",   "returned ",
-                                        "error ",       "got ",        "caught ",      "error is ",    "error was ",
-                                        "message is ",  "reason: ",    "with reason ", "workers are {"};
+  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",    "returned ",
+                                        "error ",       "got ",        "caught ",      "error is ",     "error was ",
+                                        "message is ",  "reason: ",    "with reason ", "workers are {", "running into ",
+                                        "ran into ",    "runs into "};
   bool labelled = hri_match_end(p->text, line, from, ": ");
   if (hri_match_end(p->text, line, from, "): ")) { /* "error is cumemalloc(): x" */
     size_t label = from - 2;
@@ -831,7 +836,8 @@ static bool is_other(const hri_oom_place *p, const phrase *f) {
 static size_t report_end(const hri_oom_place *p, const phrase *f, size_t reach) {
   static const char *const stops[] = {"traceback (most recent", "stack trace", "file \"", "current allocation summary",
                                       "backtrace"};
-  static const char *const next[] = {"tried to allocate", "cuda out of memory", "runtimeerror"};
+  static const char *const next[] = {"tried to allocate", "cuda out of memory", "runtimeerror", "buffer size",
+                                     "model buffer"};
   size_t end = p->line_end > f->to + reach ? p->line_end : f->to + reach;
   if (hri_match_at(p->text, p->line_end, p->count, "- ")) end = p->line_end + 120;
   if (end > p->count) end = p->count;
@@ -930,6 +936,7 @@ static phrase head_phrase(const hri_oom_place *p) {
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
 static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
   return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "macos") == 0 ||
+         strcmp(m->failure.source, "windows") == 0 ||
          (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to);
 }
 

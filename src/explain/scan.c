@@ -690,8 +690,8 @@ hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr
 static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
   if (kind == HRI_OOM_ENDED) return 1;
   if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return 2;
+  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks */
   if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
-  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks, nor of how much */
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 3;
 }
 

@@ -170,6 +170,7 @@ static bool begins_statement(const span *s) {
         if (strchr("(){};=[]\"<:", s->text[k])) return true;
       return name_end(s, behind) == s->to;
     }
+  if (begins(s, s->from, "from ") && has(s, " import ")) return true;
   for (size_t i = 0; i < HRI_COUNT(closed); i++)
     if (begins(s, s->from, closed[i]))
       return ends(s, ":") || ends(s, "{") || ends(s, ")") || ends(s, ";") || ends(s, "(") || ends(s, "}") ||

@@ -94,6 +94,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
   if (hri_match_at(text, hri_sentence_start(text, line, end), end, "if ")) return false;
+  if (hri_match_end(text, line, end, "&&") && hri_oom_word(text, line, end, "assert") < end) return true;
   if (title && (hri_match_end(text, line, end, ":") || hri_match_end(text, line, end, "crashing") ||
                 hri_match_end(text, line, end, "crash")))
     return true;

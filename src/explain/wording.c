@@ -466,6 +466,9 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
   if (strcmp(words, "tried to allocate") == 0) /* the host's; or no size follows */
     return before_has(a, "malloc failed (") || (!after_has(a, 24, "ib") && !after_has(a, 30, "b"));
   if (strcmp(source, "kill") == 0 && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
+  if (strcmp(words, "sigkill") == 0 && (after_starts(a, "_") || (a->at > a->start && a->text[a->at - 1] == '_' &&
+                                                                 a->at > 1 && a->text[a->at - 2] != '_')))
+    return true;                                                                  /* a part of a name */
   if (strcmp(words, "sigkill") == 0 && after_starts(a, " when mem")) return true; /* earlyoom says when it will */
   if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
     return true; /* what that exception says when it is printed without its name: it was caught */
@@ -495,6 +498,9 @@ static bool is_on_chip(const hri_oom_around *a) {
 
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
   hri_oom_reading r = {head->kind, head->source};
+  if (strcmp(head->words, "tried to allocate") == 0 && !before_has(a, "memory") &&
+      (after_has(a, 32, "b on cuda") || after_has(a, 32, "b on device") || after_has(a, 32, "b on the gpu")))
+    r = (hri_oom_reading){HRI_OOM_REPORT, "device"}; /* how people say it */
   if (strcmp(head->words, "out of memory") == 0 || strcmp(head->words, "outof memory") == 0) r = read_memory_head(a);
   else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
