@@ -23,6 +23,7 @@ def versions(job):
     from importlib.metadata import version
 
     names = ("torch", "transformers", "accelerate", "peft", "bitsandbytes") + (("liger-kernel",) if job.get("liger") else ())
+    names += {"axolotl": ("axolotl",), "llama-factory": ("llamafactory",)}.get(job["loop"], ())
     return {name: version(name) for name in names}
 
 
