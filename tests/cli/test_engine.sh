@@ -34,6 +34,34 @@ run plan gpt2-774m --device t4 --precision fp32 --micro-batch 2 --engine pytorch
 run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_out 'fp16=True'; ! grep -q 'bf16=True' out || fail "bf16 on a card that has none"
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out 'eval_accumulation_steps=1'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true,eval_accumulation_steps=1; expect_rc 0
+# Each line of settings is options of plan too, and with them a plan of its own says the same bytes; Liger's kernels are offered where there are some.
+each_fix() {
+  run "$@" --fixes --json
+  [ -n "$have_python" ] || return
+  python3 -c 'import json, sys; [print(f["need_bytes"], f["plan_options"]) for f in json.load(open("out"))["fixes"]]' >fixes
+  [ -s fixes ] || fail "no settings that fit"
+  while read -r bytes options; do
+    # shellcheck disable=SC2086  # several options
+    run "$@" --no-fixes --json $options; expect_rc 0
+    [ "$(json_number need_bytes)" -eq "$bytes" ] || fail "$options: $(json_number need_bytes) bytes, $bytes were offered"
+  done <fixes
+}
+each_fix plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 8 --seq 1024 --engine pytorch
+grep -q 'use_liger_kernel=true' fixes || fail "Liger's kernels are not offered"
+each_fix plan llama-3.2-1b --device rtx-4090 --batch-tokens 8192 --precision fp32 --seq 512 --engine pytorch:plain
+each_fix plan llama-3.2-1b --device rtx-4090 --precision bf16 --ranks 4 --engine pytorch --engine-conf use_reentrant=true
+each_fix plan gpt2-774m --device rtx-3060 --micro-batch 4 --engine pytorch; ! grep -q liger fixes || fail "Liger's kernels are offered for gpt2"
+each_fix plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf transformers=4.57; ! grep -q liger fixes || fail "Liger's kernels are offered for 4.57"
+run plan llama-3.2-1b --device rtx-4090 --micro-batch 8 --seq 1024 --precision bf16-pure --engine pytorch --fixes --json
+expect_json 'any(f["options"] == "TrainingArguments(use_liger_kernel=True)" and f["effect_class"] == 1 for f in d["fixes"])'
+run plan llama-3.2-1b --device rtx-4090 --micro-batch 8 --seq 1024 --precision bf16-pure --recompute none --accumulate 1 --engine pytorch --auto --json; expect_rc 0; expect_err 'use_liger_kernel=True'
+# What it is a plan of, as in every plan, and the job as it ran.
+run plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch auto --engine pytorch:llama-factory --json; expect_rc 0
+expect_json 'd["model"]["name"] == "llama-3.2-1b" and d["model"]["trainable_parameter_count"] == d["model"]["parameter_count"] == 1235814400' \
+  'd["device"]["name"] == "rtx-4090"' 'd["job"]["precision"] == "bf16" and d["job"]["micro_batch"] == d["engines"]["pytorch"]["micro_batch"] >= 1' \
+  'd["engines"]["pytorch"]["stack"] == "llama-factory" and d["engines"]["pytorch"]["gradient_checkpointing"] and d["engines"]["pytorch"]["use_reentrant"]' \
+  'd["engines"]["pytorch"]["optim"] == "adamw_torch_fused" and d["engines"]["pytorch"]["attn_implementation"] == "sdpa"' \
+  'd["engines"]["pytorch"]["tokens_per_step"] == d["engines"]["pytorch"]["micro_batch"] * d["engines"]["pytorch"]["seq"] * d["engines"]["pytorch"]["accumulate"]'
 # The snapshot is one: what it peaks at is what was said.
 run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
 run inspect steps.pickle --at peak --json; expect_rc 0

@@ -2,12 +2,18 @@
 has written, a tokenizer of a few words and a file of rows. What loads the model and who trains it is theirs; each method is wrapped to say where a phase
 begins (training.in_phases)."""
 
+import contextlib
+import importlib.util
 import json
 import os
+import sys
 import tempfile
+import types
 
 import training
 
+# What is loaded once for all jobs, in a process that has no device yet.
+LIBRARIES = {"axolotl": ("datasets", "numba"), "llama-factory": ("transformers.trainer", "peft", "datasets", "trl")}
 WORDS = ["<unk>", "<s>", "</s>", "<pad>", "a", "b"]
 FOUR_BITS = ("nf4", "nf4-double")
 
@@ -31,6 +37,19 @@ def rows_wanted(job):
 
 def optim(job, usual):
     return {"adamw": usual, "adamw8bit": "adamw_bnb_8bit", "paged-adamw8bit": "paged_adamw_8bit", "adafactor": "adafactor"}[job["optimizer"]]
+
+
+@contextlib.contextmanager
+def stand_ins(*names):
+    """Packages that are only named while others are imported, and of which no job uses anything."""
+    plain = importlib.util.find_spec
+    for name in names:
+        sys.modules[name] = types.ModuleType(name)
+    importlib.util.find_spec = lambda name, *more: None if name in names else plain(name, *more)
+    yield
+    importlib.util.find_spec = plain
+    for name in names:
+        del sys.modules[name]
 
 
 # ---- axolotl ----
@@ -81,9 +100,11 @@ def axolotl_rows(job):
 
 def axolotl(job, phases):
     """axolotl train: load_cfg, then what axolotl.train.train begins with and ends in."""
-    from axolotl.cli.config import load_cfg
-    from axolotl.common.datasets import TrainDatasetMeta
-    from axolotl.train import setup_model_and_trainer
+    with stand_ins("wandb", "evaluate"):
+        import axolotl.core.builders  # noqa: F401
+        from axolotl.cli.config import load_cfg
+        from axolotl.common.datasets import TrainDatasetMeta
+        from axolotl.train import setup_model_and_trainer
 
     with tempfile.TemporaryDirectory() as folder:
         path = model_folder(job, folder, "fp32" if job["precision"] == "fp32" else "bf16")
@@ -137,8 +158,9 @@ def llama_factory_rows(job, path):
 
 def llama_factory(job, phases):
     """llamafactory-cli train: get_train_args and run_sft, up to the end of trainer.train()."""
-    from llamafactory.hparams import get_train_args
-    from llamafactory.train.sft import workflow
+    with stand_ins("torchaudio"):
+        from llamafactory.hparams import get_train_args
+        from llamafactory.train.sft import workflow
 
     made = {}
     plain_load, plain_trainer = workflow.load_model, workflow.CustomSeq2SeqTrainer

@@ -5,6 +5,7 @@
 
 Writes OUT/NAME.json for each, with "error" where a job failed, and OUT/NAME.requests.json for lessons."""
 
+import importlib
 import json
 import os
 import sys
@@ -123,9 +124,13 @@ def main():
     import transformers
     import transformers.modeling_utils
 
+    import frameworks
+
     transformers.logging.set_verbosity_error()
     for line in sys.stdin:
         job = json.loads(line)
+        for name in frameworks.LIBRARIES.get(job["loop"], ()):
+            importlib.import_module(name)
         process = os.fork()
         if process == 0:
             child(job, out)

@@ -24,6 +24,8 @@ typedef struct maker {
   uint32_t capacity;
   piece *pieces; /* beside module->parameters */
   bool biases;   /* what is made is one */
+  bool by_names; /* from_pretrained brings weights in the order of their names, and buffers behind them */
+  bool at_once;  /* all is made on the host and moved when it is there */
 } maker;
 
 static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight, hri_torch_8bit *narrow) {
@@ -259,7 +261,7 @@ static void add_all(maker *m) {
     m->module->positions = parameter(m, 2, model->max_positions, model->hidden_size);
   }
   add_layers(m);
-  if (!m->module->quantized) add_buffers(m);
+  if (!m->by_names && !m->at_once) add_buffers(m);
   if (model->tied_embeddings) return;
   hri_torch_at(m->torch, "lm_head", -1);
   m->module->head = parameter(m, 2, model->vocabulary_size, model->hidden_size);
@@ -321,13 +323,17 @@ static void prepare(maker *m) {
   hri_torch_empty_cache(m->torch);
 }
 
-static void load_quantized(maker *m) {
+static void load_by_names(maker *m) {
   m->torch->meta = true;
   add_all(m);
   m->torch->meta = false;
   warm_up(m);
   load_pieces(m);
   add_buffers(m);
+}
+
+static void load_quantized(maker *m) {
+  load_by_names(m);
   hri_torch_at(m->torch, "prepare_model_for_kbit_training", -1);
   if (m->module->prepared == HRI_PREPARED_BY_PEFT || m->module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare(m);
 }
@@ -345,6 +351,50 @@ static void prepare_for_axolotl(maker *m) {
   hri_torch_at(m->torch, "_convert_embedding_modules_dtype", -1);
   if (!m->module->quantized) retype_ends(m, HRI_F32);
   if (m->module->model->lora.rank) retype_ends(m, m->type);
+}
+
+/* LLaMA-Factory's prepare_model_for_training. */
+static void widen_norms(maker *m) {
+  hri_torch_at(m->torch, "prepare_model_for_training", -1);
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
+    const piece *p = &m->pieces[i];
+    if (strstr(p->module, "norm") || strncmp(p->module, "ln_", 3) == 0) hri_ten_retype(m->torch, p->tensor, HRI_F32);
+  }
+}
+
+/* _setup_freeze_tuning: param.data.to(torch.float32) of what trains. */
+static void widen_trained(maker *m) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++)
+    if (m->module->parameters[i]->requires_grad) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
+}
+
+/* ---- model.to(device) of a model with its adapters ---- */
+
+static const hri_module_linear *linear_that_ends_in(const hri_module *module, int32_t layer, const hri_ten *tensor) {
+  const hri_module_layer *l = &module->layers[layer];
+  const hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+  for (int k = 0; k < HR_MODULE_COUNT; k++)
+    if (tensor == (all[k]->bias ? all[k]->bias : all[k]->weight)) return all[k];
+  return NULL;
+}
+
+/* Each module's own tensors, then its adapter's; whole copies behind what they are copies of. */
+static void move_all(maker *m, uint32_t base_count) {
+  hri_module *module = m->module;
+  hri_torch_at(m->torch, "to", -1);
+  for (uint32_t i = 0; i < base_count; i++) {
+    hri_ten *tensor = module->parameters[i];
+    const hri_module_linear *ends = m->pieces[i].layer >= 0 ? linear_that_ends_in(module, m->pieces[i].layer, tensor) : NULL;
+    if (tensor == module->head) add_buffers(m);
+    hri_ten_materialize(m->torch, "_to_copy", tensor);
+    if (tensor == module->embed && module->saved_embed) hri_ten_materialize(m->torch, "_to_copy", module->saved_embed);
+    if (tensor == module->head && module->saved_head) hri_ten_materialize(m->torch, "_to_copy", module->saved_head);
+    if (!ends || !ends->a) continue;
+    hri_ten_materialize(m->torch, "_to_copy", ends->a);
+    hri_ten_materialize(m->torch, "_to_copy", ends->b);
+    if (ends->magnitude) hri_ten_materialize(m->torch, "_to_copy", ends->magnitude);
+  }
+  if (!module->head) add_buffers(m);
 }
 
 /* ---- requires_grad_(False) ---- */
@@ -380,6 +430,7 @@ static void freeze_some(maker *m, const char *freeze, const char *train_only) {
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,
                      const hri_module_frozen *frozen) {
   maker m = {.torch = torch, .module = module, .type = type, .capacity = 40 * model->layer_count + 8};
+  uint32_t base_count;
   module->model = model;
   module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
   module->layer_of = hri_alloc_zero(m.capacity, sizeof *module->layer_of);
@@ -387,16 +438,24 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
   module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
-  torch->meta = module->on_host;
+  m.by_names = module->quantized || module->loading == HRI_LOADED_BY_MAP;
+  m.at_once = !module->quantized && module->loading == HRI_LOADED_BY_TRAINER && !module->on_host;
+  torch->meta = module->on_host || m.at_once;
   if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !module->narrow || !m.pieces)
     torch->failed = true;
   else if (module->quantized) load_quantized(&m);
+  else if (m.by_names) load_by_names(&m);
   else add_all(&m);
+  base_count = module->parameter_count;
   if (!torch->failed && module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare_for_axolotl(&m);
+  if (!torch->failed && module->wide_norms) widen_norms(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
   else if (!torch->failed && (frozen->freeze || frozen->train_only))
     freeze_some(&m, frozen->freeze, frozen->train_only);
+  if (!torch->failed && module->wide_trained) widen_trained(&m);
   torch->meta = false;
+  if (!torch->failed && m.at_once) move_all(&m, base_count);
+  if (!torch->failed && module->empties_cache) hri_torch_empty_cache(torch);
   hri_free(m.pieces);
   return !torch->failed;
 }

@@ -422,6 +422,15 @@ static void evaluate(loop *r) {
   r->module.lora_dropout = lora_dropout;
 }
 
+static void count_parameters(loop *r) {
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+    const hri_ten *parameter = r->module.parameters[i];
+    uint64_t count = hri_ten_count(parameter);
+    r->t->parameter_count += count;
+    if (parameter->requires_grad) r->t->trained_count += count;
+  }
+}
+
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   loop r = {.t = t, .job = job};
   hri_ten **spare = NULL, **masters = NULL;
@@ -430,13 +439,23 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
   r.module.hooks_outside = job->wrapped;
   r.module.prepared = job->prepared;
+  r.module.loading = job->loading;
+  r.module.wide_norms = job->wide_norms;
+  r.module.wide_trained = job->wide_trained;
+  r.module.empties_cache = job->empties_cache;
+  r.module.adapted_input = job->adapted_input;
+  r.module.checkpoints_trained = job->checkpoints_trained;
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;
   r.module.fused_head = job->fused_head;
   r.module.liger = job->liger;
+  r.module.qkv_kernel = job->qkv_kernel;
+  r.module.o_kernel = job->o_kernel;
+  r.module.mlp_kernel = job->mlp_kernel;
   r.module.kernel_forced = job->kernel_forced;
   r.module.kernel = job->kernel;
   if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;
+  count_parameters(&r);
   r.module.attention = job->attention;
   r.module.capability = job->capability;
   r.module.dropout = job->dropout;

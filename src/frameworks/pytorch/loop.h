@@ -46,6 +46,8 @@ typedef struct hri_torch_job {
   hri_ten_type autocast;         /* HRI_F32: none */
   hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
   hri_module_prepared prepared;
+  hri_module_loading loading;
+  bool wide_norms, wide_trained, empties_cache, adapted_input, checkpoints_trained; /* as of hri_module */
   bool scaler; /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */
@@ -56,6 +58,7 @@ typedef struct hri_torch_job {
   bool padded;        /* with zeros: rows are of different lengths */
   bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
   bool liger;         /* Liger's kernels (liger.h) */
+  bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's LoRA kernels */
   bool fused_head;    /* TRL's: log-probabilities in tiles, no logits */
   bool resumed;       /* from a checkpoint: AdamW's states are there before the first step */
   bool use_cache;     /* model.config.use_cache: keys and values of all layers are among the outputs */

@@ -19,14 +19,23 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                             .trainer = true,
                             .reentrant = true,
                             .half_weights = true,
-                            .prepared = HRI_PREPARED_BY_AXOLOTL},
+                            .prepared = HRI_PREPARED_BY_AXOLOTL,
+                            .loading = HRI_LOADED_BY_MAP,
+                            .empties_cache = true,
+                            .adapted_input = true,
+                            .lora_kernels = true,
+                            .alloc_conf = "expandable_segments:True"},
     [HR_PYTORCH_LLAMA_FACTORY] = {.name = "llama-factory",
                                   .title = "LLaMA-Factory",
                                   .version = "LLaMA-Factory 0.9",
                                   .trainer = true,
                                   .checkpointing = true,
                                   .reentrant = true,
-                                  .prepared = HRI_PREPARED_BY_NOBODY},
+                                  .prepared = HRI_PREPARED_BY_NOBODY,
+                                  .loading = HRI_LOADED_BY_TRAINER,
+                                  .checkpoints_trained = true,
+                                  .wide_trained = true,
+                                  .upcasts_norms = true},
 };
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack) {
@@ -38,5 +47,7 @@ const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
 }
 
 const char *hr_pytorch_stack_title(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->title; }
+
+const char *hr_pytorch_stack_alloc_conf(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->alloc_conf; }
 
 bool hr_pytorch_stack_checkpoints(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->checkpointing; }
