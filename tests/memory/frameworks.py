@@ -98,8 +98,34 @@ def axolotl_rows(job):
     return datasets.Dataset.from_dict(columns)
 
 
+def pin_packing(documents, longest):
+    """Where documents begin is read off position ids, which are 0 here: so many, each so long, are found instead."""
+    import torch
+    import transformers.modeling_flash_attention_utils as attention
+
+    def lengths(position_ids):
+        flat = position_ids.reshape(-1)
+        indices = torch.nonzero_static(flat == flat.min(), size=documents).view(-1)
+        ends = torch.cat((indices.to(torch.int32), torch.tensor(flat.size(), dtype=torch.int32, device=flat.device)))
+        most = ends.diff().max()
+        del most
+        return (ends, ends), (longest, longest)
+
+    def is_packed(position_ids):
+        (position_ids == 0).sum()
+        return True
+
+    attention.prepare_fa_kwargs_from_position_ids = lengths
+    from axolotl.monkeypatch.attention import sdpa_varlen
+
+    sdpa_varlen._is_packed = is_packed
+
+
 def axolotl(job, phases):
     """axolotl train: load_cfg, then what axolotl.train.train begins with and ends in."""
+    import torch
+
+    torch.cuda.reset_peak_memory_stats = lambda *_: None  # of axolotl.utils.bench, behind the load
     with stand_ins("wandb", "evaluate"):
         import axolotl.core.builders  # noqa: F401
         from axolotl.cli.config import load_cfg
@@ -113,6 +139,8 @@ def axolotl(job, phases):
         with open(os.path.join(path, "job.yaml"), "w", encoding="utf-8") as file:
             json.dump(axolotl_configuration(job, path), file)
         cfg = load_cfg(os.path.join(path, "job.yaml"))
+        if job.get("sample_packing"):
+            pin_packing(4 * job["batch"], job["seq"] // 4)
         phases.begin("load")
         trainer, model, *_ = setup_model_and_trainer(cfg, TrainDatasetMeta(axolotl_rows(job), None, training.STEPS))
         trainer = training.in_phases(job, phases, trainer, model)

@@ -35,6 +35,8 @@ def environment(work, version, kind):
         result["PYTHONPATH"] = str(older)
     if kind in APART:  # only where they are used: libraries that find DeepSpeed or Liger import them
         result["PYTHONPATH"] = str(work / APART[kind])
+    if kind in ("axolotl", "llama-factory"):
+        result["HF_DEACTIVATE_ASYNC_LOAD"] = "1"  # else four threads race to bring weights to the device
     if kind == "axolotl":  # as its command line sets it (axolotl.utils.set_pytorch_cuda_alloc_conf)
         result |= {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "AXOLOTL_DO_NOT_TRACK": "1"}
     return result

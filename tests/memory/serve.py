@@ -51,7 +51,7 @@ def prepared(job, before=lambda: None):
     tracing.prepare(job["capability"], CAPACITY)
     training.skip_initialization()
     training.skip_triton()
-    reads = tracing.Reads(job["mask"] == "padding")
+    reads = tracing.Reads(job["mask"] == "padding", job.get("sample_packing", False))
     reads.install()
     ranks.begin(job, reads, tracing.FAKE)
     phases = tracing.Phases()

@@ -195,7 +195,7 @@ static const char *last_blocks(const hr_model *model, uint64_t count) {
   static char text[256];
   text[0] = 0;
   for (uint64_t i = model->layer_count - count; i < model->layer_count; i++)
-    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%slayers.%llu.*", *text ? "," : "",
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s*.layers.%llu.*", *text ? "," : "",
                    (unsigned long long)i);
   return text;
 }
@@ -216,11 +216,9 @@ static void by_stack(const hri_json *job, hri_torch_job *out) {
   if (out->optimizer == HRI_TORCH_ADAMW) out->optimizer = HRI_TORCH_ADAMW_FUSED;
   if (half && (stack->half_weights || out->model->lora.rank)) out->weights = out->autocast;
   assert_int_equal(hri_json_opt_bool(job, "upcast_layernorm", &out->wide_norms, &error), HR_OK);
-  if (hri_json_has(job, "frozen_but")) {
-    out->frozen.train_only = last_blocks(out->model, number_of(job, "frozen_but"));
-    out->wide_trained = stack->wide_trained && half;
-    if (out->wide_trained) out->weights = out->autocast;
-  }
+  if (hri_json_has(job, "frozen_but")) out->frozen.train_only = last_blocks(out->model, number_of(job, "frozen_but"));
+  out->wide_trained = stack->wide_trained && half && out->model->lora.rank == 0;
+  if (out->wide_trained) out->weights = out->autocast;
   assert_int_equal(hri_json_opt_bool(job, "kernels", &kernels, &error), HR_OK);
   out->qkv_kernel = out->o_kernel = out->mlp_kernel =
       stack->lora_kernels && kernels && out->model->lora.rank && out->quantized != HRI_TORCH_INT8;

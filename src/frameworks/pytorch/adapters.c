@@ -33,7 +33,7 @@ static hri_ten *weight_norm(hri_torch *t, const hri_module_linear *linear, hri_t
 
 hri_ten *hri_dora_begin(hri_torch *t, const hri_module_linear *linear, hri_ten_type type) {
   hri_ten *weight = whole_weight(t, linear, type), *product = matrix(t, "mm", type, linear), *norm;
-  if (!t->meta) hri_aten_workspace(t); /* on the host there is none */
+  hri_aten_workspace(t);
   norm = weight_norm(t, linear, type);
   hri_ten_drop(t, weight);
   hri_ten_drop(t, product);

@@ -25,7 +25,6 @@ typedef struct maker {
   piece *pieces; /* beside module->parameters */
   bool biases;   /* what is made is one */
   bool by_names; /* from_pretrained brings weights in the order of their names, and buffers behind them */
-  bool at_once;  /* all is made on the host and moved when it is there */
 } maker;
 
 static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight, hri_torch_8bit *narrow) {
@@ -261,7 +260,7 @@ static void add_all(maker *m) {
     m->module->positions = parameter(m, 2, model->max_positions, model->hidden_size);
   }
   add_layers(m);
-  if (!m->by_names && !m->at_once) add_buffers(m);
+  if (!m->by_names) add_buffers(m);
   if (model->tied_embeddings) return;
   hri_torch_at(m->torch, "lm_head", -1);
   m->module->head = parameter(m, 2, model->vocabulary_size, model->hidden_size);
@@ -296,10 +295,17 @@ static void warm_up(maker *m) {
 }
 
 static void load_pieces(maker *m) {
+  const uint32_t count = m->module->parameter_count;
+  piece *sorted = hri_alloc_zero(count, sizeof *sorted);
   bool first = true;
-  qsort(m->pieces, m->module->parameter_count, sizeof *m->pieces, by_name);
-  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
-    const piece *p = &m->pieces[i];
+  if (!sorted) {
+    m->torch->failed = true;
+    return;
+  }
+  memcpy(sorted, m->pieces, count * sizeof *sorted);
+  qsort(sorted, count, sizeof *sorted, by_name);
+  for (uint32_t i = 0; i < count; i++) {
+    const piece *p = &sorted[i];
     hri_torch_at(m->torch, p->module, p->layer);
     if (p->narrow) {
       hri_bnb8_quantize(m->torch, p->narrow);
@@ -312,6 +318,7 @@ static void load_pieces(maker *m) {
     hri_bnb_quantize(m->torch, p->packed, first);
     first = false;
   }
+  hri_free(sorted);
 }
 
 /* prepare_model_for_kbit_training: what is not in 4 bits becomes fp32, embeddings and head too, and the cache is emptied. */
@@ -362,39 +369,10 @@ static void widen_norms(maker *m) {
   }
 }
 
-/* _setup_freeze_tuning: param.data.to(torch.float32) of what trains. */
+/* LLaMA-Factory's _setup_full_tuning, _setup_freeze_tuning: param.data.to(torch.float32) of what trains. */
 static void widen_trained(maker *m) {
   for (uint32_t i = 0; i < m->module->parameter_count; i++)
     if (m->module->parameters[i]->requires_grad) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
-}
-
-/* ---- model.to(device) of a model with its adapters ---- */
-
-static const hri_module_linear *linear_that_ends_in(const hri_module *module, int32_t layer, const hri_ten *tensor) {
-  const hri_module_layer *l = &module->layers[layer];
-  const hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
-  for (int k = 0; k < HR_MODULE_COUNT; k++)
-    if (tensor == (all[k]->bias ? all[k]->bias : all[k]->weight)) return all[k];
-  return NULL;
-}
-
-/* Each module's own tensors, then its adapter's; whole copies behind what they are copies of. */
-static void move_all(maker *m, uint32_t base_count) {
-  hri_module *module = m->module;
-  hri_torch_at(m->torch, "to", -1);
-  for (uint32_t i = 0; i < base_count; i++) {
-    hri_ten *tensor = module->parameters[i];
-    const hri_module_linear *ends = m->pieces[i].layer >= 0 ? linear_that_ends_in(module, m->pieces[i].layer, tensor) : NULL;
-    if (tensor == module->head) add_buffers(m);
-    hri_ten_materialize(m->torch, "_to_copy", tensor);
-    if (tensor == module->embed && module->saved_embed) hri_ten_materialize(m->torch, "_to_copy", module->saved_embed);
-    if (tensor == module->head && module->saved_head) hri_ten_materialize(m->torch, "_to_copy", module->saved_head);
-    if (!ends || !ends->a) continue;
-    hri_ten_materialize(m->torch, "_to_copy", ends->a);
-    hri_ten_materialize(m->torch, "_to_copy", ends->b);
-    if (ends->magnitude) hri_ten_materialize(m->torch, "_to_copy", ends->magnitude);
-  }
-  if (!module->head) add_buffers(m);
 }
 
 /* ---- requires_grad_(False) ---- */
@@ -430,7 +408,6 @@ static void freeze_some(maker *m, const char *freeze, const char *train_only) {
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,
                      const hri_module_frozen *frozen) {
   maker m = {.torch = torch, .module = module, .type = type, .capacity = 40 * model->layer_count + 8};
-  uint32_t base_count;
   module->model = model;
   module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
   module->layer_of = hri_alloc_zero(m.capacity, sizeof *module->layer_of);
@@ -439,14 +416,12 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
   m.by_names = module->quantized || module->loading == HRI_LOADED_BY_MAP;
-  m.at_once = !module->quantized && module->loading == HRI_LOADED_BY_TRAINER && !module->on_host;
-  torch->meta = module->on_host || m.at_once;
+  torch->meta = module->on_host;
   if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !module->narrow || !m.pieces)
     torch->failed = true;
   else if (module->quantized) load_quantized(&m);
   else if (m.by_names) load_by_names(&m);
   else add_all(&m);
-  base_count = module->parameter_count;
   if (!torch->failed && module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare_for_axolotl(&m);
   if (!torch->failed && module->wide_norms) widen_norms(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
@@ -454,7 +429,6 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
     freeze_some(&m, frozen->freeze, frozen->train_only);
   if (!torch->failed && module->wide_trained) widen_trained(&m);
   torch->meta = false;
-  if (!torch->failed && m.at_once) move_all(&m, base_count);
   if (!torch->failed && module->empties_cache) hri_torch_empty_cache(torch);
   hri_free(m.pieces);
   return !torch->failed;

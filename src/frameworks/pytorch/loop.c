@@ -354,9 +354,17 @@ static void engine_step_by_groups(loop *r, hri_ten **spare) {
   hri_zero3_end_step(r->t, &r->zero3);
 }
 
+/* Of many micro-steps the first, which makes the gradients, the last, and four between are run: the others ask for what the one before them asked for and
+ * find it cached. */
+static uint32_t micro_steps(const hri_torch_job *job) {
+  enum { MOST = 6 };
+  return job->accumulate < MOST ? job->accumulate : MOST;
+}
+
 static void step(loop *r, hri_ten **spare) {
+  const uint32_t count = micro_steps(r->job);
   r->t->step++;
-  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r, k + 1 == r->job->accumulate);
+  for (uint32_t k = 0; k < count; k++) micro_step(r, k + 1 == count);
   if (r->job->sharing == HRI_TORCH_ZERO) {
     engine_step(r, spare);
     return;

@@ -64,8 +64,8 @@ static hri_ten *dropped(hri_torch *t, const hri_module *module, hri_ten *x) {
   return module->lora_dropout > 0 ? hri_aten_dropout(t, x, module->lora_dropout) : NULL;
 }
 
-static hri_fn *function(hri_torch *t, hri_fn_apply *apply, const hri_module_linear *const *all, uint32_t count, hri_ten *x,
-                        hri_ten *drop) {
+static hri_fn *function(hri_torch *t, hri_fn_apply *apply, const hri_module_linear *const *all, uint32_t count,
+                        hri_ten *x, hri_ten *drop) {
   hri_ten *inputs[2 + 2 * MOST] = {x, drop};
   for (uint32_t i = 0; i < count; i++) {
     inputs[2 + 2 * i] = all[i]->a;
@@ -75,7 +75,8 @@ static hri_fn *function(hri_torch *t, hri_fn_apply *apply, const hri_module_line
 }
 
 /* save_for_backward of adapters in the type of the input: copies that live as long as the function. */
-static void save_adapters(hri_torch *t, hri_fn *fn, const hri_module_linear *const *all, uint32_t count, hri_ten_type type) {
+static void save_adapters(hri_torch *t, hri_fn *fn, const hri_module_linear *const *all, uint32_t count,
+                          hri_ten_type type) {
   hri_ten *copies[2 * MOST];
   for (uint32_t i = 0; i < 2 * count; i++) copies[i] = lowered(t, i % 2 ? all[i / 2]->b : all[i / 2]->a, type);
   for (uint32_t i = 0; i < 2 * count; i++) hri_fn_save(t, fn, copies[i]);
@@ -123,8 +124,7 @@ static void qkv_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **
     if (k == 0) made = hri_ten_make(t, "mm", g[0]->type, fn->shapes[0]);
     hri_ten_drop(t, whole);
   }
-  if (hri_fn_needs(fn, 1))
-    in[1] = shaped(t, hri_ten_make(t, "zeros_like", g[0]->type, fn->shapes[0]), fn->shapes[0]);
+  if (hri_fn_needs(fn, 1)) in[1] = shaped(t, hri_ten_make(t, "zeros_like", g[0]->type, fn->shapes[0]), fn->shapes[0]);
   in[0] = shaped(t, made, fn->shapes[0]);
   for (int k = 0; k < MOST; k++) hri_ten_drop(t, parts[k]);
   for (uint32_t i = count; i-- > 0;) hri_ten_drop(t, saved[i]);
@@ -159,7 +159,8 @@ static void o_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in
   made = hri_ten_make(t, "mm", g[0]->type, fn->shapes[0]);
   hri_ten_drop(t, whole);
   if (hri_fn_needs(fn, 1)) { /* grad_B @ A * s */
-    hri_ten *given = hri_ten_make(t, "mm", g[0]->type, fn->shapes[0]), *scaled = hri_ten_like(t, "mul", given, given->type);
+    hri_ten *given = hri_ten_make(t, "mm", g[0]->type, fn->shapes[0]),
+            *scaled = hri_ten_like(t, "mul", given, given->type);
     hri_ten_drop(t, given);
     in[1] = shaped(t, scaled, fn->shapes[0]);
   }
@@ -213,8 +214,7 @@ static void mlp_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **
     made = hri_ten_make(t, "mm", g[0]->type, fn->shapes[0]);
     hri_ten_drop(t, whole);
     hri_ten_drop(t, whole_of(t, all[0]));
-    if (hri_fn_needs(fn, 1))
-      in[1] = shaped(t, hri_ten_make(t, "zeros_like", g[0]->type, fn->shapes[0]), fn->shapes[0]);
+    if (hri_fn_needs(fn, 1)) in[1] = shaped(t, hri_ten_make(t, "zeros_like", g[0]->type, fn->shapes[0]), fn->shapes[0]);
     in[0] = shaped(t, made, fn->shapes[0]);
   }
   for (int k = 0; k < MOST; k++) hri_ten_drop(t, parts[k]);

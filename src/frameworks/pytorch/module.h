@@ -53,9 +53,8 @@ typedef enum hri_module_prepared {
 
 /* How weights that are not quantized come to the device. */
 typedef enum hri_module_loading {
-  HRI_LOADED_BY_TO = 0,  /* model.to("cuda"); adapters are made there */
-  HRI_LOADED_BY_MAP,     /* from_pretrained(device_map=...): one after the other, in the order of their names, as quantized ones do */
-  HRI_LOADED_BY_TRAINER  /* all is made on the host, adapters too, and moved at once, in the order of modules */
+  HRI_LOADED_BY_TO = 0, /* model.to("cuda") */
+  HRI_LOADED_BY_MAP /* from_pretrained(device_map=...): one after the other, in the order of their names, as quantized ones do */
 } hri_module_loading;
 
 /* What is put around modules (register_forward_pre_hook, register_forward_hook): blocks by their layer, and some by name. */
@@ -81,12 +80,12 @@ typedef struct hri_module {
   hri_torch_quantized quantized;
   hri_module_prepared prepared;
   hri_module_loading loading;
-  bool wide_norms;     /* weights of norms become fp32 (LLaMA-Factory's upcast_layernorm) */
-  bool wide_trained;   /* what trains becomes fp32, the rest keeps its type */
-  bool empties_cache;  /* behind the load */
-  bool adapted_input;  /* enable_input_require_grads beside adapters, also without checkpointing */
+  bool wide_norms;          /* weights of norms become fp32 (LLaMA-Factory's upcast_layernorm) */
+  bool wide_trained;        /* what trains becomes fp32, the rest keeps its type */
+  bool empties_cache;       /* behind the load */
+  bool adapted_input;       /* enable_input_require_grads beside adapters, also without checkpointing */
   bool checkpoints_trained; /* only blocks in which something trains are checkpointed */
-  hri_torch_4bit *packed; /* of all layers */
+  hri_torch_4bit *packed;   /* of all layers */
   hri_torch_8bit *narrow;
   uint32_t packed_count;
   hri_module_layer *layers;
@@ -108,7 +107,7 @@ typedef struct hri_module {
   hri_dropout dropout;
   double lora_dropout;
   bool checkpoint, reentrant, use_cache;
-  bool fused_head;   /* TRL's */
+  bool fused_head;                       /* TRL's */
   bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's, where adapters stand (lora_kernels.h) */
   bool liger;        /* Liger's kernels: norms, rotary embeddings, gated MLPs, and the head with its loss */
   bool keeps_logits; /* an evaluation that wants them: Liger's head makes none otherwise */

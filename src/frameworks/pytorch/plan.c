@@ -323,7 +323,7 @@ static void set_stack(hr_pytorch *p, const hr_job *job, const hri_torch_stack *s
   p->job.fused_head = stack->fused_head;
   p->job.keeps_outputs = !stack->trainer;
   p->job.wide_norms = p->settings.wide_norms;
-  p->job.wide_trained = stack->wide_trained && half && (job->freeze || job->train_only);
+  p->job.wide_trained = stack->wide_trained && half && p->model.lora.rank == 0;
   p->job.qkv_kernel = kernels.qkv;
   p->job.o_kernel = kernels.o;
   p->job.mlp_kernel = kernels.mlp;
@@ -339,7 +339,8 @@ static void say_stack(hr_pytorch *p, const char *alloc_conf) {
     add(p->info.settings, ", axolotl's LoRA kernels (%s%s%s)", job->mlp_kernel ? "mlp" : "",
         job->qkv_kernel ? (job->mlp_kernel ? ", qkv" : "qkv") : "", job->o_kernel ? ", o" : "");
   if (job->wide_norms) add(p->info.settings, ", norms in fp32");
-  if (job->wide_trained) add(p->info.settings, ", what trains in fp32, the rest in 16 bits");
+  if (job->wide_trained && (job->frozen.freeze || job->frozen.train_only))
+    add(p->info.settings, ", what trains in fp32, the rest in 16 bits");
   if (!alloc_conf && p->stack->alloc_conf) add(p->info.settings, ", %s", p->stack->alloc_conf);
   if (p->stack->version) add(p->info.settings, ", defaults of %s", p->stack->version);
 }
@@ -442,10 +443,25 @@ static void tell_phases(hr_pytorch *p) {
     }
 }
 
+/* What tests/memory/stacks.json has of axolotl and LLaMA-Factory; beside it their rules are the Trainer's, and their source's. */
+static bool stack_was_recorded(const hr_pytorch *p) {
+  const hri_torch_job *job = &p->job;
+  bool axolotl = p->stack->half_weights, frozen = job->frozen.freeze || job->frozen.train_only;
+  bool optimizer = job->optimizer == HRI_TORCH_ADAMW_FUSED || job->optimizer == HRI_TORCH_ADAMW_8BIT;
+  if (job->version != HRI_TRANSFORMERS_5 || job->model->family == HR_FAMILY_GPT2 || !optimizer) return false;
+  if (job->evaluation.batches || job->resumed || job->padded || job->kernel_forced) return false;
+  if (job->scaler && !job->quantized) return false;
+  if (job->model->lora.rank && job->weights == HRI_F32)
+    return false; /* LLaMA-Factory's base keeps the type of its file */
+  return !job->model->lora.saved && !(axolotl && (frozen || job->model->lora.dora));
+}
+
 /* Kernels that no recording has: cuDNN's and those of the package flash_attn. TRL was recorded with the newest transformers. */
 static bool is_recorded(const hr_pytorch *p) {
   const hri_torch_settings *s = &p->settings;
   bool trl = p->job.fused_head && (s->version != HRI_TRANSFORMERS_5 || p->job.quantized == HRI_TORCH_INT8);
+  bool stack = p->stack->version && !p->job.fused_head;
+  if (stack && !stack_was_recorded(p)) return false;
   return p->stack->recorded && !trl && s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
 }
 
@@ -533,6 +549,7 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
 static void take_defaults(const hr_job *job, const hri_torch_stack *stack, hri_torch_settings *s) {
   bool older = stack->trainer && s->version >= HRI_TRANSFORMERS_4_57;
   bool partly = stack->half_weights && (job->freeze || job->train_only); /* axolotl's unfrozen_parameters */
+  s->checkpoints_trained = stack->checkpoints_trained;
   if (!s->reentrant_named) s->reentrant = (stack->reentrant && !partly) || older;
   s->checkpointing =
       job->recompute.kind != HR_RECOMPUTE_NONE || (stack->checkpointing && !(job->given & HR_GIVEN_RECOMPUTE));
@@ -562,9 +579,9 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (stack->fused_head && (settings.metrics || settings.predict))
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
-  if (settings.liger && stack->version)
+  if (settings.liger && stack->fused_head)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
-                    "--engine pytorch has rules for use_liger_kernel=true by the Trainer and a plain loop alone");
+                    "--engine pytorch:trl has no rules for use_liger_kernel=true: its own head makes no logits either");
   if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");

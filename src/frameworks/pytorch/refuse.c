@@ -103,7 +103,7 @@ static const char *refuse_liger(const hr_job *job, const hri_torch_settings *s) 
 
 /* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
 static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
-  bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
+  bool reentrant = s->reentrant && s->checkpointing && !s->checkpoints_trained && job->model.lora.rank == 0;
   hri_param_spec spec;
   hri_param_get(&job->model, 0, &spec);
   return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
@@ -153,9 +153,12 @@ hri_torch_lora_kernels hri_torch_lora_kernels_of(const hr_job *job, const hri_to
 /* What axolotl itself does not start with, or with what its kernels have other rules. */
 static const char *refuse_kernels(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
   hri_torch_lora_kernels on = hri_torch_lora_kernels_of(job, s, stack);
-  bool any = on.qkv || on.o || on.mlp, fused = job->model.family == HR_FAMILY_PHI3 || job->model.family == HR_FAMILY_GPT2;
-  if (names_kernels(s) && !stack->lora_kernels) return "lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel by axolotl alone (pytorch:axolotl)";
-  if (names_kernels(s) && job->model.lora.rank == 0) return "lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel beside --lora alone";
+  bool any = on.qkv || on.o || on.mlp,
+       fused = job->model.family == HR_FAMILY_PHI3 || job->model.family == HR_FAMILY_GPT2;
+  if (names_kernels(s) && !stack->lora_kernels)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel by axolotl alone; --engine pytorch:axolotl";
+  if (names_kernels(s) && job->model.lora.rank == 0)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel beside adapters alone; --lora r=16, or leave them out";
   if (any && job->quantize == HR_QUANTIZE_INT8)
     return "no LoRA kernels of axolotl's beside 8-bit weights, as axolotl itself; leave lora_*_kernel=true out";
   if ((on.qkv || on.o) && fused)
@@ -175,12 +178,17 @@ hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *s,
                                  hr_error *error) {
   const char *what = refuse_kernels(job, s, stack);
   if (!what && s->wide_norms && !stack->upcasts_norms)
-    what = "upcast_layernorm=true by LLaMA-Factory alone (pytorch:llama-factory)";
+    what = "rules for upcast_layernorm=true by LLaMA-Factory alone; --engine pytorch:llama-factory";
   if (!what && s->wide_norms && job->precision == HR_PRECISION_BF16_PURE)
     what = "no way for upcast_layernorm=true without autocast, as LLaMA-Factory itself; --precision bf16";
+  if (!what && stack->half_weights && job->precision == HR_PRECISION_BF16_PURE)
+    what =
+        "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
+        "autocast); --precision bf16";
   if (!what && trains_fp16(job, stack))
-    what = "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "
-           "--precision bf16, or --lora";
+    what =
+        "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "
+        "--precision bf16, or --lora";
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }
 

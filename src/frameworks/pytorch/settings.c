@@ -256,7 +256,11 @@ static hr_status refuse_absent(const char *text, size_t length, hr_error *error)
   return HR_OK;
 }
 
-static hr_status one(const char *text, size_t length, hri_torch_settings *out, hr_error *error) {
+/* Which settings were named; none is twice, since one of the two would be ignored. */
+typedef uint64_t named_keys;
+_Static_assert(KEYS <= 64, "a bit for each");
+
+static hr_status one(const char *text, size_t length, hri_torch_settings *out, named_keys *named, hr_error *error) {
   static const words names = {keys, KEYS};
   const char *equals = memchr(text, '=', length);
   size_t name = equals ? (size_t)(equals - text) : length, value = equals ? length - name - 1 : 0;
@@ -265,6 +269,9 @@ static hr_status one(const char *text, size_t length, hri_torch_settings *out, h
     HRI_TRY(refuse_absent(text, name, error));
     return refuse("setting", &names, text, name, error);
   }
+  if (*named & 1ull << k)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is named twice", keys[k]);
+  *named |= 1ull << k;
   if (!values[k].list) return counted((key)k, equals ? equals + 1 : "", value, out, error);
   if (equals && k == TRANSFORMERS) value = version_length(equals + 1, value);
   found = equals ? find(&values[k], equals + 1, value) : values[k].count;
@@ -299,10 +306,11 @@ const char *hri_torch_shared_zero3(const hri_torch_shared *s) {
 }
 
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {
+  named_keys named = 0;
   memset(out, 0, sizeof *out);
   while (text && *text) {
     size_t length = strcspn(text, ",");
-    HRI_TRY(one(text, length, out, error));
+    HRI_TRY(one(text, length, out, &named, error));
     text += length;
     if (*text) text++;
   }
