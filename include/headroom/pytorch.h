@@ -103,9 +103,10 @@ typedef struct hr_pytorch_info {
   uint32_t live_count;
   /* The job as it ran: what options say, and what the stack, or --micro-batch auto, took where they say nothing. */
   uint32_t micro_batch, accumulate, sequence_length; /* rows of a micro-step, micro-steps of a step, tokens of a row */
-  const char *optim, *attention; /* static, by the framework's names: "adamw_torch_fused", "sdpa" */
+  const char *optim, *attention;                     /* static, by the framework's names: "adamw_torch_fused", "sdpa" */
   bool checkpointing, reentrant;
-  uint64_t parameter_count, trainable_parameter_count; /* with adapters; of the whole model, also where ranks share it */
+  uint64_t parameter_count,
+      trainable_parameter_count; /* with adapters; of the whole model, also where ranks share it */
 } hr_pytorch_info;
 
 typedef struct hr_pytorch_live {

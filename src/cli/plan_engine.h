@@ -12,7 +12,7 @@ hr_pytorch_options plan_engine_options(const cli_config *config);
 typedef struct plan_engine_fix {
   const char *text;
   const char *options; /* of `plan`, beside those that were given: what says the same to this program */
-  int effect; /* HR_EFFECT_* */
+  int effect;          /* HR_EFFECT_* */
   uint64_t need_bytes;
 } plan_engine_fix;
 typedef void plan_engine_take(void *context, const plan_engine_fix *fix);

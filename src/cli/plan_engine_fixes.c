@@ -200,11 +200,11 @@ static void add_number(char *text, size_t bytes, const char *name, uint32_t valu
 }
 
 static void say_liger(const cli_config *config, hr_pytorch_stack stack, char *text, size_t bytes) {
-  static const char *const words[HR_PYTORCH_STACKS] = {
-      [HR_PYTORCH_TRAINER] = "TrainingArguments(use_liger_kernel=True)",
-      [HR_PYTORCH_TRL] = "SFTConfig(use_liger_kernel=True)",
-      [HR_PYTORCH_AXOLOTL] = "plugins: [axolotl.integrations.liger.LigerPlugin] with all of its kernels",
-      [HR_PYTORCH_LLAMA_FACTORY] = "enable_liger_kernel: true"};
+  static const char *const words[HR_PYTORCH_STACKS] =
+      {[HR_PYTORCH_TRAINER] = "TrainingArguments(use_liger_kernel=True)",
+       [HR_PYTORCH_TRL] = "SFTConfig(use_liger_kernel=True)",
+       [HR_PYTORCH_AXOLOTL] = "plugins: [axolotl.integrations.liger.LigerPlugin] with all of its kernels",
+       [HR_PYTORCH_LLAMA_FACTORY] = "enable_liger_kernel: true"};
   char own[80];
   (void)snprintf(own, sizeof own, "apply_liger_kernel_to_%s(model=model)", hr_family_name(config->job.model.family));
   say_text(text, bytes, stack == HR_PYTORCH_PLAIN ? own : words[stack]);
@@ -320,9 +320,9 @@ static bool is_part(const change *part, const change *whole, uint32_t own_rows) 
   bool rows = part->rows == own_rows || (whole->rows <= part->rows && part->rows < own_rows) ||
               (whole->rows >= part->rows && part->rows > own_rows);
   return rows && part->checkpointing <= whole->checkpointing && part->to_host <= whole->to_host &&
-         part->liger <= whole->liger &&
-         part->half <= whole->half && part->shards <= whole->shards && part->pure <= whole->pure &&
-         part->expandable <= whole->expandable && (part->states == STATES_SAME || part->states == whole->states);
+         part->liger <= whole->liger && part->half <= whole->half && part->shards <= whole->shards &&
+         part->pure <= whole->pure && part->expandable <= whole->expandable &&
+         (part->states == STATES_SAME || part->states == whole->states);
 }
 
 static bool has_part(const change *found, uint32_t count, const change *whole, uint32_t own_rows) {

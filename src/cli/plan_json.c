@@ -59,8 +59,7 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
 /* Every option that describes the job, whatever command the plan was made by. */
 static void write_job(json_writer *json, const cli_config *config, hr_purpose purpose) {
   json_write_open(json, "job", '{');
-  json_write_text(json, "command",
-                  option_get(option_at(config, &config->own.purpose))->words[purpose]);
+  json_write_text(json, "command", option_get(option_at(config, &config->own.purpose))->words[purpose]);
   for (option_id id = 0; id < option_count(); id++) {
     const hr_field *o = option_get(id);
     if (o->commands & HR_FOR_PLAN && strcmp(o->group, "Plan") != 0 && strcmp(o->group, "General") != 0)

@@ -213,6 +213,7 @@ static void by_stack(const hri_json *job, hri_torch_job *out) {
   out->empties_cache = stack->empties_cache;
   out->adapted_input = stack->adapted_input;
   out->checkpoints_trained = stack->checkpoints_trained;
+  out->counts_tokens = stack->counts_tokens;
   if (out->optimizer == HRI_TORCH_ADAMW) out->optimizer = HRI_TORCH_ADAMW_FUSED;
   if (half && (stack->half_weights || out->model->lora.rank)) out->weights = out->autocast;
   assert_int_equal(hri_json_opt_bool(job, "upcast_layernorm", &out->wide_norms, &error), HR_OK);
@@ -603,6 +604,29 @@ static void test_liger(void **state) {
   check_kind("liger", 30, 16, scores);
   for (int held = 0; held < 2; held++)
     assert_true(scores[held].equal >= (held ? 10 : 20) && scores[held].close >= (held ? 16 : 26));
+}
+
+/* axolotl and LLaMA-Factory by their own entry points; nearly all to the byte. Each phase and the five largest tensors at the peak are right. */
+static void check_stack(const char *stack, uint32_t seen, uint32_t held_back, const uint32_t equal[2]) {
+  score scores[2];
+  check_kind(stack, seen, held_back, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= equal[held] && scores[held].close + 1 >= scores[held].jobs);
+    assert_int_equal(scores[held].phase, scores[held].jobs);
+    assert_int_equal(scores[held].largest, scores[held].jobs);
+  }
+}
+
+static void test_axolotl(void **state) {
+  static const uint32_t equal[2] = {0, 0};
+  (void)state;
+  check_stack("axolotl", 19, 9, equal);
+}
+
+static void test_llama_factory(void **state) {
+  static const uint32_t equal[2] = {0, 0};
+  (void)state;
+  check_stack("llama-factory", 22, 11, equal);
 }
 
 /* ---- a card ---- */
@@ -1098,7 +1122,8 @@ int main(void) {
       cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_zero),
       cmocka_unit_test(test_sharing),       cmocka_unit_test(test_context),
       cmocka_unit_test(test_course),        cmocka_unit_test(test_liger),
-      cmocka_unit_test(test_liger_lessons),
+      cmocka_unit_test(test_liger_lessons), cmocka_unit_test(test_axolotl),
+      cmocka_unit_test(test_llama_factory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -241,7 +241,8 @@ static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_a
     add(out, "]");
   }
   if (quantized == HRI_TORCH_INT8) begin(out, "load_in_8bit: true");
-  else if (!of->torch->qkv_kernel || !of->torch->o_kernel || !of->torch->mlp_kernel) /* else they are what it takes itself */
+  else if (!of->torch->qkv_kernel || !of->torch->o_kernel ||
+           !of->torch->mlp_kernel) /* else they are what it takes itself */
     begin(out, "lora_mlp_kernel: %s, lora_qkv_kernel: %s, lora_o_kernel: %s, lora_embedding_kernel: false",
           word(of->torch->mlp_kernel), word(of->torch->qkv_kernel), word(of->torch->o_kernel));
   if (!bits4) return;

@@ -154,8 +154,8 @@ struct hri_torch {
   /* The hook behind AccumulateGrad, of whoever exchanges gradients with other ranks; NULL: none. */
   void (*accumulated)(hri_torch *torch, void *context, hri_ten *leaf);
   void *accumulated_context;
-  uint64_t host_bytes;        /* of parameters, or this rank's parts of them, that are kept on the host */
-  uint64_t host_buffer_bytes; /* beside them, their gradients and states: what is copied through */
+  uint64_t host_bytes;                     /* of parameters, or this rank's parts of them, that are kept on the host */
+  uint64_t host_buffer_bytes;              /* beside them, their gradients and states: what is copied through */
   uint64_t parameter_count, trained_count; /* elements of the model's parameters, of those that train */
   bool failed;
   void *kernels; /* what kernels ask for beyond their results (kernels.h) */

@@ -351,8 +351,9 @@ static hri_ten *llama_attention(hri_torch *t, pass *p, uint32_t index, hri_ten *
   for (int i = 0; i < 2; i++) hri_ten_set(t, &parts[i], turned[i]);
   hri_module_update_cache(t, p, index, &parts[1], &parts[2]);
   y = hri_module_attend(t, p, parts[0], parts[1], parts[2]);
-  hri_ten_set(t, &y, hri_lora_kernel_of_o(p->module, l) ? hri_lora_o(t, p->module, l, y)
-                                                        : hri_module_apply(t, p->module, "self_attn.o_proj", &l->o, y));
+  hri_ten_set(t, &y,
+              hri_lora_kernel_of_o(p->module, l) ? hri_lora_o(t, p->module, l, y)
+                                                 : hri_module_apply(t, p->module, "self_attn.o_proj", &l->o, y));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
   if (own) {
     hri_ten_set(t, &p->cos[p->kind], NULL);

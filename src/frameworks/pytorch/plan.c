@@ -320,6 +320,7 @@ static void set_stack(hr_pytorch *p, const hr_job *job, const hri_torch_stack *s
   p->job.empties_cache = stack->empties_cache;
   p->job.adapted_input = stack->adapted_input;
   p->job.checkpoints_trained = stack->checkpoints_trained;
+  p->job.counts_tokens = stack->counts_tokens;
   p->job.fused_head = stack->fused_head;
   p->job.keeps_outputs = !stack->trainer;
   p->job.wide_norms = p->settings.wide_norms;
