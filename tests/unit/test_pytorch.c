@@ -18,6 +18,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/replay.h"
+#include "frameworks/pytorch/stack.h"
 #include "model/params.h"
 
 /* ---- a job of the table ---- */
@@ -189,6 +190,41 @@ static void share(const hri_json *job, hri_torch_job *out) {
   }
 }
 
+/* Names of the last blocks, as --train-only has them. */
+static const char *last_blocks(const hr_model *model, uint64_t count) {
+  static char text[256];
+  text[0] = 0;
+  for (uint64_t i = model->layer_count - count; i < model->layer_count; i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s*.layers.%llu.*", *text ? "," : "",
+                   (unsigned long long)i);
+  return text;
+}
+
+/* A job of stacks.json: what the stack decides is taken from its table, as plans take it. */
+static void by_stack(const hri_json *job, hri_torch_job *out) {
+  const hri_torch_stack *stack =
+      hri_torch_stack_of(is(job, "loop", "axolotl") ? HR_PYTORCH_AXOLOTL : HR_PYTORCH_LLAMA_FACTORY);
+  bool half = out->autocast != HRI_F32, kernels = true;
+  hr_error error;
+  out->trainer = true;
+  out->wide_embeddings = true;
+  out->prepared = stack->prepared;
+  out->loading = stack->loading;
+  out->empties_cache = stack->empties_cache;
+  out->adapted_input = stack->adapted_input;
+  out->checkpoints_trained = stack->checkpoints_trained;
+  out->counts_tokens = stack->counts_tokens;
+  if (out->optimizer == HRI_TORCH_ADAMW) out->optimizer = HRI_TORCH_ADAMW_FUSED;
+  if (half && (stack->half_weights || out->model->lora.rank)) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "upcast_layernorm", &out->wide_norms, &error), HR_OK);
+  if (hri_json_has(job, "frozen_but")) out->frozen.train_only = last_blocks(out->model, number_of(job, "frozen_but"));
+  out->wide_trained = stack->wide_trained && half && out->model->lora.rank == 0;
+  if (out->wide_trained) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "kernels", &kernels, &error), HR_OK);
+  out->qkv_kernel = out->o_kernel = out->mlp_kernel =
+      stack->lora_kernels && kernels && out->model->lora.rank && out->quantized != HRI_TORCH_INT8;
+}
+
 static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   const char *precision = text_of(job, "precision"), *checkpointing = text_of(job, "checkpointing");
   hri_torch_job out = {.model = model, .steps = 2};
@@ -242,6 +278,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.dropout = hri_model_dropout(model, model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0);
   adapt(job, model);
   share(job, &out);
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) by_stack(job, &out);
   return out;
 }
 
@@ -343,6 +380,8 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   double off, truth;
   bool right[2];
   recorded_peaks(result, &allocated, &reserved, &evaluation);
+  if (is(job, "loop", "axolotl"))
+    assert_int_equal(hr_alloc_config_parse(hr_pytorch_stack_alloc_conf(HR_PYTORCH_AXOLOTL), &config, &error), HR_OK);
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
@@ -374,6 +413,7 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
 static const char *kind_of(const hri_json *job) {
   hri_json how;
   hr_error error;
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) return text_of(job, "loop");
   if (hri_json_has(job, "liger")) return "liger";
   if (!hri_json_has(job, "sharding")) return "";
   assert_int_equal(hri_json_get_object(job, "sharding", &how, &error), HR_OK);
@@ -383,12 +423,16 @@ static const char *kind_of(const hri_json *job) {
 /* The jobs of a kind. Those of several ranks, and those with Liger's kernels, have tables and files of their own. */
 static score score_of(const char *kind, bool held_back) {
   char path[512], file[64];
-  bool liger = strcmp(kind, "liger") == 0;
-  const char *prefix = liger ? "liger_" : *kind ? "sharded_" : "";
+  bool liger = strcmp(kind, "liger") == 0, stack = strcmp(kind, "axolotl") == 0 || strcmp(kind, "llama-factory") == 0;
+  const char *prefix = stack ? "stacks_" : liger ? "liger_" : *kind ? "sharded_" : "";
   hri_json table, jobs, results_root, results;
   hr_error error;
   score s = {0};
-  (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA, liger ? "liger" : *kind ? "sharded" : "jobs");
+  (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA,
+                 stack   ? "stacks"
+                 : liger ? "liger"
+                 : *kind ? "sharded"
+                         : "jobs");
   (void)snprintf(file, sizeof file, "%s%s.json.gz", prefix, held_back ? "held_back" : "recorded");
   assert_int_equal(hri_json_read(path, 16 << 20, &table, &error), HR_OK);
   assert_int_equal(hri_json_get_array(&table, "jobs", &jobs, &error), HR_OK);
@@ -560,6 +604,29 @@ static void test_liger(void **state) {
   check_kind("liger", 30, 16, scores);
   for (int held = 0; held < 2; held++)
     assert_true(scores[held].equal >= (held ? 10 : 20) && scores[held].close >= (held ? 16 : 26));
+}
+
+/* axolotl and LLaMA-Factory by their own entry points; nearly all to the byte. Each phase and the five largest tensors at the peak are right. */
+static void check_stack(const char *stack, uint32_t seen, uint32_t held_back, const uint32_t equal[2]) {
+  score scores[2];
+  check_kind(stack, seen, held_back, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= equal[held] && scores[held].close + 1 >= scores[held].jobs);
+    assert_int_equal(scores[held].phase, scores[held].jobs);
+    assert_int_equal(scores[held].largest, scores[held].jobs);
+  }
+}
+
+static void test_axolotl(void **state) {
+  static const uint32_t equal[2] = {0, 0};
+  (void)state;
+  check_stack("axolotl", 19, 9, equal);
+}
+
+static void test_llama_factory(void **state) {
+  static const uint32_t equal[2] = {0, 0};
+  (void)state;
+  check_stack("llama-factory", 22, 11, equal);
 }
 
 /* ---- a card ---- */
@@ -1080,6 +1147,7 @@ int main(void) {
       cmocka_unit_test(test_sharing),       cmocka_unit_test(test_context),
       cmocka_unit_test(test_course),        cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons), cmocka_unit_test(test_open_rows),
+      cmocka_unit_test(test_axolotl),       cmocka_unit_test(test_llama_factory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
