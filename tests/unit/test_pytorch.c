@@ -18,6 +18,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/replay.h"
+#include "frameworks/pytorch/stack.h"
 #include "model/params.h"
 
 /* ---- a job of the table ---- */
@@ -195,6 +196,41 @@ static void share(const hri_json *job, hri_torch_job *out) {
   }
 }
 
+/* Names of the last blocks, as --train-only has them. */
+static const char *last_blocks(const hr_model *model, uint64_t count) {
+  static char text[256];
+  text[0] = 0;
+  for (uint64_t i = model->layer_count - count; i < model->layer_count; i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s*.layers.%llu.*", *text ? "," : "",
+                   (unsigned long long)i);
+  return text;
+}
+
+/* A job of stacks.json: what the stack decides is taken from its table, as plans take it. */
+static void by_stack(const hri_json *job, hri_torch_job *out) {
+  const hri_torch_stack *stack =
+      hri_torch_stack_of(is(job, "loop", "axolotl") ? HR_PYTORCH_AXOLOTL : HR_PYTORCH_LLAMA_FACTORY);
+  bool half = out->autocast != HRI_F32, kernels = true;
+  hr_error error;
+  out->trainer = true;
+  out->wide_embeddings = true;
+  out->prepared = stack->prepared;
+  out->loading = stack->loading;
+  out->empties_cache = stack->empties_cache;
+  out->adapted_input = stack->adapted_input;
+  out->checkpoints_trained = stack->checkpoints_trained;
+  out->counts_tokens = stack->counts_tokens;
+  if (out->optimizer == HRI_TORCH_ADAMW) out->optimizer = HRI_TORCH_ADAMW_FUSED;
+  if (half && (stack->half_weights || out->model->lora.rank)) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "upcast_layernorm", &out->wide_norms, &error), HR_OK);
+  if (hri_json_has(job, "frozen_but")) out->frozen.train_only = last_blocks(out->model, number_of(job, "frozen_but"));
+  out->wide_trained = stack->wide_trained && half && out->model->lora.rank == 0;
+  if (out->wide_trained) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "kernels", &kernels, &error), HR_OK);
+  out->qkv_kernel = out->o_kernel = out->mlp_kernel =
+      stack->lora_kernels && kernels && out->model->lora.rank && out->quantized != HRI_TORCH_INT8;
+}
+
 static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   const char *precision = text_of(job, "precision"), *checkpointing = text_of(job, "checkpointing");
   hri_torch_job out = {.model = model, .steps = 2};
@@ -254,6 +290,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   }
   adapt(job, model);
   share(job, &out);
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) by_stack(job, &out);
   return out;
 }
 
@@ -355,6 +392,8 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   double off, truth;
   bool right[2];
   recorded_peaks(result, &allocated, &reserved, &evaluation);
+  if (is(job, "loop", "axolotl"))
+    assert_int_equal(hr_alloc_config_parse(hr_pytorch_stack_alloc_conf(HR_PYTORCH_AXOLOTL), &config, &error), HR_OK);
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
@@ -387,6 +426,7 @@ static const char *kind_of(const hri_json *job) {
   hri_json how;
   hr_error error;
   if (is(job, "loop", "torchtune")) return "tune";
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) return text_of(job, "loop");
   if (hri_json_has(job, "liger")) return "liger";
   if (!hri_json_has(job, "sharding")) return "";
   assert_int_equal(hri_json_get_object(job, "sharding", &how, &error), HR_OK);
@@ -396,13 +436,15 @@ static const char *kind_of(const hri_json *job) {
 /* The jobs of a kind. Those of several ranks, and those with Liger's kernels, have tables and files of their own. */
 static score score_of(const char *kind, bool held_back) {
   char path[512], file[64];
-  bool liger = strcmp(kind, "liger") == 0, tune = strcmp(kind, "tune") == 0;
-  const char *prefix = liger ? "liger_" : tune ? "tune_" : *kind ? "sharded_" : "";
+  bool liger = strcmp(kind, "liger") == 0, tune = strcmp(kind, "tune") == 0,
+       stack = strcmp(kind, "axolotl") == 0 || strcmp(kind, "llama-factory") == 0;
+  const char *prefix = stack ? "stacks_" : liger ? "liger_" : tune ? "tune_" : *kind ? "sharded_" : "";
   hri_json table, jobs, results_root, results;
   hr_error error;
   score s = {0};
   (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA,
-                 liger   ? "liger"
+                 stack   ? "stacks"
+                 : liger ? "liger"
                  : tune  ? "tune"
                  : *kind ? "sharded"
                          : "jobs");
@@ -605,6 +647,29 @@ static void test_torchtune(void **state) {
     assert_true(scores[held].equal >= (held ? 37 : 76));
     assert_int_equal(scores[held].close, scores[held].jobs);
   }
+}
+
+/* axolotl and LLaMA-Factory by their own entry points; nearly all to the byte. Each phase and the five largest tensors at the peak are right. */
+static void check_stack(const char *stack, uint32_t seen, uint32_t held_back, const uint32_t equal[2]) {
+  score scores[2];
+  check_kind(stack, seen, held_back, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= equal[held] && scores[held].close + 1 >= scores[held].jobs);
+    assert_int_equal(scores[held].phase, scores[held].jobs);
+    assert_int_equal(scores[held].largest, scores[held].jobs);
+  }
+}
+
+static void test_axolotl(void **state) {
+  static const uint32_t equal[2] = {0, 0};
+  (void)state;
+  check_stack("axolotl", 19, 9, equal);
+}
+
+static void test_llama_factory(void **state) {
+  static const uint32_t equal[2] = {0, 0};
+  (void)state;
+  check_stack("llama-factory", 22, 11, equal);
 }
 
 /* ---- a card ---- */
@@ -872,6 +937,30 @@ static void test_refusals(void **state) {
   }
 }
 
+/* Rows that nobody has chosen are not taken for one; once they are, whoever chose, the answer is that of those rows. */
+static void test_open_rows(void **state) {
+  hr_job job = job_on("gpt2-124m", "rtx-3060"), given;
+  hr_error error;
+  hr_pytorch *pytorch = (hr_pytorch *)&error;
+  (void)state;
+  job.micro_batch = HR_MICRO_BATCH_AUTO;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(job.rows_choice, HR_ROWS_OPEN);
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_USAGE);
+  assert_null(pytorch);
+  assert_non_null(strstr(error.message, "--micro-batch auto"));
+  assert_non_null(strstr(error.hint, "hr_plan_rows"));
+  assert_int_equal(hr_plan_rows(&job, NULL, &error), HR_OK);
+  assert_true(job.rows_choice == HR_ROWS_CHOSEN && job.micro_batch > 1);
+  given = job_on("gpt2-124m", "rtx-3060");
+  given.micro_batch = job.micro_batch;
+  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
+  assert_int_equal(info_on(job, job.budget_bytes).allocated_bytes, info_on(given, job.budget_bytes).allocated_bytes);
+  given.micro_batch = 1;
+  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
+  assert_true(info_on(given, job.budget_bytes).allocated_bytes < info_on(job, job.budget_bytes).allocated_bytes);
+}
+
 /* QLoRA by the public interface is the recorded program: the same bytes as the job of the table with these settings. A setting that
  * there is not is told with those that there are. */
 static void test_settings(void **state) {
@@ -1100,7 +1189,9 @@ int main(void) {
       cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_zero),
       cmocka_unit_test(test_sharing),       cmocka_unit_test(test_context),
       cmocka_unit_test(test_course),        cmocka_unit_test(test_liger),
-      cmocka_unit_test(test_lessons),       cmocka_unit_test(test_torchtune),
+      cmocka_unit_test(test_lessons),       cmocka_unit_test(test_open_rows),
+      cmocka_unit_test(test_axolotl),       cmocka_unit_test(test_llama_factory),
+      cmocka_unit_test(test_torchtune),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

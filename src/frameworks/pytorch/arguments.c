@@ -220,6 +220,8 @@ static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *ou
         t->scaler ? " with torch.amp.GradScaler()" : "");
 }
 
+static const char *word(bool is) { return is ? "true" : "false"; }
+
 /* Lines of a configuration file. Its 4 bits are nf4 with double quantization unless it is told otherwise. */
 static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hr_model *m = of->torch->model;
@@ -239,6 +241,10 @@ static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_a
     add(out, "]");
   }
   if (quantized == HRI_TORCH_INT8) begin(out, "load_in_8bit: true");
+  else if (!of->torch->qkv_kernel || !of->torch->o_kernel ||
+           !of->torch->mlp_kernel) /* else they are what it takes itself */
+    begin(out, "lora_mlp_kernel: %s, lora_qkv_kernel: %s, lora_o_kernel: %s, lora_embedding_kernel: false",
+          word(of->torch->mlp_kernel), word(of->torch->qkv_kernel), word(of->torch->o_kernel));
   if (!bits4) return;
   begin(out, "load_in_4bit: true");
   if (quantized == HRI_TORCH_NF4 || is_fp4(of->job))
@@ -253,10 +259,20 @@ static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments 
   begin(out, "gradient_accumulation_steps: %u", t->accumulate);
   begin(out, "sequence_len: %u", (unsigned)t->tokens);
   begin(out, "attn_implementation: %s", attention_name(of));
-  begin(out, "%s", t->autocast == HRI_BF16 ? "bf16: true" : t->autocast == HRI_F16 ? "fp16: true" : "bf16: false");
+  begin(out, "%s",
+        t->autocast == HRI_BF16  ? "bf16: true"
+        : t->autocast == HRI_F16 ? "fp16: true"
+        : t->weights == HRI_BF16 ? "bf16: full"
+                                 : "bf16: false");
   begin(out, "optimizer: %s", hri_torch_optim_name(of->optim));
   begin(out, "gradient_checkpointing: %s", t->checkpoint ? "true" : "false");
   if (t->checkpoint && !t->reentrant) begin(out, "gradient_checkpointing_kwargs: {use_reentrant: false}");
+  if (!t->liger) return;
+  begin(out, "plugins: [axolotl.integrations.liger.LigerPlugin]");
+  begin(out, "liger_rope: true");
+  begin(out, "liger_rms_norm: true");
+  begin(out, "liger_glu_activation: true");
+  begin(out, "liger_fused_linear_cross_entropy: true");
 }
 
 static void write_llama_factory_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
@@ -294,6 +310,8 @@ static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_argu
   begin(out, "optim: %s", hri_torch_optim_name(of->optim));
   begin(out, "disable_gradient_checkpointing: %s", t->checkpoint ? "false" : "true");
   if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
+  if (t->wide_norms) begin(out, "upcast_layernorm: true");
+  if (t->liger) begin(out, "enable_liger_kernel: true");
 }
 
 /* Keys of a recipe's configuration, as `tune run RECIPE --config ...` takes them behind it. */

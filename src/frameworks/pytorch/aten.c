@@ -769,6 +769,13 @@ static void nll_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **
   hri_ten_drop(t, labels);
 }
 
+/* nn.functional.pad(labels, (0, 1))[..., 1:].contiguous(): of one row it is so already. */
+hri_ten *hri_aten_shift_labels(hri_torch *t, const hri_ten *labels, hri_ten **padded) {
+  uint64_t count = labels->shape.dims[0], tokens = labels->shape.dims[1];
+  *padded = hri_ten_make(t, "constant_pad_nd", HRI_I64, hri_ten_shape_of(2, count, tokens + 1, 0, 0));
+  return count == 1 ? hri_ten_view(t, *padded, labels->shape) : hri_ten_make(t, "clone", HRI_I64, rows(count * tokens));
+}
+
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels) {
   hri_ten *own = saves_result(t, "_log_softmax", log_softmax_backward, logits), *p = hri_autocast_fp32(t, own), *loss,
           *weight;

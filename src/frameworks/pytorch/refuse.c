@@ -103,7 +103,7 @@ static const char *refuse_liger(const hr_job *job, const hri_torch_settings *s) 
 
 /* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
 static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
-  bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
+  bool reentrant = s->reentrant && s->checkpointing && !s->checkpoints_trained && job->model.lora.rank == 0;
   hri_param_spec spec;
   hri_param_get(&job->model, 0, &spec);
   return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
@@ -221,6 +221,60 @@ hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *s
   const char *what =
       ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has %s", what) : HR_OK;
+}
+
+/* ---- stacks ---- */
+
+static bool names_kernels(const hri_torch_settings *s) { return s->qkv_kernel || s->o_kernel || s->mlp_kernel; }
+
+hri_torch_lora_kernels hri_torch_lora_kernels_of(const hr_job *job, const hri_torch_settings *s,
+                                                 const hri_torch_stack *stack) {
+  bool usual = !names_kernels(s) && job->quantize != HR_QUANTIZE_INT8;
+  if (!stack->lora_kernels || job->model.lora.rank == 0) return (hri_torch_lora_kernels){0};
+  if (usual) return (hri_torch_lora_kernels){true, true, true};
+  return (hri_torch_lora_kernels){s->qkv_kernel == HRI_TRUE, s->o_kernel == HRI_TRUE, s->mlp_kernel == HRI_TRUE};
+}
+
+/* What axolotl itself does not start with, or with what its kernels have other rules. */
+static const char *refuse_kernels(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
+  hri_torch_lora_kernels on = hri_torch_lora_kernels_of(job, s, stack);
+  bool any = on.qkv || on.o || on.mlp,
+       fused = job->model.family == HR_FAMILY_PHI3 || job->model.family == HR_FAMILY_GPT2;
+  if (names_kernels(s) && !stack->lora_kernels)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel by axolotl alone; --engine pytorch:axolotl";
+  if (names_kernels(s) && job->model.lora.rank == 0)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel beside adapters alone; --lora r=16, or leave them out";
+  if (any && job->quantize == HR_QUANTIZE_INT8)
+    return "no LoRA kernels of axolotl's beside 8-bit weights, as axolotl itself; leave lora_*_kernel=true out";
+  if ((on.qkv || on.o) && fused)
+    return "no LoRA kernels of axolotl's for fused q, k and v, with which axolotl itself stops; "
+           "lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  if (any && job->model.lora.dora)
+    return "no rules for DoRA by axolotl's LoRA kernels; lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  return NULL;
+}
+
+/* Gradients of 16-bit weights in fp16 are what GradScaler stops at. */
+static bool trains_fp16(const hr_job *job, const hri_torch_stack *stack) {
+  return stack->half_weights && job->precision == HR_PRECISION_FP16 && job->model.lora.rank == 0;
+}
+
+hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
+                                 hr_error *error) {
+  const char *what = refuse_kernels(job, s, stack);
+  if (!what && s->wide_norms && !stack->upcasts_norms)
+    what = "rules for upcast_layernorm=true by LLaMA-Factory alone; --engine pytorch:llama-factory";
+  if (!what && s->wide_norms && job->precision == HR_PRECISION_BF16_PURE)
+    what = "no way for upcast_layernorm=true without autocast, as LLaMA-Factory itself; --precision bf16";
+  if (!what && stack->half_weights && job->precision == HR_PRECISION_BF16_PURE)
+    what =
+        "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
+        "autocast); --precision bf16";
+  if (!what && trains_fp16(job, stack))
+    what =
+        "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "
+        "--precision bf16, or --lora";
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }
 
 /* ---- several ranks ---- */
