@@ -140,9 +140,11 @@ def trainer_arguments(job, model):
         if how.get("wrapped"):
             config["activation_checkpointing"] = True
         return {"fsdp": True, "fsdp_config": config}
+    if kind(job) == "fsdp1":
+        return {"fsdp": True, "fsdp_config": {"version": 1, "reshard_after_forward": how["strategy"], "transformer_layer_cls_to_wrap": [type(blocks(model)[0]).__name__]}}
     if kind(job) == "zero":
         take_ranks_for_granted()
-        return {"deepspeed": deepspeed_config(job), "bf16": job["precision"] == "bf16"}
+        return {"deepspeed": deepspeed_config(job), "bf16": job["precision"] == "bf16", "fp16": job["precision"] == "fp16"}
     return {}
 
 
@@ -161,7 +163,7 @@ def deepspeed_config(job):
     if how["offload"] == "all":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     return {"train_micro_batch_size_per_gpu": job["batch"], "gradient_accumulation_steps": job["accumulation"], "gradient_clipping": job["clip"] or 0.0,
-            "zero_optimization": zero, "bf16": {"enabled": job["precision"] == "bf16"}, "zero_allow_untested_optimizer": True,
+            "zero_optimization": zero, "bf16": {"enabled": job["precision"] == "bf16"}, "fp16": {"enabled": job["precision"] == "fp16"}, "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False}
 
 
