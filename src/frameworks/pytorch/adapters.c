@@ -101,11 +101,33 @@ static hri_ten *with_dora(hri_torch *t, const hri_module *module, const hri_modu
   return sum;
 }
 
+/* lora_A, lora_B: modules without children, as others are, which whoever shards the model may have put hooks on. */
+static hri_ten *part_of_adapter(hri_torch *t, const hri_module *module, hri_ten *weight, hri_ten *given) {
+  const hri_module_hooks *hooks = module->hooks;
+  int32_t which = HRI_MODULE_ADAPTER - (int32_t)weight->place;
+  hri_ten *x = hri_module_begins(t, module, NULL, weight, NULL, given), *y;
+  if (hooks) hri_ten_set(t, &x, hooks->enter(t, module->hooks_context, which, x));
+  y = module->watch ? hri_aten_linear_function(t, x, weight, NULL) : hri_aten_linear(t, x, weight, NULL, true);
+  if (hooks) hooks->leave(t, module->hooks_context, which, y);
+  hri_ten_drop(t, x);
+  hri_module_ends(t, module, weight, NULL, &y);
+  return y;
+}
+
+/* nn.Dropout, or nn.Identity. */
+static hri_ten *dropped_input(hri_torch *t, const hri_module *module, hri_ten *given) {
+  hri_ten *x = hri_module_begins(t, module, NULL, NULL, NULL, given),
+          *y = hri_aten_dropout(t, x, module->lora_dropout);
+  hri_ten_drop(t, x);
+  hri_module_ends(t, module, NULL, NULL, &y);
+  return y;
+}
+
 /* B(A(dropout(x))) * scaling */
 static hri_ten *plain(hri_torch *t, const hri_module *module, const hri_module_linear *linear, hri_ten *x) {
-  hri_ten *part = hri_aten_dropout(t, x, module->lora_dropout);
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->a, NULL, true));
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->b, NULL, true));
+  hri_ten *part = dropped_input(t, module, x);
+  hri_ten_set(t, &part, part_of_adapter(t, module, linear->a, part));
+  hri_ten_set(t, &part, part_of_adapter(t, module, linear->b, part));
   hri_ten_set(t, &part, hri_aten_mul_scalar(t, part));
   return part;
 }
@@ -177,13 +199,22 @@ hri_ten *hri_module_apply_whole(hri_torch *t, const hri_module *module, const ch
   return y;
 }
 
+static hri_ten *apply_base(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
+                           hri_ten *x) {
+  if (linear->packed) return hri_bnb_linear(t, linear->packed, x, linear->bias);
+  if (linear->narrow) return hri_bnb8_linear(t, linear->narrow, x, linear->bias);
+  return hri_module_apply_whole(t, module, name, linear, x);
+}
+
 hri_ten *hri_module_apply(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
-                          hri_ten *x) {
-  hri_ten *y;
+                          hri_ten *given) {
+  hri_ten *x, *y;
   hri_torch_at(t, name, -2);
-  if (linear->packed) y = hri_bnb_linear(t, linear->packed, x, linear->bias);
-  else if (linear->narrow) y = hri_bnb8_linear(t, linear->narrow, x, linear->bias);
-  else y = hri_module_apply_whole(t, module, name, linear, x);
-  if (!linear->a) return y;
-  return (linear->packed || linear->narrow ? adapted_quantized : adapted)(t, module, linear, x, y);
+  if (!linear->a) return apply_base(t, module, name, linear, given);
+  x = hri_module_begins(t, module, NULL, NULL, NULL, given); /* the adapted module, around its base */
+  y = apply_base(t, module, name, linear, x);
+  y = (linear->packed || linear->narrow ? adapted_quantized : adapted)(t, module, linear, x, y);
+  hri_ten_drop(t, x);
+  hri_module_ends(t, module, NULL, NULL, &y);
+  return y;
 }

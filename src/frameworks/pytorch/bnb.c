@@ -11,7 +11,8 @@ static uint64_t elements(const hri_torch_4bit *w) { return w->out * w->in; }
 static uint64_t blocks(uint64_t count, uint64_t block) { return (count + block - 1) / block; }
 
 hri_ten *hri_bnb_parameter(hri_torch *t, hri_torch_4bit *w) {
-  w->codes = hri_ten_parameter(t, HRI_U8, hri_ten_shape_of(2, (elements(w) + 1) / 2, 1, 0, 0), false);
+  uint64_t each = 2 * hri_ten_type_bytes(w->storage); /* codes in an element of it */
+  w->codes = hri_ten_parameter(t, w->storage, hri_ten_shape_of(2, (elements(w) + each - 1) / each, 1, 0, 0), false);
   return w->codes;
 }
 

@@ -16,6 +16,7 @@ typedef struct hri_torch_4bit {
   hri_ten_type compute; /* of the checkpoint, of the products */
   bool nested;          /* bnb_4bit_use_double_quant */
   bool turned;          /* Conv1D's in the file: [in, out], copied when it is turned */
+  hri_ten_type storage; /* bnb_4bit_quant_storage, of the codes */
   hri_ten *codes;       /* two elements a byte; the parameter that the model has */
 } hri_torch_4bit;
 

@@ -46,6 +46,7 @@ typedef struct hri_torch_job {
   hri_ten_type autocast;         /* HRI_F32: none */
   hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
   hri_module_prepared prepared;
+  hri_ten_type storage; /* of codes of 4 bits; HRI_F32: bytes, as usual */
   bool scaler; /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */

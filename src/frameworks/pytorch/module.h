@@ -52,7 +52,8 @@ typedef enum hri_module_prepared {
 } hri_module_prepared;
 
 /* What is put around modules (register_forward_pre_hook, register_forward_hook): blocks by their layer, and some by name. */
-enum { HRI_MODULE_WHOLE = -1, HRI_MODULE_EMBEDDING = -2, HRI_MODULE_NORM = -3, HRI_MODULE_HEAD = -4 };
+enum { HRI_MODULE_WHOLE = -1, HRI_MODULE_EMBEDDING = -2, HRI_MODULE_NORM = -3, HRI_MODULE_HEAD = -4, HRI_MODULE_ADAPTER = -5 };
+/* HRI_MODULE_ADAPTER and what is below: the module of an adapter whose weight is the parameter of that index (its `place`). */
 typedef struct hri_module_hooks {
   hri_ten *(*enter)(hri_torch *torch, void *context, int32_t module,
                     hri_ten *input); /* what the module gets: a new reference */
@@ -73,6 +74,7 @@ typedef struct hri_module {
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_torch_quantized quantized;
   hri_module_prepared prepared;
+  hri_ten_type storage;   /* bnb_4bit_quant_storage: HRI_U8, or one that can be shared as weights are */
   hri_torch_4bit *packed; /* of all layers */
   hri_torch_8bit *narrow;
   uint32_t packed_count;
@@ -81,6 +83,8 @@ typedef struct hri_module {
   int32_t *layer_of;    /* of each parameter; -1: of none */
   uint32_t parameter_count;
   hri_transformers version;
+  bool in_order; /* adapters stand among `parameters` where model.parameters() has them, behind their module's own */
+  bool narrow_adapters; /* adapters stay in the type of the weights, as DeepSpeed makes them */
   bool
       on_host; /* parameters and buffers get no bytes when they are made: whoever shards them brings them to the device */
   const hri_module_hooks *hooks;

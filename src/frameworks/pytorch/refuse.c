@@ -145,30 +145,42 @@ static bool is_adafactor(const hr_job *job, const hri_torch_settings *s) {
   return job->optimizer == HR_OPTIMIZER_ADAFACTOR;
 }
 
+/* Adapters and quantized weights whose base is shared, or whose adapters are. */
+static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_settings *settings,
+                                          const hri_torch_stack *stack) {
+  const hri_torch_shared *s = &settings->shared;
+  hri_torch_quantized quantized = hri_torch_quantized_as(job->quantize);
+  bool older = s->fsdp_version == 1;
+  if (job->model.lora.dora || job->model.lora.saved)
+    return "no rules for DoRA and whole modules beside adapters under fsdp=true and zero_stage";
+  if (job->model.lora.rank && older && !stack->trainer)
+    return "no rules for adapters under fsdp_version=1 in a loop of one's own: a flat tensor has one type, and PEFT's policy for "
+           "the Trainer makes each adapter a unit (pytorch:trainer), or fsdp_version=2";
+  if (quantized == HRI_TORCH_WHOLE) return NULL;
+  if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under fsdp=true and zero_stage";
+  if (s->zero_stage == 3)
+    return "no rules for 4-bit weights under zero_stage=3: from_pretrained puts them on the device whole before DeepSpeed "
+           "partitions them; zero_stage=2, or fsdp=true with bnb_4bit_quant_storage=bf16";
+  if (s->fsdp == HRI_TRUE && older && !settings->bf16_storage)
+    return "no such job: FullyShardedDataParallel flattens tensors of one type alone (\"Must flatten tensors with uniform "
+           "dtype\"); bnb_4bit_quant_storage=bf16, or fsdp_version=2";
+  if (s->offload == HRI_TRUE || s->offload_optimizer) return "no rules for quantized weights with parts on the host";
+  return NULL;
+}
+
 /* What there are no rules for on several ranks. */
 static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
-  bool adapters =
-      job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
-  if (settings->eval_batches)
-    return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
-  if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
+  if ((job->freeze || job->train_only) && settings->shared.fsdp_version == 1)
+    return "no rules for frozen tensors under fsdp_version=1, whose flat tensors they share; fsdp_version=2";
   if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
-  if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
-  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
-  if (settings->shared.offload_optimizer && job->accumulate > 1)
-    return "no rules for --accumulate with offload_optimizer";
-  if (settings->shared.fsdp_version == 1 && job->accumulate > 1)
-    return "no rules for --accumulate under fsdp_version=1";
-  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant)
-    return "no rules for reentrant checkpointing under fsdp=true";
-  return NULL;
+  return refuse_shared_adapters(job, settings, stack);
 }
 
 /* Settings of several ranks that do not go together, by their names. */
@@ -213,11 +225,9 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
         error, HR_ERROR_USAGE,
         "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
         "both from --precision");
-  if (s->fsdp_version == 1 && (stack->trainer || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
-    return hri_fail(
-        error, HR_ERROR_USAGE,
-        "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
-        "activation_checkpointing");
+  if (s->fsdp_version == 1 && (s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
   if (s->reduce && !s->param)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
   return HR_OK;

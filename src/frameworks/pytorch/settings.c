@@ -51,6 +51,7 @@ typedef enum key {
   REDUCE_ELEMENTS,
   PREFETCH_ELEMENTS,
   LIGER,
+  QUANT_STORAGE,
   KEYS
 } key;
 static const char *const keys[KEYS] = {[OPTIM] = "optim",
@@ -81,8 +82,10 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [OFFLOAD_PARAM] = "offload_param",
                                        [REDUCE_ELEMENTS] = "reduce_bucket_size",
                                        [PREFETCH_ELEMENTS] = "stage3_prefetch_bucket_size",
-                                       [LIGER] = "use_liger_kernel"};
+                                       [LIGER] = "use_liger_kernel",
+                                       [QUANT_STORAGE] = "bnb_4bit_quant_storage"};
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
+static const char *const storages[] = {"uint8", "bf16"};
 static const char *const stages[] = {"", "1", "2", "3"};
 static const char *const places[] = {"none", "cpu"};
 static const char *const fsdp_versions[] = {"", "1", "2"};
@@ -103,6 +106,7 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
                                    [USE_CACHE] = {truths, 2},
                                    [RESUME] = {truths, 2},
                                    [LIGER] = {truths, 2},
+                                   [QUANT_STORAGE] = {storages, 2},
                                    [FIND_UNUSED] = {truths, 2},
                                    [BUCKET_VIEW] = {truths, 2},
                                    [FSDP] = {truths, 2},
@@ -149,6 +153,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   else if (k == USE_CACHE) out->use_cache = value != 0;
   else if (k == RESUME) out->resumed = value != 0;
   else if (k == LIGER) out->liger = value != 0;
+  else if (k == QUANT_STORAGE) out->bf16_storage = value != 0;
   else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
   else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;

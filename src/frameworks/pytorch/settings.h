@@ -74,6 +74,7 @@ typedef struct hri_torch_settings {
   bool resumed;                                   /* trainer.train(resume_from_checkpoint=True) */
   bool use_cache;                                 /* model.config.use_cache is left on */
   bool liger;                                     /* use_liger_kernel */
+  bool bf16_storage; /* bnb_4bit_quant_storage=bf16: codes of 4 bits that can be shared as weights are */
   hri_torch_shared shared;
 } hri_torch_settings;
 

@@ -13,6 +13,7 @@ static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t e
 
 static hri_ten *tensor(const hri_zero3 *z, int32_t i) { return z->module->parameters[i]; }
 static uint64_t whole_elements(const hri_zero3 *z, int32_t i) { return hri_ten_count(tensor(z, i)); }
+static bool trains(const hri_zero3 *z, uint32_t i) { return z->module->parameters[i]->requires_grad; }
 static uint64_t part_elements(const hri_zero3 *z, int32_t i) {
   return (whole_elements(z, i) + z->settings.ranks - 1) / z->settings.ranks;
 }
@@ -289,13 +290,15 @@ void hri_zero3_before_forward(hri_torch *t, hri_zero3 *z) {
 
 /* ---- gradients ---- */
 
-/* With the optimizer on the host a part comes to the device, is read for its norm in double, and goes back in fp32. */
+/* With the optimizer on the host a part comes to the device, where it is added to, is read for its norm in double, and goes back in fp32. */
 static void take_to_host(hri_torch *t, const hri_zero3 *z, int32_t i) {
   enum { AT_ONCE = 250000000 };
   uint64_t elements = part_elements(z, i);
   hri_ten *part = flat(t, "to", z->type, elements);
-  hri_ten_drop(t, flat(t, "double", HRI_I64, elements < AT_ONCE ? elements : AT_ONCE));
-  if (z->type != HRI_F32) hri_ten_drop(t, flat(t, "to", HRI_F32, elements));
+  if (z->boundary) {
+    hri_ten_drop(t, flat(t, "double", HRI_I64, elements < AT_ONCE ? elements : AT_ONCE));
+    if (z->type != HRI_F32) hri_ten_drop(t, flat(t, "to", HRI_F32, elements));
+  }
   hri_ten_drop(t, part);
 }
 
@@ -341,6 +344,19 @@ void hri_zero3_after_backward(hri_torch *t, hri_zero3 *z) {
 
 /* ---- the step ---- */
 
+/* has_overflow: isinf (abs(x) == inf) and isnan (x != x) of this rank's gradients. */
+static void look_for_overflow(hri_torch *t, const hri_zero3 *z) {
+  uint64_t elements = hri_ten_count(z->gradients);
+  hri_ten *absolute, *truth;
+  hri_torch_on_stream(t, REDUCE);
+  absolute = flat(t, "abs", z->type, elements);
+  truth = flat(t, "eq", HRI_BOOL, elements);
+  hri_ten_drop(t, absolute);
+  hri_ten_drop(t, truth);
+  hri_ten_drop(t, flat(t, "ne", HRI_BOOL, elements));
+  hri_torch_on_stream(t, 0);
+}
+
 void hri_zero3_begin_step(hri_torch *t, hri_zero3 *z) {
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
     wait_for(t, z, (int32_t)i);
@@ -348,8 +364,9 @@ void hri_zero3_begin_step(hri_torch *t, hri_zero3 *z) {
     give_back(t, z, (int32_t)i);
   }
   hri_torch_at(t, "ZeRO", -1);
+  if (z->type == HRI_F16 && !z->settings.offload) look_for_overflow(t, z);
   for (uint32_t i = 0; i < z->module->parameter_count && !z->settings.offload; i++) /* the norm, in double */
-    hri_ten_drop(t, flat(t, "double", HRI_I64, part_elements(z, (int32_t)i)));
+    if (trains(z, i)) hri_ten_drop(t, flat(t, "double", HRI_I64, part_elements(z, (int32_t)i)));
 }
 
 void hri_zero3_before_group(hri_torch *t, hri_zero3 *z, hri_zero3_group *g) {
@@ -384,9 +401,10 @@ static void list_groups_of(hri_torch *t, hri_zero3 *z, bool vectors) {
   uint32_t count = z->module->parameter_count;
   bool apart = z->settings.two_groups;
   for (uint32_t i = 0; i < count; i++)
-    if (!apart || (tensor(z, (int32_t)i)->shape.rank == 1) == vectors) all += part_elements(z, (int32_t)i);
+    if (trains(z, i) && (!apart || (tensor(z, (int32_t)i)->shape.rank == 1) == vectors))
+      all += part_elements(z, (int32_t)i);
   for (uint32_t i = 0; i < count; i++) {
-    if (apart && (tensor(z, (int32_t)i)->shape.rank == 1) != vectors) continue;
+    if (!trains(z, i) || (apart && (tensor(z, (int32_t)i)->shape.rank == 1) != vectors)) continue;
     g.elements += part_elements(z, (int32_t)i);
     if (all <= group_size || g.elements < group_size) continue;
     if (!hri_array_push(&z->groups, g)) t->failed = true;
@@ -400,11 +418,11 @@ static void list_groups(hri_torch *t, hri_zero3 *z) {
   if (z->settings.two_groups) list_groups_of(t, z, true);
 }
 
-/* Each parameter's part is cut off, the whole goes; then all parts come together in one tensor, over the host. */
+/* Each parameter's part is cut off, the whole goes; then the parts of those that train come together in one tensor, over the host. */
 static void cut(hri_torch *t, hri_zero3 *z) {
   uint32_t count = z->module->parameter_count;
   hri_ten **parts = hri_alloc_zero(count, sizeof(hri_ten *));
-  uint64_t all = 0;
+  uint64_t all = 0, kept = 0;
   if (!parts) {
     t->failed = true;
     return;
@@ -412,12 +430,15 @@ static void cut(hri_torch *t, hri_zero3 *z) {
   for (uint32_t i = 0; i < count; i++) {
     if (!z->settings.offload_parameters) parts[i] = flat(t, "partition", z->type, part_elements(z, (int32_t)i));
     hri_ten_take_bytes(t, z->module->parameters[i]);
-    all += part_elements(z, (int32_t)i);
+    if (trains(z, i)) all += part_elements(z, (int32_t)i);
+    else hri_ten_role(t, parts[i], HR_ROLE_WEIGHT);
+    kept += trains(z, i) ? 0 : part_elements(z, (int32_t)i);
   }
-  for (uint32_t i = 0; i < count; i++) hri_ten_drop(t, parts[i]);
+  for (uint32_t i = 0; i < count; i++)
+    if (trains(z, i)) hri_ten_drop(t, parts[i]); /* the others stay as they are, to the end */
   hri_free(parts);
   hri_torch_empty_cache(t);
-  if (z->settings.offload_parameters) t->host_buffer_bytes += all * hri_ten_type_bytes(z->type);
+  if (z->settings.offload_parameters) t->host_buffer_bytes += (all + kept) * hri_ten_type_bytes(z->type);
   else z->parts = flat(t, "defragment", z->type, all);
   if (z->parts) hri_ten_role(t, z->parts, HR_ROLE_WEIGHT);
 }
@@ -459,7 +480,7 @@ static void make_buffers(hri_torch *t, hri_zero3 *z) {
 
 void hri_zero3_init(hri_torch *t, hri_zero3 *z, hri_module *module, const hri_zero3_settings *settings) {
   static const hri_module_watch watch = {enter, leave};
-  *z = (hri_zero3){.settings = *settings, .module = module, .type = module->embed->type};
+  *z = (hri_zero3){.settings = *settings, .module = module, .type = module->embed->type, .boundary = true};
   if (z->settings.bucket == 0) z->settings.bucket = USUAL_BUCKET;
   if (z->settings.prefetch == 0) z->settings.prefetch = USUAL_PREFETCH;
   z->parameters = hri_alloc_zero(module->parameter_count, sizeof *z->parameters);
