@@ -134,12 +134,17 @@ static hri_ten *plain(hri_torch *t, const hri_module *module, const hri_module_l
 
 /* ---- beside whole weights, 4 and 8 bits ---- */
 
+/* lora_A.weight.dtype, where x is cast to it (_cast_input_dtype). */
+static hri_ten_type type_of_adapter(const hri_module *module, const hri_module_linear *linear) {
+  return module->adapters_rest_wide ? HRI_F32 : linear->a->type;
+}
+
 /* peft's Linear.forward: result + B(A(dropout(x))) * scaling, in the adapter's type, then cast back. `x` is bound anew there,
  * so the cast lives to the end. */
 static hri_ten *adapted(hri_torch *t, const hri_module *module, const hri_module_linear *linear, hri_ten *given,
                         hri_ten *result) {
   hri_ten_type type = result->type;
-  hri_ten *x = hri_aten_to(t, given, linear->a->type), *part, *sum, *back;
+  hri_ten *x = hri_aten_to(t, given, type_of_adapter(module, linear)), *part, *sum, *back;
   if (linear->magnitude) {
     sum = with_dora(t, module, linear, x, result);
   } else {
@@ -160,7 +165,7 @@ static hri_ten *adapted_quantized(hri_torch *t, const hri_module *module, const 
   bool converts = t->autocast == HRI_F32;
   hri_ten *base = linear->packed ? hri_aten_contiguous(t, result) : hri_ten_keep(result), *x, *part, *sum;
   hri_ten_drop(t, result);
-  x = converts ? hri_aten_to(t, given, linear->a->type) : hri_ten_keep(given);
+  x = converts ? hri_aten_to(t, given, type_of_adapter(module, linear)) : hri_ten_keep(given);
   if (linear->magnitude) {
     sum = with_dora(t, module, linear, x, base);
     if (converts) hri_ten_set(t, &sum, hri_aten_to(t, sum, base->type));

@@ -375,12 +375,18 @@ static void begin_flat(hri_torch *t, hri_fsdp *f) {
   }
 }
 
+/* cast_forward_inputs of a policy; the newer one has nothing to cast where all weights before were gathered in that type. */
+static hri_ten *cast_input(hri_torch *t, const hri_fsdp *f, hri_ten *input) {
+  if (!input || !f->settings.flat || !f->settings.mixed) return hri_ten_keep(input);
+  return hri_aten_to(t, input, f->settings.param);
+}
+
 static hri_ten *enter(hri_torch *t, void *context, int32_t module, hri_ten *input) {
   hri_fsdp *f = context;
   hri_fsdp_unit *u = unit_of(f, module);
   bool first;
   hri_fn *fn;
-  hri_ten *passed;
+  hri_ten *given, *passed;
   if (module == HRI_MODULE_WHOLE) begin_flat(t, f);
   if (!u || t->stopped) return hri_ten_keep(input);
   if (u->state == HRI_FSDP_BEFORE) { /* it runs again for its backward */
@@ -392,10 +398,12 @@ static hri_ten *enter(hri_torch *t, void *context, int32_t module, hri_ten *inpu
   u->state = HRI_FSDP_FORWARD;
   gather(t, u);
   wait_for(t, u);
-  if (!first || !input || !(fn = hri_fn_make(t, behind_backward_fn, &input, 1))) return hri_ten_keep(input);
+  given = cast_input(t, f, input);
+  if (!first || !given || !(fn = hri_fn_make(t, behind_backward_fn, &given, 1))) return given;
   fn->numbers[0] = (uintptr_t)u;
-  passed = hri_ten_view(t, input, input->shape);
+  passed = hri_ten_view(t, given, given->shape);
   hri_fn_bind(t, fn, passed);
+  hri_ten_drop(t, given);
   return passed;
 }
 
@@ -507,7 +515,11 @@ static void keep_on_host(hri_torch *t, hri_ten *part) {
 /* A unit's parameters come to the device whole; a part of each is copied; then the whole ones go. */
 static void shard(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
-  for (uint32_t k = 0; k < u->count; k++) bring(t, f->module->parameters[u->members[k]]);
+  for (uint32_t k = 0; k < u->count; k++) {
+    hri_ten *whole = f->module->parameters[u->members[k]];
+    if (whole->storage && f->settings.by_accelerate) f->given[u->members[k]] = hri_ten_view(t, whole, whole->shape);
+    bring(t, whole);
+  }
   if (u == f->root) hri_module_place_buffers(t, f->module);
   for (uint32_t k = 0; k < u->count; k++) {
     uint32_t i = u->members[k];
@@ -595,6 +607,7 @@ static void shard_units(hri_torch *t, hri_fsdp *f) {
   if (f->embedding) shard_unit(t, f->embedding, -1);
   if (f->tail) shard_unit(t, f->tail, -1);
   shard_unit(t, f->root, -1);
+  for (uint32_t i = 0; i < f->module->parameter_count; i++) hri_ten_set(t, &f->given[i], NULL);
 }
 
 static void make_units(hri_torch *t, hri_fsdp *f) {
@@ -616,16 +629,18 @@ void hri_fsdp_init(hri_torch *t, hri_fsdp *f, hri_module *module, const hri_fsdp
   f->layer_count = module->model->layer_count;
   f->parts = hri_alloc_zero(module->parameter_count, sizeof *f->parts);
   f->accumulated = hri_alloc_zero(module->parameter_count, sizeof *f->accumulated);
+  f->given = hri_alloc_zero(module->parameter_count, sizeof *f->given);
   f->members = hri_alloc_zero(module->parameter_count, sizeof *f->members);
   uint32_t most = f->layer_count + OTHER_UNITS + (settings->flat ? module->parameter_count : 0);
   f->units = hri_alloc_zero(most, sizeof *f->units);
   f->order = hri_alloc_zero(most, sizeof *f->order);
-  if (!f->parts || !f->accumulated || !f->members || !f->units || !f->order) {
+  if (!f->parts || !f->given || !f->accumulated || !f->members || !f->units || !f->order) {
     t->failed = true;
     return;
   }
   for (uint32_t i = 0; i < module->parameter_count; i++) module->parameters[i]->place = i;
   make_units(t, f);
+  module->adapters_rest_wide = f->adapters != NULL;
   for (uint32_t i = 0; i < module->parameter_count; i++) /* of no unit: codes as bytes */
     if (!f->parts[i]) f->parts[i] = module->parameters[i];
   module->hooks = &hooks;
@@ -634,6 +649,7 @@ void hri_fsdp_init(hri_torch *t, hri_fsdp *f, hri_module *module, const hri_fsdp
 
 void hri_fsdp_deinit(hri_fsdp *f) {
   hri_free(f->parts);
+  hri_free(f->given);
   hri_free(f->accumulated);
   hri_free(f->members);
   hri_free(f->units);

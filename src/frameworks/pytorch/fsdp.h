@@ -45,6 +45,7 @@ struct hri_fsdp {
   hri_fsdp_settings settings;
   hri_module *module;
   hri_ten **parts;   /* of each parameter, this rank's; `grad` is of the part too. Of those on the host without bytes */
+  hri_ten **given;   /* what was on the device before: accelerate's state_dict holds it until all units are made */
   hri_ten **accumulated; /* whole gradients of micro-steps that did not exchange, in the type of `reduce` */
   hri_fsdp_unit *units; /* blocks; then those of embeddings, of norm and head, and of the model, where there are such */
   hri_fsdp_unit **order; /* as they ran */

@@ -84,6 +84,7 @@ typedef struct hri_module {
   uint32_t parameter_count;
   hri_transformers version;
   bool in_order; /* adapters stand among `parameters` where model.parameters() has them, behind their module's own */
+  bool adapters_rest_wide; /* PEFT sees them in fp32 before they are gathered in another type, modules that they are */
   bool narrow_adapters; /* adapters stay in the type of the weights, as DeepSpeed makes them */
   bool
       on_host; /* parameters and buffers get no bytes when they are made: whoever shards them brings them to the device */
