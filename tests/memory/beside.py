@@ -182,7 +182,6 @@ def lessons():
     add(model, SHARDS | {"policy": "bf16"}, checkpointing="reentrant")
     add(model, FLAT | {"policy": "bf16"}, checkpointing="reentrant")
     add(model, SHARDS, precision="amp-fp16", loop="trainer")
-    add(model, FLAT, precision="amp-fp16", loop="trainer")
     for stage in (2, 3):
         add(model, ZERO | {"stage": stage}, precision="bf16", **lora)
         add(model, ZERO | {"stage": stage}, precision="bf16", loop="trainer", checkpointing="non-reentrant", **few)

@@ -35,7 +35,11 @@ def begin(job, reads, fake):
 def gather_rows(dist):
     """accelerate gathers tensors of any shape into flat ones, as NCCL does; the process group that sends nothing compares their shapes."""
     plain = dist.all_gather_into_tensor
-    dist.all_gather_into_tensor = lambda output, tensor, *args, **kwargs: plain(output, tensor.view(-1), *args, **kwargs)
+
+    def gathered(output_tensor, input_tensor, *args, **kwargs):
+        return plain(output_tensor, input_tensor.view(-1) if output_tensor.dim() == 1 else input_tensor, *args, **kwargs)
+
+    dist.all_gather_into_tensor = gathered
 
 
 def remember_what_is_sent(reads, fake):

@@ -497,7 +497,10 @@ static void test_beside(void **state) {
   static const struct {
     const char *part;
     uint32_t seen, held_back;
-  } parts[] = {{"beside:adapters", 1, 1}, {"beside:quantized", 1, 1}, {"beside:settings", 1, 1}, {"beside:evaluations", 1, 1}};
+  } parts[] = {{"beside:adapters", 1, 1},
+               {"beside:quantized", 1, 1},
+               {"beside:settings", 1, 1},
+               {"beside:evaluations", 1, 1}};
   (void)state;
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     score scores[2];
@@ -1081,10 +1084,10 @@ int main(void) {
       cmocka_unit_test(test_kinds),         cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_settings),      cmocka_unit_test(test_evaluation),
       cmocka_unit_test(test_ddp),           cmocka_unit_test(test_fsdp2),
-      cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_beside), cmocka_unit_test(test_zero),
-      cmocka_unit_test(test_sharing),       cmocka_unit_test(test_context),
-      cmocka_unit_test(test_course),        cmocka_unit_test(test_liger),
-      cmocka_unit_test(test_liger_lessons),
+      cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_beside),
+      cmocka_unit_test(test_zero),          cmocka_unit_test(test_sharing),
+      cmocka_unit_test(test_context),       cmocka_unit_test(test_course),
+      cmocka_unit_test(test_liger),         cmocka_unit_test(test_liger_lessons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

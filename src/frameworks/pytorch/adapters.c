@@ -116,8 +116,7 @@ static hri_ten *part_of_adapter(hri_torch *t, const hri_module *module, hri_ten 
 
 /* nn.Dropout, or nn.Identity. */
 static hri_ten *dropped_input(hri_torch *t, const hri_module *module, hri_ten *given) {
-  hri_ten *x = hri_module_begins(t, module, NULL, NULL, NULL, given),
-          *y = hri_aten_dropout(t, x, module->lora_dropout);
+  hri_ten *x = hri_module_begins(t, module, NULL, NULL, NULL, given), *y = hri_aten_dropout(t, x, module->lora_dropout);
   hri_ten_drop(t, x);
   hri_module_ends(t, module, NULL, NULL, &y);
   return y;

@@ -108,8 +108,8 @@ static void add_zero(const hri_torch_arguments_of *of, hri_torch_arguments *out)
   if (s->prefetch_elements) add(out, ", \"stage3_prefetch_bucket_size\": %u", s->prefetch_elements);
   if (s->offload_optimizer) add(out, ", \"offload_optimizer\": {\"device\": \"cpu\"}");
   if (s->offload_param) add(out, ", \"offload_param\": {\"device\": \"cpu\"}");
-  add(out, "}, \"%s\": {\"enabled\": %s}, \"gradient_clipping\": %g",
-      of->torch->weights == HRI_F16 ? "fp16" : "bf16", of->torch->weights != HRI_F32 ? "True" : "False", of->job->clip);
+  add(out, "}, \"%s\": {\"enabled\": %s}, \"gradient_clipping\": %g", of->torch->weights == HRI_F16 ? "fp16" : "bf16",
+      of->torch->weights != HRI_F32 ? "True" : "False", of->job->clip);
   if (s->offload_optimizer) add(out, ", \"zero_force_ds_cpu_optimizer\": False"); /* the optimizer is torch's */
   add(out, "}");
 }

@@ -509,7 +509,7 @@ static void bring(hri_torch *t, hri_ten *whole) {
 static void keep_on_host(hri_torch *t, hri_ten *part) {
   if (part->requires_grad) t->host_bytes += hri_ten_bytes(part);
   else t->host_buffer_bytes += hri_ten_bytes(part); /* no gradient, no states */
-  hri_ten_take_bytes(t, part); /* .cpu() */
+  hri_ten_take_bytes(t, part);                      /* .cpu() */
 }
 
 /* A unit's parameters come to the device whole; a part of each is copied; then the whole ones go. */

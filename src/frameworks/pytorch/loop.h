@@ -47,7 +47,7 @@ typedef struct hri_torch_job {
   hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
   hri_module_prepared prepared;
   hri_ten_type storage; /* of codes of 4 bits; HRI_F32: bytes, as usual */
-  bool scaler; /* GradScaler (fp16) */
+  bool scaler;          /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */

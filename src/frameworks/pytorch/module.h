@@ -52,7 +52,13 @@ typedef enum hri_module_prepared {
 } hri_module_prepared;
 
 /* What is put around modules (register_forward_pre_hook, register_forward_hook): blocks by their layer, and some by name. */
-enum { HRI_MODULE_WHOLE = -1, HRI_MODULE_EMBEDDING = -2, HRI_MODULE_NORM = -3, HRI_MODULE_HEAD = -4, HRI_MODULE_ADAPTER = -5 };
+enum {
+  HRI_MODULE_WHOLE = -1,
+  HRI_MODULE_EMBEDDING = -2,
+  HRI_MODULE_NORM = -3,
+  HRI_MODULE_HEAD = -4,
+  HRI_MODULE_ADAPTER = -5
+};
 /* HRI_MODULE_ADAPTER and what is below: the module of an adapter whose weight is the parameter of that index (its `place`). */
 typedef struct hri_module_hooks {
   hri_ten *(*enter)(hri_torch *torch, void *context, int32_t module,
@@ -85,7 +91,7 @@ typedef struct hri_module {
   hri_transformers version;
   bool in_order; /* adapters stand among `parameters` where model.parameters() has them, behind their module's own */
   bool adapters_rest_wide; /* PEFT sees them in fp32 before they are gathered in another type, modules that they are */
-  bool narrow_adapters; /* adapters stay in the type of the weights, as DeepSpeed makes them */
+  bool narrow_adapters;    /* adapters stay in the type of the weights, as DeepSpeed makes them */
   bool
       on_host; /* parameters and buffers get no bytes when they are made: whoever shards them brings them to the device */
   const hri_module_hooks *hooks;

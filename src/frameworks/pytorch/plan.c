@@ -251,7 +251,8 @@ static void set_fsdp(hr_pytorch *p) {
   fsdp->param = trainer ? p->job.autocast : type_of(s->param);
   fsdp->reduce = trainer || !s->reduce ? fsdp->param : type_of(s->reduce);
   fsdp->casts_output = trainer && fsdp->mixed && !fsdp->flat;
-  if (trainer && !fsdp->flat) p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
+  if (trainer && !fsdp->flat)
+    p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
   p->job.wrapped = s->wrapped == HRI_TRUE;
   p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
   add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard",
@@ -278,11 +279,13 @@ static bool was_recorded(const hr_pytorch *p) {
   bool adamw = job->optimizer <= HRI_TORCH_ADAMW_LOOP, own_kernel = job->kernel_forced;
   if (job->ranks == 1) return true;
   if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5 || p->stack->version) return false;
-  if (job->sharing == HRI_TORCH_DDP)
-    return !job->quantized && !job->resumed && !job->frozen.freeze && !job->frozen.train_only &&
-           !job->model->lora.dora && !job->model->lora.saved;
-  if (job->sharing >= HRI_TORCH_ZERO) return !(job->trainer && p->settings.shared.offload_optimizer);
-  return !job->reentrant && !(job->trainer && job->fsdp.offload);
+  if (job->evaluation.middle || p->settings.predict || (job->evaluation.batches && job->fsdp.flat)) return false;
+  if (job->quantized == HRI_TORCH_INT8 || (job->quantized && !job->trainer && job->sharing != HRI_TORCH_ZERO))
+    return false;
+  if (job->sharing == HRI_TORCH_DDP) return !job->resumed && !job->model->lora.dora && !job->model->lora.saved;
+  if (job->sharing >= HRI_TORCH_ZERO)
+    return job->zero.stage > 1 || !(job->quantized || (job->trainer && p->settings.shared.offload_optimizer));
+  return !(job->trainer && job->fsdp.offload);
 }
 
 static void set_ranks(hr_pytorch *p, uint32_t ranks) {

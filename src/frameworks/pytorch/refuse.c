@@ -180,12 +180,15 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
+  if (job->precision == HR_PRECISION_FP16 && settings->shared.fsdp_version == 1 && stack->trainer)
+    return "no such job: ShardedGradScaler's found_inf has a shape that AdamW fused, the Trainer's, does not take (\"output with "
+           "shape [] doesn't match the broadcast shape [1]\"); fsdp_version=2, or --precision bf16";
   return refuse_shared_adapters(job, settings, stack);
 }
 
 /* Settings of several ranks that do not go together, by their names. */
-static hr_status check_shared(const hri_torch_settings *settings, const hri_torch_stack *stack, uint32_t ranks,
-                              hr_error *error) {
+static hr_status check_shared(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                              uint32_t ranks, hr_error *error) {
   const hri_torch_shared *s = &settings->shared;
   bool fsdp = s->fsdp == HRI_TRUE, zero = s->zero_stage > 0;
   const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s),
@@ -226,8 +229,15 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
         "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
         "both from --precision");
   if (s->fsdp_version == 1 && (s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
-    return hri_fail(error, HR_ERROR_USAGE,
-                    "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
+  if (settings->bf16_storage && (!fsdp || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
+                                 job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
+    hri_fail(error, HR_ERROR_USAGE,
+             "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard shares, with products in bf16");
+    return hri_hint(error, HR_ERROR_USAGE, "--quantize nf4 --precision bf16 and fsdp=true beside it");
+  }
   if (s->reduce && !s->param)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
   return HR_OK;
@@ -236,7 +246,7 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
 hr_status hri_torch_refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
                                  uint32_t ranks, hr_error *error) {
   const char *what;
-  HRI_TRY(check_shared(settings, stack, ranks, error));
+  HRI_TRY(check_shared(job, settings, stack, ranks, error));
   what = ranks > 1 ? refuse_ranks(job, settings, stack) : NULL;
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }

@@ -177,7 +177,7 @@ static bool has_group(const hri_zero *z, bool vectors) {
 }
 
 static void place_parameters(hri_zero *z) {
-  uint64_t alignment = 2 * (uint64_t)z->settings.ranks; /* of a flat tensor */
+  uint64_t alignment = 2 * (uint64_t)z->settings.ranks;                                         /* of a flat tensor */
   z->settings.two_groups = z->settings.two_groups && has_group(z, false) && has_group(z, true); /* none is empty */
   z->group_count = z->settings.two_groups ? 2 : 1;
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {

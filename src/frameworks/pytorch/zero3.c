@@ -379,17 +379,23 @@ void hri_zero3_before_group(hri_torch *t, hri_zero3 *z, hri_zero3_group *g) {
 
 void hri_zero3_after_group(hri_torch *t, hri_zero3_group *g) { hri_ten_set(t, &g->master->grad, NULL); }
 
-/* Small parameters are gathered for the next step at once. */
+/* Small parameters are gathered for the next step at once, each into bytes of its own (_allgather_params_coalesced). */
 void hri_zero3_end_step(hri_torch *t, hri_zero3 *z) {
-  uint32_t *members = hri_alloc_zero(z->module->parameter_count, sizeof *members), count = 0;
-  for (uint32_t i = 0; i < z->module->parameter_count && members; i++)
-    if (z->parameters[i].persists) members[count++] = i;
-  if (!members || !count) {
-    hri_free(members);
-    return;
+  uint32_t count = z->module->parameter_count;
+  hri_ten **parts = hri_alloc_zero(count, sizeof(hri_ten *));
+  if (!parts) t->failed = true;
+  hri_torch_at(t, "ZeRO", -1);
+  for (uint32_t i = 0; i < count && parts; i++)
+    if (z->parameters[i].persists) parts[i] = from_host(t, z, (int32_t)i);
+  for (uint32_t i = 0; i < count && parts; i++) {
+    if (!z->parameters[i].persists) continue;
+    hri_ten_give_bytes(t, "all_gather", tensor(z, (int32_t)i),
+                       part_elements(z, (int32_t)i) * z->settings.ranks * hri_ten_type_bytes(z->type));
+    hri_ten_role(t, tensor(z, (int32_t)i), HR_ROLE_WEIGHT);
+    z->parameters[i].state = HRI_ZERO3_WHOLE;
   }
-  gather(t, z, members, count);
-  for (uint32_t i = 0; i < z->module->parameter_count; i++) wait_for(t, z, (int32_t)i);
+  for (uint32_t i = 0; i < count && parts; i++) hri_ten_drop(t, parts[i]);
+  hri_free(parts);
 }
 
 /* ---- deepspeed.initialize ---- */
@@ -462,7 +468,7 @@ static void make_masters(hri_torch *t, hri_zero3 *z) {
   if (!z->settings.offload) hri_ten_drop(t, flat(t, "zeros", HRI_F32, largest));
 }
 
-/* The bucket and the parts of gradients, which stay; then each parameter is gathered once. */
+/* The bucket and the parts of gradients, which stay; then each parameter that trains is gathered once, for a hook on it. */
 static void make_buffers(hri_torch *t, hri_zero3 *z) {
   uint64_t all = 0;
   for (size_t k = 0; k < z->groups.count; k++) all += z->groups.items[k].elements;
@@ -472,6 +478,7 @@ static void make_buffers(hri_torch *t, hri_zero3 *z) {
   else z->gradients = flat(t, "zeros", z->type, all);
   if (z->gradients) hri_ten_role(t, z->gradients, HR_ROLE_GRADIENT);
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
+    if (!trains(z, i)) continue;
     hri_ten *whole = flat(t, "all_gather", z->type, part_elements(z, (int32_t)i) * z->settings.ranks);
     hri_ten_drop(t, from_host(t, z, (int32_t)i));
     hri_ten_drop(t, whole);
