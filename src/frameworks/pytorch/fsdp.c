@@ -267,9 +267,12 @@ static hri_ten *joined_gradients(hri_torch *t, hri_fsdp_unit *u) {
 }
 
 static void keep_whole_flat(hri_torch *t, hri_fsdp_unit *u) {
+  bool first = !u->unsharded;
   hri_ten *joined = joined_gradients(t, u);
   if (!u->fsdp->settings.keeps) give_back(t, u);
   drop_gradients(t, u);
+  for (uint32_t k = 0; k < u->count && first; k++) /* _use_unsharded_grad_views: a .grad whose .data is then set */
+    hri_ten_drop(t, hri_ten_like(t, "empty_like", u->fsdp->parts[u->members[k]], u->type));
   hri_ten_role(t, joined, HR_ROLE_GRADIENT);
   u->unsharded = joined;
 }
@@ -416,25 +419,13 @@ static void note_order(hri_torch *t, hri_fsdp_unit *u) {
   f->order[f->order_count++] = u;
 }
 
-/* With reentry a block runs again within the backward and outside of the model: it stays whole (of the older one it is given back once more), and as the
- * outermost that runs it frees what it was gathered in. */
-static void leave_in_backward(hri_torch *t, hri_fsdp_unit *u) {
-  hri_fsdp *f = u->fsdp;
-  if (f->settings.flat && u->reshards) give_back(t, u);
-  if (!f->settings.flat) hri_ten_set(t, &f->copied, NULL);
-}
-
 static void leave(hri_torch *t, void *context, int32_t module, hri_ten *output) {
   hri_fsdp *f = context;
   hri_fsdp_unit *u = unit_of(f, module);
   if (!u || t->stopped || u->state == HRI_FSDP_BEFORE) return;
   if (u == f->tail && module != HRI_MODULE_HEAD) return; /* not all of its modules ran */
-  if (t->engines) {
-    leave_in_backward(t, u);
-  } else {
-    if (u->reshards) give_back(t, u);
-    note_order(t, u);
-  }
+  if (u->reshards) give_back(t, u);
+  if (!t->engines) note_order(t, u); /* else it stands in a block that runs again */
   u->state = HRI_FSDP_IDLE;
   if (!t->grad_mode || !output || !output->made_by) return;
   u->hooked = true;

@@ -446,7 +446,6 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.in_order = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
   r.module.narrow_adapters = job->sharing >= HRI_TORCH_ZERO && !job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
-  r.module.hooks_outside = job->wrapped;
   r.module.prepared = job->prepared;
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;

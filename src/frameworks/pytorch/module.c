@@ -530,38 +530,22 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   return loss;
 }
 
-static hri_ten *plain_block(hri_torch *t, hri_ten *given, void *context, uint32_t index) {
-  const hri_module *module = ((pass *)context)->module;
-  hri_ten *hidden = hri_module_begins(t, module, NULL, NULL, NULL, given), *y;
+static hri_ten *bare_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
+  bool gpt2 = ((pass *)context)->module->model->family == HR_FAMILY_GPT2;
   hri_torch_at(t, NULL, (int32_t)index);
-  y = (module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block)(t, hidden, context, index);
-  hri_ten_drop(t, hidden);
-  hri_module_ends(t, module, NULL, NULL, &y);
-  return y;
+  return (gpt2 ? gpt2_block : llama_block)(t, hidden, context, index);
 }
 
-/* A block with its hooks, as it stands in a checkpointed region. */
-static hri_ten *hooked_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
-  const hri_module *module = ((pass *)context)->module;
-  hri_ten *input = enter(t, module, (int32_t)index, hidden), *output;
-  hri_torch_at(t, NULL, (int32_t)index);
-  output = plain_block(t, input, context, index);
-  hri_ten_drop(t, input);
-  leave(t, module, (int32_t)index, output);
-  return output;
-}
-
+/* GradientCheckpointingLayer checkpoints `forward` and not `__call__`: what is put around modules stands outside of the region. */
 static hri_ten *run_block(hri_torch *t, pass *p, uint32_t index, hri_ten *hidden,
                           hri_ten *const arguments[HRI_FN_HELD]) {
   const hri_module *module = p->module;
-  bool outside = module->hooks && module->hooks_outside;
-  hri_ten *input, *output;
-  if (!module->checkpoint) return hooked_block(t, hidden, p, index);
-  if (!outside) return hri_checkpoint(t, module->reentrant, hooked_block, p, index, hidden, arguments);
-  input = enter(t, module, (int32_t)index, hidden);
-  hri_torch_at(t, NULL, (int32_t)index);
-  output = hri_checkpoint(t, module->reentrant, plain_block, p, index, input, arguments);
+  hri_ten *input = enter(t, module, (int32_t)index, hidden), *output;
+  hri_ten_set(t, &input, hri_module_begins(t, module, NULL, NULL, NULL, input));
+  if (!module->checkpoint) output = bare_block(t, input, p, index);
+  else output = hri_checkpoint(t, module->reentrant, bare_block, p, index, input, arguments);
   hri_ten_drop(t, input);
+  hri_module_ends(t, module, NULL, NULL, &output);
   leave(t, module, (int32_t)index, output);
   return output;
 }

@@ -98,7 +98,6 @@ typedef struct hri_module {
   void *hooks_context;
   const hri_module_watch *watch; /* of DeepSpeed, which brings its own linear function too */
   void *watch_context;
-  bool hooks_outside; /* of checkpointed regions (checkpoint_wrapper), not inside them */
   hri_torch_attention attention;
   bool kernel_forced; /* sdpa_kernel(...): `kernel` it is */
   hri_sdpa kernel;

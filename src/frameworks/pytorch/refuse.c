@@ -234,8 +234,9 @@ static hr_status check_shared(const hr_job *job, const hri_torch_settings *setti
         "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
   if (settings->bf16_storage && (!fsdp || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
                                  job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
-    hri_fail(error, HR_ERROR_USAGE,
-             "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard shares, with products in bf16");
+    hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard shares, with products in bf16");
     return hri_hint(error, HR_ERROR_USAGE, "--quantize nf4 --precision bf16 and fsdp=true beside it");
   }
   if (s->reduce && !s->param)

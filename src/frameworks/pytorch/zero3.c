@@ -172,14 +172,45 @@ static void activate(hri_zero3 *z, int32_t i) {
   z->parameters[i].active = tied ? z->parameters[i].active + 1 : 1;
 }
 
+/* update_recompute_parameters */
+static void note_again(hri_torch *t, hri_zero3 *z, int32_t parameter) {
+  hri_zero3_again again = {0, (uint32_t)parameter};
+  if (z->running.count == 0 || trains(z, (uint32_t)parameter)) return;
+  again.owner = z->running.items[z->running.count - 1];
+  if (!hri_array_push(&z->again, again)) t->failed = true;
+}
+
+/* With the backward of the module that made them run again those parameters go, whatever the trace says. `owner` UINT32_MAX: all. */
+static void release_again(hri_torch *t, hri_zero3 *z, uint32_t owner) {
+  size_t kept = 0;
+  for (size_t k = 0; k < z->again.count; k++) {
+    hri_zero3_again again = z->again.items[k];
+    if (owner != UINT32_MAX && again.owner != owner) z->again.items[kept++] = again;
+    else if (!z->parameters[again.parameter].persists) give_back(t, z, (int32_t)again.parameter);
+  }
+  z->again.count = kept;
+}
+
+static void begin_backward_of(hri_torch *t, hri_zero3 *z, uint32_t number) {
+  if (!hri_array_push(&z->running, number)) t->failed = true;
+}
+
+static void end_backward_of(hri_zero3 *z, uint32_t number) {
+  size_t kept = 0;
+  for (size_t k = 0; k < z->running.count; k++)
+    if (z->running.items[k] != number) z->running.items[kept++] = z->running.items[k];
+  z->running.count = kept;
+}
+
 /* fetch_sub_module */
-static void fetch(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call) {
+static void fetch(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call, bool forward) {
   if (t->failed) return;
   if (!z->traced && !hri_array_push(&z->order, *call)) t->failed = true;
   gather_missing(t, z, call);
   for (int k = 0; k < 2; k++) {
     if (call->parameters[k] < 0) continue;
     activate(z, call->parameters[k]);
+    if (forward && t->engines) note_again(t, z, call->parameters[k]);
     wait_for(t, z, call->parameters[k]);
   }
   if (z->traced) {
@@ -229,40 +260,52 @@ static hri_zero3_call call_of_fn(const hri_fn *fn) {
 /* PreBackwardFunctionForModule and PostBackwardFunctionModule */
 static void before_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_zero3_call call = call_of_fn(fn);
-  fetch(t, (hri_zero3 *)(uintptr_t)fn->numbers[0], &call);
+  hri_zero3 *z = (hri_zero3 *)(uintptr_t)fn->numbers[0];
+  begin_backward_of(t, z, (uint32_t)fn->numbers[3]);
+  fetch(t, z, &call, false);
   in[0] = hri_ten_keep(g[0]);
 }
 
 static void behind_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_zero3_call call = call_of_fn(fn);
-  release(t, (hri_zero3 *)(uintptr_t)fn->numbers[0], &call);
+  hri_zero3 *z = (hri_zero3 *)(uintptr_t)fn->numbers[0];
+  end_backward_of(z, (uint32_t)fn->numbers[3]);
+  release(t, z, &call);
+  release_again(t, z, (uint32_t)fn->numbers[3]);
   in[0] = hri_ten_keep(g[0]);
 }
 
-static hri_ten *through(hri_torch *t, hri_zero3 *z, hri_fn_apply *apply, const hri_zero3_call *call, hri_ten *x) {
+static hri_ten *through(hri_torch *t, hri_zero3 *z, hri_fn_apply *apply, const hri_zero3_call *call, uint32_t number,
+                        hri_ten *x) {
   hri_fn *fn = x ? hri_fn_make(t, apply, &x, 1) : NULL;
   hri_ten *passed;
   if (!fn) return hri_ten_keep(x);
   fn->numbers[0] = (uintptr_t)z;
   fn->numbers[1] = (uint64_t)(int64_t)call->parameters[0];
   fn->numbers[2] = (uint64_t)(int64_t)call->parameters[1];
+  fn->numbers[3] = number;
   passed = hri_ten_view(t, x, x->shape);
   hri_fn_bind(t, fn, passed);
   return passed;
 }
 
 static hri_ten *enter(hri_torch *t, void *context, hri_ten *const parameters[2], hri_ten *input) {
+  hri_zero3 *z = context;
   hri_zero3_call call = call_of(parameters);
+  uint32_t number = z->modules++;
+  if (!hri_array_push(&z->entered, number)) t->failed = true;
   if (t->stopped) return hri_ten_keep(input);
-  fetch(t, context, &call);
-  return through(t, context, behind_backward, &call, input);
+  fetch(t, z, &call, true);
+  return through(t, z, behind_backward, &call, number, input);
 }
 
 static hri_ten *leave(hri_torch *t, void *context, hri_ten *const parameters[2], hri_ten *output) {
+  hri_zero3 *z = context;
   hri_zero3_call call = call_of(parameters);
+  uint32_t number = z->entered.count ? z->entered.items[--z->entered.count] : 0;
   if (t->stopped) return hri_ten_keep(output);
-  release(t, context, &call);
-  return through(t, context, before_backward, &call, output);
+  release(t, z, &call);
+  return through(t, z, before_backward, &call, number, output);
 }
 
 static void list_uses(hri_torch *t, hri_zero3 *z) {
@@ -335,11 +378,13 @@ static void gradient_is_there(hri_torch *t, void *context, hri_ten *leaf) {
 /* Modules whose input needs no gradient (embeddings) never had their turn to give back. */
 void hri_zero3_after_backward(hri_torch *t, hri_zero3 *z) {
   reduce(t, z);
+  z->running.count = 0;
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
     if (!z->parameters[i].active) continue;
     z->parameters[i].active = 0;
     if (!z->traced || !z->parameters[i].persists) give_back(t, z, (int32_t)i);
   }
+  release_again(t, z, UINT32_MAX);
 }
 
 /* ---- the step ---- */
@@ -523,4 +568,7 @@ void hri_zero3_deinit(hri_zero3 *z) {
   hri_array_free(&z->order);
   hri_array_free(&z->uses);
   hri_array_free(&z->groups);
+  hri_array_free(&z->entered);
+  hri_array_free(&z->running);
+  hri_array_free(&z->again);
 }

@@ -42,6 +42,11 @@ typedef struct hri_zero3_use {
   uint32_t step;
 } hri_zero3_use;
 
+/* A frozen parameter that a module of a checkpointed region had when it ran again, and the module whose backward made it run. */
+typedef struct hri_zero3_again {
+  uint32_t owner, parameter;
+} hri_zero3_again;
+
 typedef struct hri_zero3_group { /* sub_group: what the optimizer steps on at a time */
   uint64_t elements;
   hri_ten *master;
@@ -62,6 +67,9 @@ typedef struct hri_zero3 {
   hri_ten *parts, *bucket, *gradients; /* of this rank, of all parameters; the bucket, which stays */
   uint64_t filled;
   uint32_t *waiting, waiting_count;
+  HRI_ARRAY(uint32_t) entered, running; /* numbers of modules: whose forward runs, one within the other; whose backward does */
+  HRI_ARRAY(hri_zero3_again) again;
+  uint32_t modules; /* numbers that were given */
 } hri_zero3;
 
 /* deepspeed.initialize: the parameters of `module`, which are on the device, are partitioned. */
