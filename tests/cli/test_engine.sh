@@ -101,7 +101,8 @@ for conf in fsdp=true fsdp=true,fsdp_version=1; do
   [ "$(json_number allocated_bytes)" -lt "$own" ] || fail "$conf shares no frozen weights"
 done
 run $shares --lora r=8 --engine pytorch --engine-conf zero_stage=3 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
-run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1,reshard_after_forward=false --json; expect_json 'any("\"version\": 1, \"reshard_after_forward\": \"shard_grad_op\"" in a for a in d["engines"]["pytorch"]["arguments"])'
+run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1 --json; expect_json 'any("fsdp_config={\"version\": 1}" in a for a in d["engines"]["pytorch"]["arguments"])'
+run $shares --engine pytorch --engine-conf fsdp=true,fsdp_version=1,reshard_after_forward=false; refuses 2; expect_err 'FSDP_SHARDING_STRATEGY'
 run $shares --lora r=8 --engine pytorch:plain --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'each adapter a unit'
 run $shares --lora r=8,dora --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err 'DoRA'
 run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true --json; expect_rc 0; own=$(json_number allocated_bytes)

@@ -170,7 +170,7 @@ static void share(const hri_json *job, hri_torch_job *out) {
     out->ddp.bucket_bytes = number_of(&how, "mb") << 20;
   } else if (is(&how, "kind", "fsdp1")) {
     share_fully(&how, out);
-    out->fsdp.keeps = is(&how, "strategy", "shard_grad_op");
+    out->fsdp.keeps = !out->trainer && is(&how, "strategy", "shard_grad_op"); /* accelerate takes FULL_SHARD in any case */
   } else if (is(&how, "kind", "fsdp2")) {
     share_fully(&how, out);
   } else if (is(&how, "kind", "zero") && number_of(&how, "stage") == 3) {

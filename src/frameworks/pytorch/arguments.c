@@ -122,8 +122,7 @@ static void add_ranks(const hri_torch_arguments_of *of, hri_torch_arguments *out
     add(out, ", ddp_find_unused_parameters=%s", truth(t->ddp.find_unused));
     if (s->bucket_mb) add(out, ", ddp_bucket_cap_mb=%u", s->bucket_mb);
   } else if (t->sharing == HRI_TORCH_FSDP2 && t->fsdp.flat) {
-    add(out, ", fsdp=True, fsdp_config={\"version\": 1, \"reshard_after_forward\": \"%s\"}",
-        t->fsdp.keeps ? "shard_grad_op" : "full_shard");
+    add(out, ", fsdp=True, fsdp_config={\"version\": 1}");
   } else if (t->sharing == HRI_TORCH_FSDP2) {
     add(out,
         ", fsdp=True, fsdp_config={\"reshard_after_forward\": %s, \"cpu_offload\": %s, \"activation_checkpointing\": %s}",

@@ -354,11 +354,19 @@ static void before_backward(hri_torch *t, void *context) {
 
 /* ---- the hooks of modules ---- */
 
+/* accelerate looks for the last norm among the children of model.model, which PEFT puts one level lower: it stays with the model. gpt2's
+ * transformer is found. */
+static bool norm_is_hidden(const hri_fsdp *f) {
+  const hr_model *model = f->module->model;
+  return f->settings.by_accelerate && !f->settings.flat && model->lora.rank && model->family != HR_FAMILY_GPT2;
+}
+
 /* Of FullyShardedDataParallel beside PEFT each module of an adapter is a unit of its own. */
 static hri_fsdp_unit *unit_of(hri_fsdp *f, int32_t module) {
   if (module <= HRI_MODULE_ADAPTER) return f->adapters ? f->adapters[HRI_MODULE_ADAPTER - module] : NULL;
   if (module >= 0) return &f->units[module];
   if (module == HRI_MODULE_WHOLE) return f->root;
+  if (module == HRI_MODULE_NORM && norm_is_hidden(f)) return NULL;
   if (module == HRI_MODULE_EMBEDDING) return f->embedding ? f->embedding : f->module->head ? NULL : f->tail;
   return f->tail;
 }
@@ -470,7 +478,8 @@ static bool of_unit(const hri_fsdp *f, uint32_t i, const hri_fsdp_unit *u) {
   const hri_ten *p = m->parameters[i];
   if (p->type == HRI_U8) return false; /* codes of 4 bits as bytes: accelerate leaves them whole */
   if (f->adapters && f->adapters[i]) return f->adapters[i] == u;
-  bool embedding = p == m->embed, tail = p == m->norm[0] || p == m->norm[1] || (m->head && p == m->head);
+  bool norm = (p == m->norm[0] || p == m->norm[1]) && !norm_is_hidden(f);
+  bool embedding = p == m->embed, tail = norm || (m->head && p == m->head);
   if (u - f->units < (ptrdiff_t)f->layer_count) return m->layer_of[i] == (int32_t)(u - f->units);
   if (m->layer_of[i] >= 0) return false;
   if (!f->settings.by_accelerate || f->settings.flat) return u == f->root;

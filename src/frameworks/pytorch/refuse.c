@@ -232,6 +232,10 @@ static hr_status check_shared(const hr_job *job, const hri_torch_settings *setti
     return hri_fail(
         error, HR_ERROR_USAGE,
         "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
+  if (s->fsdp_version == 1 && stack->trainer && s->reshards == HRI_FALSE)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "settings of --engine pytorch: reshard_after_forward=false does nothing with fsdp_version=1 by the Trainer: accelerate "
+                    "takes FULL_SHARD unless the environment has FSDP_SHARDING_STRATEGY");
   if (settings->bf16_storage && (!fsdp || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
                                  job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
     hri_fail(
