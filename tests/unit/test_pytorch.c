@@ -170,7 +170,8 @@ static void share(const hri_json *job, hri_torch_job *out) {
     out->ddp.bucket_bytes = number_of(&how, "mb") << 20;
   } else if (is(&how, "kind", "fsdp1")) {
     share_fully(&how, out);
-    out->fsdp.keeps = !out->trainer && is(&how, "strategy", "shard_grad_op"); /* accelerate takes FULL_SHARD in any case */
+    out->fsdp.keeps =
+        !out->trainer && is(&how, "strategy", "shard_grad_op"); /* accelerate takes FULL_SHARD in any case */
   } else if (is(&how, "kind", "fsdp2")) {
     share_fully(&how, out);
   } else if (is(&how, "kind", "zero") && number_of(&how, "stage") == 3) {
@@ -549,39 +550,74 @@ static void our_sizes(const hri_torch *torch, hri_torch_phase phase, request_siz
   }
 }
 
-/* Request by request, also those that no peak shows: gradients that take a place that is there already. */
+/* Request by request, also those that no peak shows: gradients that take a place that is there already, what is gathered when. */
+static void check_lesson(const char *name) {
+  static request_sizes theirs, ours;
+  char file[256];
+  hri_json lesson, settings;
+  hr_model model;
+  hri_torch torch;
+  hr_error error;
+  (void)snprintf(file, sizeof file, "lessons/lesson-%s.json.gz", name);
+  read_gzip(file, &lesson);
+  assert_int_equal(hri_json_get_object(&lesson, "job", &settings, &error), HR_OK);
+  hri_torch_job job = job_of(&settings, &model);
+  hri_aten_device device = hri_aten_device_of(job.capability);
+  hri_torch_init(&torch);
+  torch.kernels = &device;
+  assert_true(hri_torch_run(&torch, &job));
+  for (int backward = 0; backward < 2; backward++) {
+    lesson_sizes(&lesson, backward ? "2 backward" : "2 forward", &theirs);
+    our_sizes(&torch, backward ? HRI_TORCH_BACKWARD : HRI_TORCH_FORWARD, &ours);
+    uint32_t k = 0;
+    while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
+    if (k < theirs.count || k < ours.count)
+      fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", name, backward ? "backward" : "forward",
+               k, theirs.count, (unsigned long long)theirs.items[k], ours.count, (unsigned long long)ours.items[k]);
+    assert_true(theirs.count > 30);
+  }
+  hri_torch_deinit(&torch);
+  hri_json_deinit(&lesson);
+}
+
 static void test_liger_lessons(void **state) {
   static const char *const names[] = {"llama3-1b-b2-s256-bf16", "llama3-1b-b2-s256-amp-bf16-trainer",
                                       "phi3-mini-b2-s256-fp32", "gemma3-1b-b2-s256-amp-bf16-non-reentrant"};
-  static request_sizes theirs, ours;
   (void)state;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char file[256];
-    hri_json lesson, settings;
-    hr_model model;
-    hri_torch torch;
-    hr_error error;
-    (void)snprintf(file, sizeof file, "lessons/lesson-%s-liger.json.gz", names[i]);
-    read_gzip(file, &lesson);
-    assert_int_equal(hri_json_get_object(&lesson, "job", &settings, &error), HR_OK);
-    hri_torch_job job = job_of(&settings, &model);
-    hri_aten_device device = hri_aten_device_of(job.capability);
-    hri_torch_init(&torch);
-    torch.kernels = &device;
-    assert_true(hri_torch_run(&torch, &job));
-    for (int backward = 0; backward < 2; backward++) {
-      lesson_sizes(&lesson, backward ? "2 backward" : "2 forward", &theirs);
-      our_sizes(&torch, backward ? HRI_TORCH_BACKWARD : HRI_TORCH_FORWARD, &ours);
-      uint32_t k = 0;
-      while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
-      if (k < theirs.count || k < ours.count)
-        fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", names[i],
-                 backward ? "backward" : "forward", k, theirs.count, (unsigned long long)theirs.items[k], ours.count,
-                 (unsigned long long)ours.items[k]);
-      assert_true(theirs.count > 30);
-    }
-    hri_torch_deinit(&torch);
-    hri_json_deinit(&lesson);
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s-liger", names[i]);
+    check_lesson(name);
+  }
+}
+
+static void test_beside_lessons(void **state) {
+  static const char *const names[] = {"bf16-lora8alldrop-fsdp2x4-reshard",
+                                      "bf16-non-reentrant-lora8-fsdp2x4-reshard-policy-bf16",
+                                      "bf16-lora8-fsdp2x4-reshard-policy-bf16-offload",
+                                      "amp-bf16-trainer-lora8alldrop-bf16-base-fsdp2x4-reshard",
+                                      "amp-bf16-acc2-trainer-lora8-bf16-base-fsdp2x4-reshard",
+                                      "amp-bf16-trainer-fsdp1x4-strategy-full_shard",
+                                      "fp32-acc2-fsdp1x4-strategy-full_shard-policy-bf16",
+                                      "fp32-reentrant-fsdp2x4-reshard-policy-bf16",
+                                      "fp32-reentrant-fsdp1x4-strategy-full_shard-policy-bf16",
+                                      "amp-fp16-trainer-fsdp2x4-reshard",
+                                      "fp32-frozen-.embed_tokens.-fsdp2x4-reshard-policy-bf16",
+                                      "bf16-lora8alldrop-zerox4-stage-2",
+                                      "bf16-lora8alldrop-zerox4-stage-3",
+                                      "bf16-acc2-zerox4-offload-optimizer-stage-2",
+                                      "fp16-zerox4-stage-3",
+                                      "bf16-frozen-.embed_tokens.-zerox4-stage-3",
+                                      "bf16-lora8-zerox4-offload-all-stage-3",
+                                      "amp-bf16-trainer-lora8-nf4-double-ddpx4",
+                                      "amp-bf16-trainer-lora8-nf4-double-fsdp2x4-reshard",
+                                      "amp-bf16-trainer-lora8-nf4-double-bf16-storage-fsdp2x4-reshard",
+                                      "amp-bf16-trainer-lora8-nf4-double-bf16-storage-fsdp1x4-strategy-full_shard"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char name[160];
+    (void)snprintf(name, sizeof name, "llama3-1b-b2-s256-%s", names[i]);
+    check_lesson(name);
   }
 }
 
@@ -1077,17 +1113,29 @@ static void test_kinds(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_recorded),      cmocka_unit_test(test_card),
-      cmocka_unit_test(test_held_back),     cmocka_unit_test(test_gradients_meet),
-      cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface),
-      cmocka_unit_test(test_budget),        cmocka_unit_test(test_verdict),
-      cmocka_unit_test(test_kinds),         cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_settings),      cmocka_unit_test(test_evaluation),
-      cmocka_unit_test(test_ddp),           cmocka_unit_test(test_fsdp2),
-      cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_beside),
-      cmocka_unit_test(test_zero),          cmocka_unit_test(test_sharing),
-      cmocka_unit_test(test_context),       cmocka_unit_test(test_course),
-      cmocka_unit_test(test_liger),         cmocka_unit_test(test_liger_lessons),
+      cmocka_unit_test(test_recorded),
+      cmocka_unit_test(test_card),
+      cmocka_unit_test(test_held_back),
+      cmocka_unit_test(test_gradients_meet),
+      cmocka_unit_test(test_checkpointing),
+      cmocka_unit_test(test_interface),
+      cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_verdict),
+      cmocka_unit_test(test_kinds),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_settings),
+      cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_ddp),
+      cmocka_unit_test(test_fsdp2),
+      cmocka_unit_test(test_fsdp1),
+      cmocka_unit_test(test_beside),
+      cmocka_unit_test(test_beside_lessons),
+      cmocka_unit_test(test_zero),
+      cmocka_unit_test(test_sharing),
+      cmocka_unit_test(test_context),
+      cmocka_unit_test(test_course),
+      cmocka_unit_test(test_liger),
+      cmocka_unit_test(test_liger_lessons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
