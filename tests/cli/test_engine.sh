@@ -109,10 +109,10 @@ run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true -
 run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true,bnb_4bit_quant_storage=bf16 --json; expect_rc 0
 [ "$(json_number allocated_bytes)" -lt "$own" ] || fail "codes in bf16 are not shared"
 expect_json '"bnb_4bit_quant_storage=torch.bfloat16" in d["engines"]["pytorch"]["arguments"][0]'
-run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'uniform dtype'
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'integer dtype'
 run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=3; refuses 2; expect_err 'zero_stage=3'; expect_err 'bnb_4bit_quant_storage'
 run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=2; expect_rc 0
-run $shares --lora r=8 --quantize int8 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err '8-bit weights under'
+run $shares --lora r=8 --quantize int8 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err "attribute 'CB'"
 run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'quantize nf4'
 run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'fsdp=true'
 run $shares --freeze embed --engine pytorch --engine-conf zero_stage=2 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'

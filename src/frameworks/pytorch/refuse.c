@@ -157,13 +157,16 @@ static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_set
     return "no rules for adapters under fsdp_version=1 in a loop of one's own: a flat tensor has one type, and PEFT's policy for "
            "the Trainer makes each adapter a unit (pytorch:trainer), or fsdp_version=2";
   if (quantized == HRI_TORCH_WHOLE) return NULL;
-  if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under fsdp=true and zero_stage";
+  if (quantized == HRI_TORCH_INT8 && s->fsdp == HRI_TRUE)
+    return "no such job: fully_shard leaves bitsandbytes' 8-bit weights without what they carry (\"'Parameter' object has no "
+           "attribute 'CB'\"); --quantize nf4";
+  if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under zero_stage; --quantize nf4";
   if (s->zero_stage == 3)
     return "no rules for 4-bit weights under zero_stage=3: from_pretrained puts them on the device whole before DeepSpeed "
            "partitions them; zero_stage=2, or fsdp=true with bnb_4bit_quant_storage=bf16";
   if (s->fsdp == HRI_TRUE && older && !settings->bf16_storage)
-    return "no such job: FullyShardedDataParallel flattens tensors of one type alone (\"Must flatten tensors with uniform "
-           "dtype\"); bnb_4bit_quant_storage=bf16, or fsdp_version=2";
+    return "no such job: FullyShardedDataParallel flattens no codes in bytes (\"Cannot flatten integer dtype tensors\"); "
+           "bnb_4bit_quant_storage=bf16, or fsdp_version=2";
   if (s->offload == HRI_TRUE || s->offload_optimizer) return "no rules for quantized weights with parts on the host";
   return NULL;
 }
