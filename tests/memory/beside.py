@@ -96,6 +96,19 @@ def evaluations():
         yield 2, base | {"precision": "bf16"}, ZERO | {"stage": [2, 3]}
 
 
+def later():
+    """A second draw, when the rules of the first stood: what those had left to be refused."""
+    nf4 = {"lora": LORA, "precision": "bf16", "quantized": ["nf4", "nf4-double"], "models": ["llama3-1b", "mistral-7b", "qwen2.5-0.5b", "qwen3-0.6b"]}
+    yield 6, nf4 | {"loop": ["plain", "trainer"], "storage": [None, "bf16"], "checkpointing": [None, "non-reentrant"]}, ZERO | {"stage": 3}
+    yield 2, nf4 | {"loop": ["plain", "trainer"]}, ZERO | {"stage": 1}
+    yield 3, {"frozen": [], "precision": "fp32"}, FLAT | MIXED
+    yield 2, {"frozen": [], "precision": "amp-bf16", "loop": "trainer"}, FLAT
+    yield 3, {"lora": LORA, "precision": "fp32"}, FLAT | MIXED
+    yield 2, {"precision": "bf16", "loop": "trainer", "accumulation": [1, 2]}, ZERO | {"stage": 1, "offload": "optimizer"}
+    how = [{"batch": batch, "batches": 3, "metrics": True, "to_host": None} for batch in (2, 4)]
+    yield 3, {"precision": ["fp32", "amp-bf16"], "loop": "trainer", "evaluation": how}, FLAT
+
+
 PARTS = {"adapters": adapters, "quantized": quantized, "settings": settings_beside, "evaluations": evaluations}
 
 
@@ -139,10 +152,13 @@ def drawn(rng, setting, sharding):
 
 
 def table():
-    rng = random.Random(SEED)
     families = json.loads(Path(__file__).with_name("jobs.json").read_text(encoding="utf-8"))["held_back_families"]
-    found = {}
-    for part, settings in PARTS.items():
+    return list(parts(random.Random(SEED + 1), {"later": later}, families, parts(random.Random(SEED), PARTS, families, {})).values())
+
+
+def parts(rng, wanted, families, found):
+    found = dict(found)
+    for part, settings in wanted.items():
         some = {}
         for count, setting, sharding in settings():
             for _ in range(count):
@@ -154,7 +170,7 @@ def table():
         for job in rng.sample(rest, max(0, (len(some) + 2) // 3 - (len(some) - len(rest)))):
             job["held_back"] = True
         found |= some
-    return list(found.values())
+    return found
 
 
 def lessons():
@@ -196,7 +212,11 @@ def lessons():
         add(model, sharding, **nf4)
     for sharding in (SHARDS, FLAT):
         add(model, sharding, storage="bf16", **nf4)
-    add(model, ZERO | {"stage": 2}, **(nf4 | {"precision": "bf16"}))
+    for stage in (2, 3):
+        add(model, ZERO | {"stage": stage}, **(nf4 | {"precision": "bf16"}))
+    add(model, ZERO | {"stage": 3}, storage="bf16", **(nf4 | {"precision": "bf16", "loop": "plain"}))
+    add(model, FLAT | {"policy": "bf16"}, frozen=jobs.FROZEN["others"][0])
+    add(model, FLAT | {"policy": "bf16-fp32"}, **few)
     return result
 
 
