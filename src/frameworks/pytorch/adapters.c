@@ -205,7 +205,13 @@ hri_ten *hri_module_apply_whole(hri_torch *t, const hri_module *module, const ch
 
 static hri_ten *apply_base(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
                            hri_ten *x) {
-  if (linear->packed) return hri_bnb_linear(t, linear->packed, x, linear->bias);
+  if (linear->packed) {
+    hri_ten *given = hri_module_begins(t, module, name, linear->weight, linear->bias, x);
+    hri_ten *y = hri_bnb_linear(t, linear->packed, given, linear->bias);
+    hri_ten_drop(t, given);
+    hri_module_ends(t, module, linear->weight, linear->bias, &y);
+    return y;
+  }
   if (linear->narrow) return hri_bnb8_linear(t, linear->narrow, x, linear->bias);
   return hri_module_apply_whole(t, module, name, linear, x);
 }

@@ -91,7 +91,10 @@ static hri_ten *matmul_4bit(hri_torch *t, hri_torch_4bit *w, hri_ten *x) {
   hri_ten *whole = dequantized(t, w), *y;
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] = w->out;
-  if (fn) fn->numbers[0] = (uintptr_t)w;
+  if (fn) {
+    fn->numbers[0] = (uintptr_t)w;
+    if (w->held) fn->held[0] = hri_ten_view(t, w->codes, w->codes->shape); /* ctx.tensors = (None, B) */
+  }
   y = hri_ten_make(t, "mm", x->type, shape);
   hri_aten_workspace(t);
   hri_ten_drop(t, shifted);

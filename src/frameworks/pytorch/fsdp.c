@@ -549,12 +549,20 @@ static void send_states(hri_torch *t, const hri_fsdp_unit *u) {
   hri_free(tensors);
 }
 
+/* Views of a flat tensor that trains: what is frozen gets gradients as well, which the optimizer does not see. */
+static bool trained_in(const hri_fsdp_unit *u) {
+  for (uint32_t k = 0; k < u->count; k++)
+    if (u->fsdp->module->parameters[u->members[k]]->requires_grad) return true;
+  return false;
+}
+
 /* FullyShardedDataParallel: parameters are joined, this rank's part of the flat tensor is cloned; what lies in it of each parameter is what the
  * optimizer steps on. */
 static void shard_flat(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   hri_ten *joined, *part;
   uint64_t at = 0;
+  bool any = trained_in(u);
   if (u == f->root) hri_module_place_buffers(t, f->module);
   if (u->count == 0) return;
   for (uint32_t k = 0; k < u->count; k++) bring(t, f->module->parameters[u->members[k]]);
@@ -571,6 +579,7 @@ static void shard_flat(hri_torch *t, hri_fsdp_unit *u) {
     (*own)->requires_grad = whole->requires_grad;
     at += count;
     hri_ten_take_bytes(t, whole);
+    whole->requires_grad = any;
     whole->type = u->whole_type;
     whole->parameter = false; /* a view: autocast keeps no cast of it */
     whole->stream = COPY_IN;
@@ -586,7 +595,7 @@ static hri_fsdp_unit *next_unit(hri_fsdp *f, bool reshards) {
 /* peft.utils.other.fsdp_auto_wrap_policy: modules without children whose weight trains. */
 static void make_units_of_adapters(hri_torch *t, hri_fsdp *f) {
   const hri_module *m = f->module;
-  if (m->model->lora.rank == 0) return;
+  if (m->model->lora.rank == 0 || !f->settings.by_accelerate) return;
   f->adapters = hri_alloc_zero(m->parameter_count, sizeof(hri_fsdp_unit *));
   if (!f->adapters) t->failed = true;
   for (uint32_t i = 0; i < m->parameter_count && f->adapters; i++)

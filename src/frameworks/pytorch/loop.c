@@ -472,7 +472,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.trained_count = r.module.parameter_count;
   if (job->sharing >= HRI_TORCH_ZERO) {
     bool third = job->sharing == HRI_TORCH_ZERO3;
-    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
+    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3, job->weights);
     r.trained_count = third ? (uint32_t)r.zero3.groups.count : r.zero.group_count;
     r.trained = masters = hri_alloc_zero(r.trained_count + 1, sizeof(hri_ten *));
     if (!masters) goto out;

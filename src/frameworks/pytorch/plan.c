@@ -279,12 +279,11 @@ static bool was_recorded(const hr_pytorch *p) {
   bool adamw = job->optimizer <= HRI_TORCH_ADAMW_LOOP, own_kernel = job->kernel_forced;
   if (job->ranks == 1) return true;
   if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5 || p->stack->version) return false;
-  if (job->evaluation.middle || p->settings.predict || (job->evaluation.batches && job->fsdp.flat)) return false;
-  if (job->quantized == HRI_TORCH_INT8 || (job->quantized && !job->trainer && job->sharing != HRI_TORCH_ZERO))
+  if (job->evaluation.middle || p->settings.predict) return false;
+  if (job->quantized == HRI_TORCH_INT8 || (job->quantized && !job->trainer && job->sharing < HRI_TORCH_ZERO))
     return false;
   if (job->sharing == HRI_TORCH_DDP) return !job->resumed && !job->model->lora.dora && !job->model->lora.saved;
-  if (job->sharing >= HRI_TORCH_ZERO)
-    return job->zero.stage > 1 || !(job->quantized || (job->trainer && p->settings.shared.offload_optimizer));
+  if (job->sharing >= HRI_TORCH_ZERO) return true;
   return !(job->trainer && job->fsdp.offload);
 }
 

@@ -153,17 +153,15 @@ static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_set
   bool older = s->fsdp_version == 1;
   if (job->model.lora.dora || job->model.lora.saved)
     return "no rules for DoRA and whole modules beside adapters under fsdp=true and zero_stage";
-  if (job->model.lora.rank && older && !stack->trainer)
-    return "no rules for adapters under fsdp_version=1 in a loop of one's own: a flat tensor has one type, and PEFT's policy for "
-           "the Trainer makes each adapter a unit (pytorch:trainer), or fsdp_version=2";
+  if (job->model.lora.rank && older && !stack->trainer && job->precision != HR_PRECISION_FP32 &&
+      job->precision != HR_PRECISION_TF32)
+    return "no such job: FullyShardedDataParallel of blocks flattens adapters in fp32 with a 16-bit base (\"Must flatten tensors with "
+           "uniform dtype\"); the Trainer makes each adapter a unit (pytorch:trainer), or fsdp_version=2";
   if (quantized == HRI_TORCH_WHOLE) return NULL;
   if (quantized == HRI_TORCH_INT8 && s->fsdp == HRI_TRUE)
     return "no such job: fully_shard leaves bitsandbytes' 8-bit weights without what they carry (\"'Parameter' object has no "
            "attribute 'CB'\"); --quantize nf4";
   if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under zero_stage; --quantize nf4";
-  if (s->zero_stage == 3)
-    return "no rules for 4-bit weights under zero_stage=3: from_pretrained puts them on the device whole before DeepSpeed "
-           "partitions them; zero_stage=2, or fsdp=true with bnb_4bit_quant_storage=bf16";
   if (s->fsdp == HRI_TRUE && older && !settings->bf16_storage)
     return "no such job: FullyShardedDataParallel flattens no codes in bytes (\"Cannot flatten integer dtype tensors\"); "
            "bnb_4bit_quant_storage=bf16, or fsdp_version=2";
@@ -177,8 +175,6 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
-  if ((job->freeze || job->train_only) && settings->shared.fsdp_version == 1)
-    return "no rules for frozen tensors under fsdp_version=1, whose flat tensors they share; fsdp_version=2";
   if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
@@ -236,14 +232,16 @@ static hr_status check_shared(const hr_job *job, const hri_torch_settings *setti
         error, HR_ERROR_USAGE,
         "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
   if (s->fsdp_version == 1 && stack->trainer && s->reshards == HRI_FALSE)
-    return hri_fail(error, HR_ERROR_USAGE,
-                    "settings of --engine pytorch: reshard_after_forward=false does nothing with fsdp_version=1 by the Trainer: accelerate "
-                    "takes FULL_SHARD unless the environment has FSDP_SHARDING_STRATEGY");
-  if (settings->bf16_storage && (!fsdp || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
-                                 job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: reshard_after_forward=false does nothing with fsdp_version=1 by the Trainer: accelerate "
+        "takes FULL_SHARD unless the environment has FSDP_SHARDING_STRATEGY");
+  if (settings->bf16_storage &&
+      (!(fsdp || s->zero_stage == 3) || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
+       job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
     hri_fail(
         error, HR_ERROR_USAGE,
-        "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard shares, with products in bf16");
+        "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard or zero_stage=3 shares, with products in bf16");
     return hri_hint(error, HR_ERROR_USAGE, "--quantize nf4 --precision bf16 and fsdp=true beside it");
   }
   if (s->reduce && !s->param)

@@ -20,27 +20,35 @@ static uint64_t part_elements(const hri_zero3 *z, int32_t i) {
 
 /* ---- gathering ---- */
 
+static uint64_t gathered_bytes(const hri_zero3 *z, int32_t i) {
+  return part_elements(z, i) * z->settings.ranks * hri_ten_type_bytes(tensor(z, i)->type);
+}
+
 /* Parts that are on the host are copied to the device first, each for itself. */
 static hri_ten *from_host(hri_torch *t, const hri_zero3 *z, int32_t i) {
-  return z->settings.offload_parameters ? flat(t, "to", z->type, part_elements(z, i)) : NULL;
+  return z->settings.offload_parameters ? flat(t, "to", tensor(z, i)->type, part_elements(z, i)) : NULL;
 }
 
 static void gather_one(hri_torch *t, hri_zero3 *z, int32_t i) {
   hri_ten *part;
-  hri_ten_give_bytes(t, "all_gather", tensor(z, i),
-                     part_elements(z, i) * z->settings.ranks * hri_ten_type_bytes(z->type));
+  hri_ten_give_bytes(t, "all_gather", tensor(z, i), gathered_bytes(z, i));
   hri_ten_role(t, tensor(z, i), HR_ROLE_WEIGHT);
   part = from_host(t, z, i);
   hri_ten_drop(t, part);
 }
 
 static void gather_together(hri_torch *t, hri_zero3 *z, hri_zero3_gather *g) {
-  uint64_t elements = 0;
   hri_ten **parts = hri_alloc_zero(g->count, sizeof(hri_ten *));
   if (!parts) t->failed = true;
-  for (uint32_t k = 0; k < g->count; k++) elements += part_elements(z, (int32_t)g->members[k]);
-  g->flat = flat(t, "all_gather_coalesced", z->type, elements * z->settings.ranks);
-  hri_ten_role(t, g->flat, HR_ROLE_COMMUNICATION);
+  for (int bytes = 0; bytes < 2; bytes++) {
+    uint64_t elements = 0;
+    for (uint32_t k = 0; k < g->count; k++)
+      if ((tensor(z, (int32_t)g->members[k])->type == HRI_U8) == bytes)
+        elements += part_elements(z, (int32_t)g->members[k]);
+    if (elements == 0) continue;
+    g->flats[bytes] = flat(t, "all_gather_coalesced", bytes ? HRI_U8 : z->type, elements * z->settings.ranks);
+    hri_ten_role(t, g->flats[bytes], HR_ROLE_COMMUNICATION);
+  }
   for (uint32_t k = 0; k < g->count && parts; k++) parts[k] = from_host(t, z, (int32_t)g->members[k]);
   for (uint32_t k = g->count; k-- > 0 && parts;) hri_ten_drop(t, parts[k]);
   hri_free(parts);
@@ -70,7 +78,7 @@ static void gather(hri_torch *t, hri_zero3 *z, uint32_t *members, uint32_t count
 
 static void leave_gather(hri_torch *t, hri_zero3_gather *g) {
   if (--g->holders) return;
-  hri_ten_drop(t, g->flat);
+  for (int bytes = 0; bytes < 2; bytes++) hri_ten_drop(t, g->flats[bytes]);
   hri_free(g->members);
   hri_free(g);
 }
@@ -83,7 +91,7 @@ static void complete(hri_torch *t, hri_zero3 *z, hri_zero3_gather *g) {
   hri_torch_on_stream(t, GATHER);
   for (uint32_t k = 0; k < g->count; k++) {
     hri_ten *whole = tensor(z, (int32_t)g->members[k]);
-    if (g->flat) hri_ten_give_bytes(t, "cat", whole, hri_ten_bytes(whole));
+    if (g->flats[0] || g->flats[1]) hri_ten_give_bytes(t, "cat", whole, hri_ten_bytes(whole));
     hri_ten_role(t, whole, HR_ROLE_WEIGHT);
     z->parameters[g->members[k]].state = HRI_ZERO3_WHOLE;
   }
@@ -434,8 +442,7 @@ void hri_zero3_end_step(hri_torch *t, hri_zero3 *z) {
     if (z->parameters[i].persists) parts[i] = from_host(t, z, (int32_t)i);
   for (uint32_t i = 0; i < count && parts; i++) {
     if (!z->parameters[i].persists) continue;
-    hri_ten_give_bytes(t, "all_gather", tensor(z, (int32_t)i),
-                       part_elements(z, (int32_t)i) * z->settings.ranks * hri_ten_type_bytes(z->type));
+    hri_ten_give_bytes(t, "all_gather", tensor(z, (int32_t)i), gathered_bytes(z, (int32_t)i));
     hri_ten_role(t, tensor(z, (int32_t)i), HR_ROLE_WEIGHT);
     z->parameters[i].state = HRI_ZERO3_WHOLE;
   }
@@ -479,7 +486,8 @@ static void cut(hri_torch *t, hri_zero3 *z) {
     return;
   }
   for (uint32_t i = 0; i < count; i++) {
-    if (!z->settings.offload_parameters) parts[i] = flat(t, "partition", z->type, part_elements(z, (int32_t)i));
+    if (!z->settings.offload_parameters)
+      parts[i] = flat(t, "partition", tensor(z, (int32_t)i)->type, part_elements(z, (int32_t)i));
     hri_ten_take_bytes(t, z->module->parameters[i]);
     if (trains(z, i)) all += part_elements(z, (int32_t)i);
     else hri_ten_role(t, parts[i], HR_ROLE_WEIGHT);
@@ -530,9 +538,16 @@ static void make_buffers(hri_torch *t, hri_zero3 *z) {
   }
 }
 
-void hri_zero3_init(hri_torch *t, hri_zero3 *z, hri_module *module, const hri_zero3_settings *settings) {
+/* _cast_module_mixed_precision, as of the other stages. */
+static void cast_parameters(hri_torch *t, const hri_zero3 *z) {
+  for (uint32_t i = 0; i < z->module->parameter_count; i++)
+    if (tensor(z, (int32_t)i)->type != HRI_U8) hri_ten_retype(t, tensor(z, (int32_t)i), z->type);
+}
+
+void hri_zero3_init(hri_torch *t, hri_zero3 *z, hri_module *module, const hri_zero3_settings *settings,
+                    hri_ten_type type) {
   static const hri_module_watch watch = {enter, leave};
-  *z = (hri_zero3){.settings = *settings, .module = module, .type = module->embed->type, .boundary = true};
+  *z = (hri_zero3){.settings = *settings, .module = module, .type = type, .boundary = true};
   if (z->settings.bucket == 0) z->settings.bucket = USUAL_BUCKET;
   if (z->settings.prefetch == 0) z->settings.prefetch = USUAL_PREFETCH;
   z->parameters = hri_alloc_zero(module->parameter_count, sizeof *z->parameters);
@@ -546,6 +561,9 @@ void hri_zero3_init(hri_torch *t, hri_zero3 *z, hri_module *module, const hri_ze
     z->parameters[i].persists = hri_ten_count(module->parameters[i]) <= PERSISTS;
   }
   hri_torch_at(t, "ZeRO", -1);
+  cast_parameters(t, z);
+  for (uint32_t i = 0; i < module->packed_count && module->quantized != HRI_TORCH_INT8; i++)
+    module->packed[i].held = true;
   list_groups(t, z);
   cut(t, z);
   make_masters(t, z);

@@ -18,9 +18,9 @@ typedef struct hri_zero3_settings {
 
 typedef enum hri_zero3_state { HRI_ZERO3_PART = 0, HRI_ZERO3_COMING, HRI_ZERO3_WHOLE } hri_zero3_state;
 
-/* Parameters that were gathered into one tensor: each becomes a copy when the first of them is waited for. */
+/* Parameters that were gathered into one tensor of each type: each becomes a copy when the first of them is waited for. */
 typedef struct hri_zero3_gather {
-  hri_ten *flat; /* NULL: of one parameter, whose bytes it is */
+  hri_ten *flats[2]; /* of weights, of codes in bytes; both NULL: of one parameter, whose bytes it is */
   uint32_t *members, count, holders;
   bool complete;
 } hri_zero3_gather;
@@ -67,13 +67,15 @@ typedef struct hri_zero3 {
   hri_ten *parts, *bucket, *gradients; /* of this rank, of all parameters; the bucket, which stays */
   uint64_t filled;
   uint32_t *waiting, waiting_count;
-  HRI_ARRAY(uint32_t) entered, running; /* numbers of modules: whose forward runs, one within the other; whose backward does */
+  HRI_ARRAY(uint32_t)
+  entered, running; /* numbers of modules: whose forward runs, one within the other; whose backward does */
   HRI_ARRAY(hri_zero3_again) again;
   uint32_t modules; /* numbers that were given */
 } hri_zero3;
 
 /* deepspeed.initialize: the parameters of `module`, which are on the device, are partitioned. */
-void hri_zero3_init(hri_torch *t, hri_zero3 *zero, hri_module *module, const hri_zero3_settings *settings);
+void hri_zero3_init(hri_torch *t, hri_zero3 *zero, hri_module *module, const hri_zero3_settings *settings,
+                    hri_ten_type type);
 void hri_zero3_deinit(hri_zero3 *zero);
 void hri_zero3_before_forward(hri_torch *t, hri_zero3 *zero);
 void hri_zero3_after_backward(hri_torch *t, hri_zero3 *zero);
