@@ -115,6 +115,7 @@ for stage in 2 3; do
   run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=$stage --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
 done
 run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=3,offload_optimizer=cpu; refuses 2; expect_err 'parts on the host'
+run $shares --lora r=8 --quantize nf4 --engine pytorch:plain --engine-conf fsdp=true; refuses 2; expect_err 'pytorch:trainer'
 run $shares --lora r=8 --quantize int8 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err "attribute 'CB'"
 run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'quantize nf4'
 run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'fsdp=true'

@@ -162,6 +162,9 @@ static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_set
     return "no such job: fully_shard leaves bitsandbytes' 8-bit weights without what they carry (\"'Parameter' object has no "
            "attribute 'CB'\"); --quantize nf4";
   if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under zero_stage; --quantize nf4";
+  if (s->fsdp == HRI_TRUE && !stack->trainer)
+    return "no rules for 4-bit weights under fsdp=true in a loop of one's own: accelerate leaves out codes in bytes, fully_shard by "
+           "itself does not; pytorch:trainer";
   if (s->fsdp == HRI_TRUE && older && !settings->bf16_storage)
     return "no such job: FullyShardedDataParallel flattens no codes in bytes (\"Cannot flatten integer dtype tensors\"); "
            "bnb_4bit_quant_storage=bf16, or fsdp_version=2";
