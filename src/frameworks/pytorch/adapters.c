@@ -221,10 +221,10 @@ hri_ten *hri_module_apply(hri_torch *t, const hri_module *module, const char *na
   hri_ten *x, *y;
   hri_torch_at(t, name, -2);
   if (!linear->a) return apply_base(t, module, name, linear, given);
-  x = hri_module_begins(t, module, NULL, NULL, NULL, given); /* the adapted module, around its base */
+  x = hri_module_begins(t, module, NULL, NULL, linear->a, given); /* the adapted module, around its base */
   y = apply_base(t, module, name, linear, x);
   y = (linear->packed || linear->narrow ? adapted_quantized : adapted)(t, module, linear, x, y);
   hri_ten_drop(t, x);
-  hri_module_ends(t, module, NULL, NULL, &y);
+  hri_module_ends(t, module, NULL, linear->a, &y);
   return y;
 }

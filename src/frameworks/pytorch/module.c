@@ -564,6 +564,7 @@ void hri_module_cache_drop(hri_torch *t, const hri_module *module, hri_module_ca
 
 hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri_module_batch *batch) {
   hri_module_output out = {0};
+  const int around = module->model->lora.rank ? 2 : 0; /* PeftModelForCausalLM, LoraModel */
   beginning b;
   hri_ten *hidden;
   pass *p;
@@ -577,7 +578,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   p->module = module;
   if (module->use_cache && !module->checkpoint && !(p->cache = hri_alloc_zero(1, sizeof *p->cache))) t->failed = true;
   hri_ten_drop(t, enter(t, module, HRI_MODULE_WHOLE, NULL));
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < around + 2; k++)
     hri_ten_drop(t, hri_module_begins(t, module, NULL, NULL, NULL, NULL)); /* the model with its head, and without */
   b = embedded(t, p, batch);
   hidden = b.hidden;
@@ -629,7 +630,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     if (module->version < HRI_TRANSFORMERS_4_46) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
     else out.loss = older_loss(t, module->model, &out.logits, batch->labels, batch->items);
   }
-  hri_module_ends(t, module, NULL, NULL, &out.loss);
+  for (int k = 0; k < around + 1; k++) hri_module_ends(t, module, NULL, NULL, &out.loss);
   hri_ten_drop(t, hidden);
   out.cache = p->cache;
   p->cache = NULL;

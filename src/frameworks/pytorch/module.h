@@ -66,7 +66,8 @@ typedef struct hri_module_hooks {
   void (*leave)(hri_torch *torch, void *context, int32_t module, hri_ten *output);
 } hri_module_hooks;
 
-/* The same around every module, those without parameters too: `parameters` are its own two, NULL where it has fewer. What the module gets, and
+/* The same around every module, those without parameters too: `parameters` are its own two, NULL where it has fewer; the second alone is one of another
+ * module that its forward looks at (an adapted module reads the type of lora_A). What the module gets, and
  * what its caller gets: new references. input NULL: none of its positional arguments needs a gradient. */
 typedef struct hri_module_watch {
   hri_ten *(*enter)(hri_torch *torch, void *context, hri_ten *const parameters[2], hri_ten *input);

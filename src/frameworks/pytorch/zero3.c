@@ -108,7 +108,7 @@ static void wait_for(hri_torch *t, hri_zero3 *z, int32_t i) {
 
 static void give_back(hri_torch *t, hri_zero3 *z, int32_t i) {
   hri_zero3_parameter *p = &z->parameters[i];
-  if (p->state != HRI_ZERO3_WHOLE || p->active) return;
+  if (p->state != HRI_ZERO3_WHOLE || p->active || p->external) return;
   hri_ten_take_bytes(t, tensor(z, i));
   p->state = HRI_ZERO3_PART;
   z->available -= whole_elements(z, i);
@@ -175,7 +175,11 @@ static void prefetch(hri_torch *t, hri_zero3 *z) {
 
 /* ds_active_sub_modules is a set: a module that runs again for its backward, and stops early there, is in it once. Of a tied embedding there are two
  * modules. */
-static void activate(hri_zero3 *z, int32_t i) {
+static void activate(hri_zero3 *z, const hri_zero3_call *call, int32_t i) {
+  if (call->parameters[0] < 0) {
+    z->parameters[i].external = true;
+    return;
+  }
   bool tied = !z->module->head && tensor(z, i) == z->module->embed;
   z->parameters[i].active = tied ? z->parameters[i].active + 1 : 1;
 }
@@ -217,7 +221,7 @@ static void fetch(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call, bool f
   gather_missing(t, z, call);
   for (int k = 0; k < 2; k++) {
     if (call->parameters[k] < 0) continue;
-    activate(z, call->parameters[k]);
+    activate(z, call, call->parameters[k]);
     if (forward && t->engines) note_again(t, z, call->parameters[k]);
     wait_for(t, z, call->parameters[k]);
   }
@@ -245,7 +249,8 @@ static void release(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call) {
   for (int k = 0; k < 2; k++) {
     int32_t i = call->parameters[k];
     if (i < 0) continue;
-    if (z->parameters[i].active) z->parameters[i].active--;
+    if (call->parameters[0] < 0) z->parameters[i].external = false;
+    else if (z->parameters[i].active) z->parameters[i].active--;
     if (z->traced && (z->parameters[i].persists || z->parameters[i].fetched_for > (int64_t)z->step || used_soon(z, i)))
       continue;
     give_back(t, z, i);
@@ -388,8 +393,9 @@ void hri_zero3_after_backward(hri_torch *t, hri_zero3 *z) {
   reduce(t, z);
   z->running.count = 0;
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
-    if (!z->parameters[i].active) continue;
+    if (!z->parameters[i].active && !z->parameters[i].external) continue;
     z->parameters[i].active = 0;
+    z->parameters[i].external = false;
     if (!z->traced || !z->parameters[i].persists) give_back(t, z, (int32_t)i);
   }
   release_again(t, z, UINT32_MAX);
@@ -414,6 +420,7 @@ void hri_zero3_begin_step(hri_torch *t, hri_zero3 *z) {
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
     wait_for(t, z, (int32_t)i);
     z->parameters[i].active = 0;
+    z->parameters[i].external = false;
     give_back(t, z, (int32_t)i);
   }
   hri_torch_at(t, "ZeRO", -1);
