@@ -108,7 +108,7 @@ static void wait_for(hri_torch *t, hri_zero3 *z, int32_t i) {
 
 static void give_back(hri_torch *t, hri_zero3 *z, int32_t i) {
   hri_zero3_parameter *p = &z->parameters[i];
-  if (p->state != HRI_ZERO3_WHOLE || p->active || p->external) return;
+  if (p->state != HRI_ZERO3_WHOLE || p->active || p->external || p->owners) return;
   hri_ten_take_bytes(t, tensor(z, i));
   p->state = HRI_ZERO3_PART;
   z->available -= whole_elements(z, i);
@@ -189,16 +189,23 @@ static void note_again(hri_torch *t, hri_zero3 *z, int32_t parameter) {
   hri_zero3_again again = {0, (uint32_t)parameter};
   if (z->running.count == 0 || trains(z, (uint32_t)parameter)) return;
   again.owner = z->running.items[z->running.count - 1];
+  for (size_t k = z->again.count; k-- > 0 && z->again.items[k].owner == again.owner;)
+    if (z->again.items[k].parameter == again.parameter) return;
+  z->parameters[parameter].owners++;
   if (!hri_array_push(&z->again, again)) t->failed = true;
 }
 
-/* With the backward of the module that made them run again those parameters go, whatever the trace says. `owner` UINT32_MAX: all. */
+/* With the backward of the module that made them run again those parameters go, whatever the trace says, and not before. `owner` UINT32_MAX: all. */
 static void release_again(hri_torch *t, hri_zero3 *z, uint32_t owner) {
   size_t kept = 0;
   for (size_t k = 0; k < z->again.count; k++) {
     hri_zero3_again again = z->again.items[k];
-    if (owner != UINT32_MAX && again.owner != owner) z->again.items[kept++] = again;
-    else if (!z->parameters[again.parameter].persists) give_back(t, z, (int32_t)again.parameter);
+    if (owner != UINT32_MAX && again.owner != owner) {
+      z->again.items[kept++] = again;
+      continue;
+    }
+    if (z->parameters[again.parameter].owners) z->parameters[again.parameter].owners--;
+    if (!z->parameters[again.parameter].persists) give_back(t, z, (int32_t)again.parameter);
   }
   z->again.count = kept;
 }

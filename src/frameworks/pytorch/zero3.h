@@ -30,6 +30,7 @@ typedef struct hri_zero3_parameter {
   hri_zero3_gather *coming; /* while it is COMING, or until its module has waited */
   bool persists;            /* small: never given back by a module */
   uint32_t active;          /* modules that run with it */
+  uint32_t owners;          /* modules whose backward made it run again and is not through */
   bool external;            /* an adapted module runs, which looked at it: DeepSpeed calls it an external parameter of that */
   int64_t fetched_for;      /* the latest step of the trace that it was fetched for */
 } hri_zero3_parameter;
