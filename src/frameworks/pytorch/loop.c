@@ -460,6 +460,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.lora_dropout = job->model->lora.dropout;
   r.module.checkpoint = job->checkpoint;
   r.module.reentrant = job->reentrant;
+  r.module.wrapped = job->wrapped;
   r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
   r.third = hri_alloc_zero(r.module.parameter_count, sizeof *r.third);

@@ -106,6 +106,7 @@ typedef struct hri_module {
   hri_dropout dropout;
   double lora_dropout;
   bool checkpoint, reentrant, use_cache;
+  bool wrapped;      /* `checkpoint` is fully_shard's own, of which PEFT is not told */
   bool fused_head;   /* TRL's */
   bool liger;        /* Liger's kernels: norms, rotary embeddings, gated MLPs, and the head with its loss */
   bool keeps_logits; /* an evaluation that wants them: Liger's head makes none otherwise */

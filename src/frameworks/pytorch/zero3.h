@@ -31,8 +31,8 @@ typedef struct hri_zero3_parameter {
   bool persists;            /* small: never given back by a module */
   uint32_t active;          /* modules that run with it */
   uint32_t owners;          /* modules whose backward made it run again and is not through */
-  bool external;            /* an adapted module runs, which looked at it: DeepSpeed calls it an external parameter of that */
-  int64_t fetched_for;      /* the latest step of the trace that it was fetched for */
+  bool external; /* an adapted module runs, which looked at it: DeepSpeed calls it an external parameter of that */
+  int64_t fetched_for; /* the latest step of the trace that it was fetched for */
 } hri_zero3_parameter;
 
 /* A module's turn: its own parameters, -1: none. */
