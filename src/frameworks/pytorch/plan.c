@@ -284,7 +284,7 @@ static bool was_recorded(const hr_pytorch *p) {
     return false;
   if (job->sharing == HRI_TORCH_DDP) return !job->resumed && !job->model->lora.dora && !job->model->lora.saved;
   if (job->sharing >= HRI_TORCH_ZERO) return true;
-  return !(job->trainer && job->fsdp.offload);
+  return !(job->trainer && job->fsdp.offload) && !(job->fsdp.flat && job->scaler);
 }
 
 static void set_ranks(hr_pytorch *p, uint32_t ranks) {
