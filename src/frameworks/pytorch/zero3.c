@@ -72,7 +72,7 @@ static void gather(hri_torch *t, hri_zero3 *z, uint32_t *members, uint32_t count
   for (uint32_t k = 0; k < count; k++) {
     z->parameters[members[k]].state = HRI_ZERO3_COMING;
     z->parameters[members[k]].coming = g;
-    z->available += whole_elements(z, (int32_t)members[k]);
+    z->available += (int64_t)whole_elements(z, (int32_t)members[k]);
   }
 }
 
@@ -111,7 +111,7 @@ static void give_back(hri_torch *t, hri_zero3 *z, int32_t i) {
   if (p->state != HRI_ZERO3_WHOLE || p->active || p->external || p->owners) return;
   hri_ten_take_bytes(t, tensor(z, i));
   p->state = HRI_ZERO3_PART;
-  z->available -= whole_elements(z, i);
+  z->available -= (int64_t)whole_elements(z, i);
 }
 
 /* ---- the coordinator ---- */
@@ -156,7 +156,7 @@ static void sort(uint32_t *members, uint32_t count) {
 
 /* The next parameters of the trace, up to a bucket of them. */
 static void prefetch(hri_torch *t, hri_zero3 *z) {
-  uint64_t room = z->available < most_live ? most_live - z->available : 0, coming = 0;
+  uint64_t room = z->available < (int64_t)most_live ? (uint64_t)((int64_t)most_live - z->available) : 0, coming = 0;
   uint32_t *members, count = 0;
   if (room > z->settings.prefetch) room = z->settings.prefetch;
   members = hri_alloc_zero(z->module->parameter_count, sizeof *members);
@@ -344,7 +344,9 @@ void hri_zero3_before_forward(hri_torch *t, hri_zero3 *z) {
     z->traced = true;
   }
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
+    bool coming = z->parameters[i].coming != NULL; /* behind an evaluation: gathered for a backward that did not come */
     wait_for(t, z, (int32_t)i);
+    if (coming) give_back(t, z, (int32_t)i);
     z->parameters[i].fetched_for = INT64_MIN;
   }
   z->step = z->next_use = 0;

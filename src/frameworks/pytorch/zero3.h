@@ -63,9 +63,10 @@ typedef struct hri_zero3 {
   HRI_ARRAY(hri_zero3_use) uses;   /* of parameters, by it */
   HRI_ARRAY(hri_zero3_group) groups;
   bool traced;
-  bool boundary;                       /* the micro-step is the last of its step */
-  uint32_t step, next_use;             /* modules that had their turn; uses that were fetched */
-  uint64_t available;                  /* elements of parameters that are whole or coming */
+  bool boundary;           /* the micro-step is the last of its step */
+  uint32_t step, next_use; /* modules that had their turn; uses that were fetched */
+  int64_t
+      available; /* elements of parameters that are whole or coming since the forward began; below zero when more went */
   hri_ten *parts, *bucket, *gradients; /* of this rank, of all parameters; the bucket, which stays */
   uint64_t filled;
   uint32_t *waiting, waiting_count;
