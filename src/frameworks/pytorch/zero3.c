@@ -251,6 +251,28 @@ static bool used_soon(const hri_zero3 *z, int32_t parameter) {
   return false;
 }
 
+/* The first decision of that step or a later one. */
+static size_t decisions_from(const hri_zero3 *z, uint32_t step) {
+  size_t low = 0, high = z->decisions.count;
+  while (low < high) {
+    size_t middle = (low + high) / 2;
+    if (z->decisions.items[middle].step < step) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+/* __params_to_release, which is an lru_cache by module and step: what the first traced step found holds for all, also for evaluations. */
+static bool keeps(hri_torch *t, hri_zero3 *z, int32_t i) {
+  hri_zero3_decision made = {z->step, i, false};
+  size_t k = decisions_from(z, z->step);
+  for (; k < z->decisions.count && z->decisions.items[k].step == z->step; k++)
+    if (z->decisions.items[k].parameter == i) return z->decisions.items[k].keeps;
+  made.keeps = z->parameters[i].persists || z->parameters[i].fetched_for > (int64_t)z->step || used_soon(z, i);
+  if (k == z->decisions.count && !hri_array_push(&z->decisions, made)) t->failed = true;
+  return made.keeps;
+}
+
 /* release_sub_module */
 static void release(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call) {
   for (int k = 0; k < 2; k++) {
@@ -258,8 +280,7 @@ static void release(hri_torch *t, hri_zero3 *z, const hri_zero3_call *call) {
     if (i < 0) continue;
     if (call->parameters[0] < 0) z->parameters[i].external = false;
     else if (z->parameters[i].active) z->parameters[i].active--;
-    if (z->traced && (z->parameters[i].persists || z->parameters[i].fetched_for > (int64_t)z->step || used_soon(z, i)))
-      continue;
+    if (z->traced && keeps(t, z, i)) continue;
     give_back(t, z, i);
   }
 }
@@ -605,4 +626,5 @@ void hri_zero3_deinit(hri_zero3 *z) {
   hri_array_free(&z->entered);
   hri_array_free(&z->running);
   hri_array_free(&z->again);
+  hri_array_free(&z->decisions);
 }

@@ -49,6 +49,13 @@ typedef struct hri_zero3_again {
   uint32_t owner, parameter;
 } hri_zero3_again;
 
+/* Whether a module that is through keeps a parameter, by the step of the trace: DeepSpeed decides once and remembers it. */
+typedef struct hri_zero3_decision {
+  uint32_t step;
+  int32_t parameter;
+  bool keeps;
+} hri_zero3_decision;
+
 typedef struct hri_zero3_group { /* sub_group: what the optimizer steps on at a time */
   uint64_t elements;
   hri_ten *master;
@@ -73,7 +80,8 @@ typedef struct hri_zero3 {
   HRI_ARRAY(uint32_t)
   entered, running; /* numbers of modules: whose forward runs, one within the other; whose backward does */
   HRI_ARRAY(hri_zero3_again) again;
-  uint32_t modules; /* numbers that were given */
+  HRI_ARRAY(hri_zero3_decision) decisions; /* steps in order */
+  uint32_t modules;                        /* numbers that were given */
 } hri_zero3;
 
 /* deepspeed.initialize: the parameters of `module`, which are on the device, are partitioned. */
