@@ -547,11 +547,11 @@ hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri
   hri_fn *fn = hri_fn_make(t, linear_function_backward, inputs, bias ? 3 : 2);
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] = weight->shape.dims[0];
-  hri_fn_save(t, fn, x);
-  hri_fn_save(t, fn, weight);
-  y = bound(t, fn, hri_ten_make(t, "mm", x->type, shape));
+  y = hri_ten_make(t, "mm", x->type, shape);
   hri_aten_workspace(t);
-  return y;
+  hri_fn_save(t, fn, x); /* setup_context comes behind the forward */
+  hri_fn_save(t, fn, weight);
+  return bound(t, fn, y);
 }
 
 static void bmm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
