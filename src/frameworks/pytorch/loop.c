@@ -584,6 +584,10 @@ static void count_parameters(loop *r) {
     r->t->parameter_count += count;
     if (parameter->requires_grad) r->t->trained_count += count;
   }
+  for (uint32_t k = 0; k < r->module.packed_count && r->module.quantized != HRI_TORCH_INT8; k++) {
+    const hri_torch_4bit *packed = &r->module.packed[k]; /* codes are fewer than what they stand for */
+    r->t->parameter_count += packed->out * packed->in - hri_ten_count(packed->codes);
+  }
 }
 
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
