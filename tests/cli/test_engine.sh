@@ -297,7 +297,10 @@ run $tune --lora r=16,targets=q_proj,v_proj,o_proj; expect_rc 0; lora=$(json_num
 expect_json '{"tune run lora_finetune_single_device", "model.lora_attn_modules=[q_proj,v_proj,output_proj]", "model.apply_lora_to_mlp=False", "model.lora_rank=16"} <= set(d["engines"]["pytorch"]["arguments"])'
 run plan llama-3-8b --device rtx-4090 --lora r=16,targets=all-linear --quantize nf4+dq --recompute block --engine pytorch:torchtune --json; expect_rc 0; expect_json 'd["model"]["parameter_count"] == 8030261248 + d["model"]["trainable_parameter_count"]' '"NF4Tensor" in d["engines"]["pytorch"]["settings"]' '"model.apply_lora_to_mlp=True" in d["engines"]["pytorch"]["arguments"]'
 run plan llama-3.2-3b --device rtx-4090 --seq 4096 --micro-batch 4 --precision bf16-pure --engine pytorch:torchtune --fixes --json; expect_rc 3
-expect_json 'any("--update in-backward" in f["plan_options"] for f in d["fixes"])' 'any("enable_activation_checkpointing=True" in f["options"] for f in d["fixes"])' 'not any("TrainingArguments" in f["options"] or "fsdp" in f["options"] for f in d["fixes"])'
+expect_json 'any("enable_activation_checkpointing=True" in f["options"] for f in d["fixes"])' 'not any("TrainingArguments" in f["options"] or "fsdp" in f["options"] for f in d["fixes"])'
+inward="--recompute block --update in-backward --engine-conf optimizer._component_=bitsandbytes.optim.PagedAdamW8bit"
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --micro-batch 2 --engine pytorch:torchtune --json; expect_rc 3; expect_json "any(f['plan_options'] == '$inward' for f in d['fixes'])"
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --micro-batch 2 --engine pytorch:torchtune $inward; expect_rc 0
 run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --engine pytorch:torchtune --auto --json; expect_rc 0
 expect_json 'd["engines"]["pytorch"]["verdict"] == "fits"' 'any("PagedAdamW8bit" in a or "optimizer_in_bwd=True" in a for a in d["engines"]["pytorch"]["arguments"])'
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch:torchtune --table seq,micro-batch; expect_rc 0
