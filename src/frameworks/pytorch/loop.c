@@ -215,10 +215,11 @@ static hri_module_batch load_batch(loop *r, uint64_t rows) {
   hri_module_batch batch = {.padded = r->job->padded};
   hri_torch_at(r->t, "batch", -1);
   batch.ids = hri_ten_make(r->t, "to", HRI_I64, shape);
-  if (r->job->mask) batch.mask = hri_ten_make(r->t, "to", HRI_I64, shape);
+  if (r->job->mask && !r->job->packed) batch.mask = hri_ten_make(r->t, "to", HRI_I64, shape);
   batch.labels = hri_ten_make(r->t, "to", HRI_I64, shape);
-  hri_ten *all[] = {batch.ids, batch.mask, batch.labels};
-  for (int i = 0; i < 3; i++) hri_ten_role(r->t, all[i], HR_ROLE_INPUT);
+  if (r->job->packed) batch.positions = hri_ten_make(r->t, "to", HRI_I64, shape);
+  hri_ten *all[] = {batch.ids, batch.mask, batch.labels, batch.positions};
+  for (int i = 0; i < 4; i++) hri_ten_role(r->t, all[i], HR_ROLE_INPUT);
   return batch;
 }
 
@@ -226,6 +227,7 @@ static void drop_batch(loop *r, hri_module_batch *batch) {
   hri_ten_set(r->t, &batch->ids, NULL);
   hri_ten_set(r->t, &batch->mask, NULL);
   hri_ten_set(r->t, &batch->labels, NULL);
+  hri_ten_set(r->t, &batch->positions, NULL);
   hri_ten_set(r->t, &batch->items, NULL);
 }
 
@@ -311,7 +313,7 @@ static void micro_step(loop *r, bool last) {
   r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = last; /* the others run under no_sync() */
   out = forward(r);
   if (r->job->counts_tokens) hri_ten_set(t, &out.loss, hri_aten_div_scalar(t, out.loss)); /* training_step */
-  else if (r->job->trainer && r->job->ranks > 1) /* loss *= num_processes */
+  else if (r->job->trainer && r->job->ranks > 1)                                          /* loss *= num_processes */
     hri_ten_set(t, &out.loss, hri_aten_mul_scalar_in_place(t, out.loss));
   hri_ten_set(t, &r->logits, NULL);
   hri_module_cache_drop(t, &r->module, &r->cache);

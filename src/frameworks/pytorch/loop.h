@@ -54,11 +54,13 @@ typedef struct hri_torch_job {
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */
   bool clip;
   bool checkpoint, reentrant;
-  bool mask;                             /* the batch has an attention_mask */
-  bool padded;                           /* with zeros: rows are of different lengths */
-  bool trainer;                          /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
-  bool liger;                            /* Liger's kernels (liger.h) */
-  bool counts_tokens; /* axolotl's Trainer: tokens are counted in the forward, and no items for the loss, which is a mean */
+  bool mask;    /* the batch has an attention_mask */
+  bool padded;  /* with zeros: rows are of different lengths */
+  bool trainer; /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
+  bool liger;   /* Liger's kernels (liger.h) */
+  bool packed;  /* documents share rows: the batch has positions in place of a mask (axolotl's sample_packing) */
+  bool
+      counts_tokens; /* axolotl's Trainer: tokens are counted in the forward, and no items for the loss, which is a mean */
   bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's LoRA kernels */
   bool fused_head;                       /* TRL's: log-probabilities in tiles, no logits */
   bool resumed;                          /* from a checkpoint: AdamW's states are there before the first step */

@@ -144,6 +144,7 @@ typedef struct hri_module_batch {
   hri_ten *ids, *mask, *labels; /* [rows, tokens]; mask NULL: none is given */
   hri_ten *items;               /* num_items_in_batch: the loss is a sum divided by it; NULL: a mean */
   bool padded;                  /* the mask has zeros */
+  hri_ten *positions; /* [rows, tokens] of packed documents, in place of a mask; NULL: the model counts them itself */
 } hri_module_batch;
 /* model(input_ids=ids, attention_mask=mask, labels=labels) */
 hri_module_output hri_module_forward(hri_torch *torch, hri_module *module, const hri_module_batch *batch);

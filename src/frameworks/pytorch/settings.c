@@ -55,6 +55,7 @@ typedef enum key {
   MLP_KERNEL,
   QKV_KERNEL,
   O_KERNEL,
+  SAMPLE_PACKING,
   KEYS
 } key;
 static const char *const keys[KEYS] = {[OPTIM] = "optim",
@@ -89,7 +90,8 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [WIDE_NORMS] = "upcast_layernorm",
                                        [MLP_KERNEL] = "lora_mlp_kernel",
                                        [QKV_KERNEL] = "lora_qkv_kernel",
-                                       [O_KERNEL] = "lora_o_kernel"};
+                                       [O_KERNEL] = "lora_o_kernel",
+                                       [SAMPLE_PACKING] = "sample_packing"};
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
 static const char *const stages[] = {"", "1", "2", "3"};
 static const char *const places[] = {"none", "cpu"};
@@ -115,6 +117,7 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
                                    [MLP_KERNEL] = {truths, 2},
                                    [QKV_KERNEL] = {truths, 2},
                                    [O_KERNEL] = {truths, 2},
+                                   [SAMPLE_PACKING] = {truths, 2},
                                    [FIND_UNUSED] = {truths, 2},
                                    [BUCKET_VIEW] = {truths, 2},
                                    [FSDP] = {truths, 2},
@@ -169,6 +172,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   else if (k == RESUME) out->resumed = value != 0;
   else if (k == LIGER) out->liger = value != 0;
   else if (k == WIDE_NORMS) out->wide_norms = value != 0;
+  else if (k == SAMPLE_PACKING) out->packing = value != 0;
   else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
   else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;
