@@ -118,8 +118,9 @@ typedef struct hr_pytorch_live {
 } hr_pytorch_live;
 
 typedef struct hr_pytorch hr_pytorch;
-/* `job` is finished (hr_job_finish); `options` may be NULL. UNSUPPORTED names the option or the family for which there
- * are no rules; USAGE a setting of alloc_conf or conf. */
+/* `job` is finished (hr_job_finish) and its rows are known; `options` may be NULL. UNSUPPORTED names the option or the
+ * family for which there are no rules; USAGE a setting of alloc_conf or conf, or rows that are OPEN: who wants the most
+ * that fit sets micro_batch and asks for each. */
 HR_CHECKED hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                                        hr_error *error);
 HR_API const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch);

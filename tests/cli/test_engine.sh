@@ -99,7 +99,7 @@ run $base --ranks 8 --engine-conf fsdp=true,cpu_offload=true; expect_rc 0; [ "$(
 expect_json 'd["engines"]["pytorch"]["host_bytes"] > 2e9'
 run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2,reduce_bucket_size=20000000; expect_rc 0; small=$(json_number allocated_bytes)
 run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2; expect_rc 0; [ "$small" -lt "$(json_number allocated_bytes)" ] || fail "a smaller bucket is no smaller"
-run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf zero_stage=1,offload_optimizer=cpu --json; expect_rc 0
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf fsdp=true,cpu_offload=true --json; expect_rc 0
 expect_json 'not d["engines"]["pytorch"]["recorded"]' 'd["engines"]["pytorch"]["error_high"] >= 0.03'
 run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8; expect_rc 3; expect_out 'fsdp=True'
 run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8 --auto --json; expect_rc 0; expect_err 'fsdp=True'
@@ -109,7 +109,6 @@ expect_json 'any("\"stage\": 3" in a and a.endswith("\"zero_force_ds_cpu_optimiz
 run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch:plain --ranks 8 --json; expect_json 'any(a.startswith("DistributedDataParallel(model, find_unused_parameters=False") for a in d["engines"]["pytorch"]["arguments"])'
 run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf transformers=4.49 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --engine-conf transformers=4.49,fsdp=true; refuses 2; expect_err 'transformers=5'
-run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --freeze embed --engine-conf zero_stage=2; refuses 2; expect_err 'frozen'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --ranks 8; refuses 2; expect_err 'fused head'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --ranks 8 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --ranks 8 --engine-conf fsdp=true; refuses 2; expect_err 'plain loop alone'
@@ -120,8 +119,45 @@ run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fs
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,ddp_bucket_cap_mb=25; refuses 2; expect_err 'DistributedDataParallel'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,param_dtype=bf16; refuses 2; expect_err 'pytorch:plain'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 0; refuses 2; expect_err 'ranks'
-run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf eval_batches=2; refuses 2; expect_err 'evaluation on several ranks'
 run plan gpt2-124m --device rtx-3060 --ranks 4; refuses 2; expect_err 'engine pytorch'
+# Beside ranks that share: adapters, 4 bits, fp16, frozen tensors, evaluation; what frameworks refuse themselves is said with their reason.
+shares="plan llama-3.2-1b --device a100-80 --precision bf16 --micro-batch 2 --ranks 8"
+run $shares --lora r=8 --engine pytorch --json; expect_rc 0; own=$(json_number allocated_bytes)
+for conf in fsdp=true fsdp=true,fsdp_version=1; do
+  run $shares --lora r=8 --engine pytorch --engine-conf $conf --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+  [ "$(json_number allocated_bytes)" -lt "$own" ] || fail "$conf shares no frozen weights"
+done
+run $shares --lora r=8 --engine pytorch --engine-conf zero_stage=3 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1 --json; expect_json 'any("fsdp_config={\"version\": 1}" in a for a in d["engines"]["pytorch"]["arguments"])'
+run $shares --engine pytorch --engine-conf fsdp=true,fsdp_version=1,reshard_after_forward=false; refuses 2; expect_err 'FSDP_SHARDING_STRATEGY'
+run $shares --lora r=8 --engine pytorch:plain --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'each adapter a unit'
+run plan llama-3.2-1b --device a100-80 --precision fp32 --ranks 8 --lora r=8 --engine pytorch:plain --engine-conf fsdp=true,fsdp_version=1 --json; expect_rc 0; own=$(json_number allocated_bytes)
+run plan llama-3.2-1b --device a100-80 --precision fp32 --ranks 8 --lora r=8 --engine pytorch:plain --engine-conf fsdp=true --json; [ "$(json_number allocated_bytes)" -lt "$own" ] || fail "frozen weights of a flat tensor have no gradients"
+run $shares --lora r=8,dora --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err 'DoRA'
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true --json; expect_rc 0; own=$(json_number allocated_bytes)
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true,bnb_4bit_quant_storage=bf16 --json; expect_rc 0
+[ "$(json_number allocated_bytes)" -lt "$own" ] || fail "codes in bf16 are not shared"
+expect_json '"bnb_4bit_quant_storage=torch.bfloat16" in d["engines"]["pytorch"]["arguments"][0]'
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'integer dtype'
+for stage in 2 3; do
+  run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=$stage --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+done
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=3,offload_optimizer=cpu; refuses 2; expect_err 'parts on the host'
+run $shares --lora r=8 --quantize nf4 --engine pytorch:plain --engine-conf fsdp=true; refuses 2; expect_err 'pytorch:trainer'
+run $shares --lora r=8 --quantize int8 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err "attribute 'CB'"
+run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'quantize nf4'
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'fsdp=true'
+run $shares --freeze embed --engine pytorch --engine-conf fsdp=true,fsdp_version=1 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $shares --freeze embed --engine pytorch --engine-conf zero_stage=2 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $shares --accumulate 2 --engine pytorch --engine-conf zero_stage=2,offload_optimizer=cpu; expect_rc 0
+run $shares --recompute block --engine pytorch --engine-conf fsdp=true,use_reentrant=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true; expect_rc 0; expect_out 'fp16=True with GradScaler'
+run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf zero_stage=2 --json; expect_json 'any("\"fp16\": {\"enabled\": True}" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'found_inf'
+run $shares --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json; own=$(json_number evaluate)
+run plan llama-3.2-1b --device a100-80 --precision bf16 --micro-batch 2 --ranks 2 --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json
+[ "$own" -gt $((2 * $(json_number evaluate))) ] || fail "logits of all ranks are not gathered"
+
 # The verdict knows its error: between what fits surely and what does not there is what fits only within it.
 run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --json --no-fixes; needs=$(json_number need_bytes)
 expect_json 'd["engines"]["pytorch"]["verdict"] == "fits" and d["engines"]["pytorch"]["reserve_missing_bytes"] == 0 and d["engines"]["pytorch"]["recorded"]'

@@ -3,8 +3,8 @@
 
     tests/memory/record.py WORK [NAME...]     WORK: made by record.sh; names: only those jobs (results of the others stay)
 
-Jobs of several ranks are in sharded.json, those with Liger's kernels in liger.json, those of axolotl and LLaMA-Factory in stacks.json; their results lie in
-files with "sharded_", "liger_" and "stacks_" before the name.
+Jobs of several ranks are in sharded.json, those with what stands beside in beside.json, those with Liger's kernels in liger.json, those of axolotl and
+LLaMA-Factory in stacks.json; their results lie in files with "sharded_", "beside_", "liger_" and "stacks_" before the name.
 
 A job whose result is in WORK/results is not run again; what was cut off goes on from there.
 
@@ -134,12 +134,12 @@ def main():
     work, names = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
     out = work / "results"
     out.mkdir(exist_ok=True)
-    tables = [(prefix, json.loads((HERE / name).read_text(encoding="utf-8"))) for prefix, name in (("", "jobs.json"), ("sharded_", "sharded.json"), ("liger_", "liger.json"), ("stacks_", "stacks.json"))]
+    tables = [(prefix, json.loads((HERE / name).read_text(encoding="utf-8"))) for prefix, name in (("", "jobs.json"), ("sharded_", "sharded.json"), ("liger_", "liger.json"), ("beside_", "beside.json"), ("stacks_", "stacks.json"))]
     everything = [dict(job, prefix=prefix) for prefix, table in tables for job in table["jobs"]]
     everything += [dict(job, lesson=True) for _, table in tables for job in table["lessons"]]
     jobs = [job for job in everything if not names or job["name"] in names]
     if names - {job["name"] for job in jobs}:
-        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json, sharded.json, liger.json and stacks.json")
+        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json, sharded.json, liger.json, beside.json and stacks.json")
     record(work, out, [job for job in jobs if not finished(out / f"{job['name']}.json")])
     failed = collect(out, jobs, [job["name"] for _, table in tables for job in table["jobs"]])
     print(f"{len(jobs) - len(failed)} recorded, {len(failed)} failed", *failed, sep="\n", file=sys.stderr)

@@ -82,7 +82,8 @@ class Reads:
             self.seen[caller() + ".cpu"] = ""
             if sys._getframe(1).f_code.co_name == "_pad_across_processes":
                 return torch.tensor(sys._getframe(1).f_locals["tensor"].shape)[None]
-            if tensor.nbytes > 1 << 20 and not self.whole_copies:
+            predictions = sys._getframe(1).f_code.co_name == "nested_numpify"
+            if tensor.nbytes > 1 << 20 and (predictions or not self.whole_copies):
                 return torch.zeros((0, *tensor.shape[1:]), dtype=tensor.dtype)
             self.count += 1
             return plain(tensor, *args, **kwargs)

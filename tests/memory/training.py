@@ -105,7 +105,7 @@ def build(job):
     for cls in kind.__mro__:
         if "_init_weights" in cls.__dict__ and cls.__module__.startswith("transformers."):
             cls._init_weights = lambda self, module: None
-    weights = PRECISIONS[job["precision"]][0]
+    weights = ranks.TYPES[job["base"]] if job.get("base") else PRECISIONS[job["precision"]][0]
     model = kind._from_config(config, attn_implementation=job["attention"], torch_dtype=weights)
     model.config.use_cache = job.get("use_cache", False)
     for name, parameter in model.named_parameters():
@@ -157,14 +157,14 @@ def quantized(job):
             how = transformers.BitsAndBytesConfig(load_in_8bit=True)
         else:
             how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
-                                                  bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
+                                                  bnb_4bit_use_double_quant=job["quantized"] == "nf4-double", bnb_4bit_quant_storage=ranks.TYPES.get(job.get("storage")))
         model = getattr(transformers, CLASSES[MODELS[job["model"]][0]][1]).from_pretrained(
             folder, quantization_config=how, attn_implementation=job["attention"], torch_dtype=compute, device_map={"": 0})
     finally:
         shutil.rmtree(folder)
     model.config.use_cache = False
-    if job["loop"] == "trl":
-        return model  # as it is; TRL prepares nothing
+    if job["loop"] == "trl" or job.get("storage"):
+        return model  # as it is: TRL prepares nothing, and who shares the codes of 4 bits leaves what lies beside them in their type
     checkpointing = {"use_reentrant": job["checkpointing"] == "reentrant"}
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(job["checkpointing"]), gradient_checkpointing_kwargs=checkpointing)
 
@@ -233,6 +233,12 @@ def with_liger(job, model):
     return model
 
 
+def made(job):
+    """The model on the host, or in 4 bits on the card, with adapters where the job has them."""
+    model = quantized(job) if job.get("quantized") else build(job)
+    return with_adapters(job, model) if job.get("lora") else model
+
+
 def plain_loop(job, phases):
     """The loop of the tutorials. "plain" keeps `outputs`, and so the logits, until the next forward is done; "plain-loss" only the loss."""
     phases.begin("load")
@@ -242,7 +248,8 @@ def plain_loop(job, phases):
     model = with_liger(job, model)
     if job.get("lora"):
         model = with_adapters(job, model)
-        model.to("cuda")
+        if not ranks.stays_on_host(job):
+            model.to("cuda")
     model = ranks.wrap(job, model)
     model.train()
     phases.name_parameters(model)
@@ -422,7 +429,7 @@ def trainer_loop(job, phases):
         arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
         if evaluation.get("middle"):
             arguments |= dict(eval_strategy="steps", eval_steps=1)
-        more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
+        more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"] * job.get("ranks", 1)), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
     if job.get("saving"):
         arguments |= dict(output_dir=job["folder"], save_strategy="steps", save_steps=1, save_total_limit=1)
     if job.get("saving") == "resume":
@@ -463,7 +470,7 @@ def trainer_loop(job, phases):
 def run(job, phases):
     with attention_backend(job):
         if ranks.kind(job) == "zero" and job["loop"] != "trainer":
-            return ranks.deepspeed_loop(job, phases, build, rows, optimizer_for, STEPS)
+            return ranks.deepspeed_loop(job, phases, made, rows, optimizer_for, STEPS)
         if job["loop"] in ("axolotl", "llama-factory"):
             import frameworks
 

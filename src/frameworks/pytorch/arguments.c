@@ -46,9 +46,9 @@ static void write_model(const hri_torch_arguments_of *of, hri_torch_arguments *o
   else if (t->quantized)
     add(out,
         ", quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"%s\", "
-        "bnb_4bit_use_double_quant=%s, bnb_4bit_compute_dtype=%s)",
+        "bnb_4bit_use_double_quant=%s, bnb_4bit_compute_dtype=%s%s)",
         is_fp4(of->job) ? "fp4" : "nf4", t->quantized == HRI_TORCH_NF4_DOUBLE ? "True" : "False",
-        dtype_name(t->weights));
+        dtype_name(t->weights), t->storage == HRI_BF16 ? ", bnb_4bit_quant_storage=torch.bfloat16" : "");
   add(out, ")");
 }
 
@@ -108,8 +108,8 @@ static void add_zero(const hri_torch_arguments_of *of, hri_torch_arguments *out)
   if (s->prefetch_elements) add(out, ", \"stage3_prefetch_bucket_size\": %u", s->prefetch_elements);
   if (s->offload_optimizer) add(out, ", \"offload_optimizer\": {\"device\": \"cpu\"}");
   if (s->offload_param) add(out, ", \"offload_param\": {\"device\": \"cpu\"}");
-  add(out, "}, \"bf16\": {\"enabled\": %s}, \"gradient_clipping\": %g",
-      of->torch->weights == HRI_BF16 ? "True" : "False", of->job->clip);
+  add(out, "}, \"%s\": {\"enabled\": %s}, \"gradient_clipping\": %g", of->torch->weights == HRI_F16 ? "fp16" : "bf16",
+      of->torch->weights != HRI_F32 ? "True" : "False", of->job->clip);
   if (s->offload_optimizer) add(out, ", \"zero_force_ds_cpu_optimizer\": False"); /* the optimizer is torch's */
   add(out, "}");
 }
@@ -121,6 +121,8 @@ static void add_ranks(const hri_torch_arguments_of *of, hri_torch_arguments *out
   if (t->sharing == HRI_TORCH_DDP) {
     add(out, ", ddp_find_unused_parameters=%s", truth(t->ddp.find_unused));
     if (s->bucket_mb) add(out, ", ddp_bucket_cap_mb=%u", s->bucket_mb);
+  } else if (t->sharing == HRI_TORCH_FSDP2 && t->fsdp.flat) {
+    add(out, ", fsdp=True, fsdp_config={\"version\": 1}");
   } else if (t->sharing == HRI_TORCH_FSDP2) {
     add(out,
         ", fsdp=True, fsdp_config={\"reshard_after_forward\": %s, \"cpu_offload\": %s, \"activation_checkpointing\": %s}",

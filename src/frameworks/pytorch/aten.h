@@ -86,6 +86,8 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
                             double dropout, bool by_heads);
 /* varlen_attn of q, k, v alike [B, H, T, D], all in the order of [B, T, H, D]: `documents` rows of attention, which end at `ends`. */
 hri_ten *hri_aten_attention_varlen(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *ends, uint64_t documents);
+/* Labels [rows, tokens] without the first, beside the `padded` ones that they are of, where a loss pads them by one. */
+hri_ten *hri_aten_shift_labels(hri_torch *t, const hri_ten *labels, hri_ten **padded);
 /* Mean over the labels: logits [N, V]. labels NULL: a view of what lives on anyway. */
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels);
 

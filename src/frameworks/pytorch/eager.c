@@ -553,7 +553,9 @@ void hri_torch_backward(hri_torch *torch, hri_ten *root, hri_ten *gradient) {
   torch->grad_mode = false;
   first->buffer[root->output] = hri_ten_keep(gradient); /* Python holds it to the end */
   push_ready(torch, &ready, first);
+  torch->engines++;
   while (ready.count && !torch->failed) run(torch, &ready, pop_ready(&ready));
+  torch->engines--;
   torch->grad_mode = before;
   hri_ten_drop(torch, gradient);
   hri_array_free(&ready);

@@ -271,7 +271,7 @@ static void next_batch(loop *r, uint64_t rows) {
 /* model(**inputs) under autocast; accelerate then makes what it gives fp32 (convert_outputs_to_fp32). */
 static hri_module_output forward(loop *r) {
   hri_module_output out;
-  bool ddp = r->job->sharing == HRI_TORCH_DDP;
+  bool ddp = r->job->sharing == HRI_TORCH_DDP && r->t->grad_mode; /* the Trainer evaluates the model within */
   hri_ten *counted[2] = {NULL}; /* variables of AxolotlTrainer.compute_loss: tokens that count, and all */
   if (r->job->counts_tokens && r->t->grad_mode) {
     counted[0] = count_labels(r, r->batch.labels);
@@ -310,7 +310,7 @@ static void micro_step(loop *r, bool last) {
   hri_ten *scaled;
   hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
   next_batch(r, r->job->batch);
-  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = last; /* the others run under no_sync() */
+  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = r->zero3.boundary = last; /* the others: under no_sync() */
   out = forward(r);
   if (r->job->counts_tokens) hri_ten_set(t, &out.loss, hri_aten_div_scalar(t, out.loss)); /* training_step */
   else if (r->job->trainer && r->job->ranks > 1)                                          /* loss *= num_processes */
@@ -411,6 +411,19 @@ static hri_ten *predict(loop *r) {
   return out.logits;
 }
 
+/* gather_for_metrics: those of all ranks, which take the place of this one's. */
+static hri_ten *of_all(loop *r, hri_ten *logits) {
+  hri_ten_shape shape = logits->shape;
+  hri_ten *all;
+  if (r->job->ranks <= 1) return logits;
+  shape.dims[0] *= r->job->ranks;
+  hri_torch_at(r->t, "predictions", -1);
+  all = hri_ten_make(r->t, "all_gather", logits->type, shape);
+  hri_ten_role(r->t, all, HR_ROLE_LOGITS);
+  hri_ten_drop(r->t, logits);
+  return all;
+}
+
 /* The loop's variable `logits` holds the last batch's beside what is kept of all, until the next are there. */
 static void evaluate(loop *r) {
   const hri_torch_evaluation *e = &r->job->evaluation;
@@ -428,8 +441,10 @@ static void evaluate(loop *r) {
   for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
     next_batch(r, e->rows);
     hri_ten_set(r->t, &logits, predict(r));
-    if (e->metrics && logits) keep_predictions(r, &kept, logits);
-    else hri_ten_set(r->t, &logits, NULL);
+    if (e->metrics && logits) {
+      logits = of_all(r, logits);
+      keep_predictions(r, &kept, logits);
+    } else hri_ten_set(r->t, &logits, NULL);
     if (e->to_host == 0 || (k + 1) % e->to_host) continue;
     hri_ten_set(r->t, &kept, NULL);
     hri_ten_set(r->t, &logits, NULL);
@@ -459,8 +474,10 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   hri_ten **spare = NULL, **masters = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
+  r.module.storage = job->storage == HRI_F32 ? HRI_U8 : job->storage;
+  r.module.in_order = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
+  r.module.narrow_adapters = job->sharing >= HRI_TORCH_ZERO && !job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
-  r.module.hooks_outside = job->wrapped;
   r.module.prepared = job->prepared;
   r.module.loading = job->loading;
   r.module.wide_norms = job->wide_norms;
@@ -485,6 +502,7 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   r.module.lora_dropout = job->model->lora.dropout;
   r.module.checkpoint = job->checkpoint;
   r.module.reentrant = job->reentrant;
+  r.module.wrapped = job->wrapped;
   r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
   r.third = hri_alloc_zero(r.module.parameter_count, sizeof *r.third);
@@ -492,12 +510,12 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   if (!r.first || !r.second || !r.third || !spare) goto out;
   if (job->sharing == HRI_TORCH_DDP) hri_ddp_init(t, &r.ddp, &r.module, &job->ddp);
   if (job->sharing == HRI_TORCH_FSDP2) hri_fsdp_init(t, &r.fsdp, &r.module, &job->fsdp);
-  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero);
+  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero, job->weights);
   r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
   r.trained_count = r.module.parameter_count;
   if (job->sharing >= HRI_TORCH_ZERO) {
     bool third = job->sharing == HRI_TORCH_ZERO3;
-    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
+    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3, job->weights);
     r.trained_count = third ? (uint32_t)r.zero3.groups.count : r.zero.group_count;
     r.trained = masters = hri_alloc_zero(r.trained_count + 1, sizeof(hri_ten *));
     if (!masters) goto out;

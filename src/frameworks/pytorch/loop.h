@@ -48,7 +48,8 @@ typedef struct hri_torch_job {
   hri_module_prepared prepared;
   hri_module_loading loading;
   bool wide_norms, wide_trained, empties_cache, adapted_input, checkpoints_trained; /* as of hri_module */
-  bool scaler;                                                                      /* GradScaler (fp16) */
+  hri_ten_type storage; /* of codes of 4 bits; HRI_F32: bytes, as usual */
+  bool scaler;          /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */

@@ -502,16 +502,16 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   hri_ten_drop(t, enter(t, m, HRI_MODULE_EMBEDDING, NULL));
   hri_ten_drop(t, hri_module_begins(t, m, "embed_tokens", m->embed, NULL, NULL));
   b.embeds = hri_aten_embedding(t, m->saved_embed ? m->saved_embed : m->embed, batch->ids);
+  if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
+  if (m->model->lora.rank && ((m->checkpoint && !m->wrapped) || m->adapted_input))
+    b.embeds->requires_grad = true; /* enable_input_require_grads: the first hook */
   hri_module_ends(t, m, m->embed, NULL, &b.embeds);
   leave(t, m, HRI_MODULE_EMBEDDING, b.embeds);
-  if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
-  if (m->model->lora.rank && (m->checkpoint || m->adapted_input))
-    b.embeds->requires_grad = true; /* enable_input_require_grads */
   p->packed = batch->positions != NULL;
   if (p->packed) look_for_documents(t, batch->positions);
-  b.positions = p->packed ? hri_ten_keep(batch->positions)
-                          : position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
-  p->positions = b.positions;
+  p->positions = b.positions = p->packed
+                                   ? hri_ten_keep(batch->positions)
+                                   : position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
   if (!m->model->learned_positions) {
     if (!p->packed) hri_module_make_masks(t, p, batch, b.embeds->type);
     for (int k = 0; k < hri_module_rotary_kinds(m->model) && !rotary_of_layer(m); k++)
@@ -558,10 +558,7 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   uint64_t rows = labels->shape.dims[0], tokens = labels->shape.dims[1], vocabulary = logits->shape.dims[2];
   hri_ten *wide, *padded, *shifted, *flat, *loss;
   wide = hri_aten_to(t, logits, HRI_F32);
-  padded = hri_ten_make(t, "constant_pad_nd", HRI_I64, hri_ten_shape_of(2, rows, tokens + 1, 0, 0));
-  /* labels[..., 1:].contiguous(): of one row it is so already */
-  shifted = rows == 1 ? hri_ten_view(t, padded, labels->shape)
-                      : hri_ten_make(t, "clone", HRI_I64, hri_ten_shape_of(1, rows * tokens, 0, 0, 0));
+  shifted = hri_aten_shift_labels(t, labels, &padded);
   flat = hri_aten_view(t, wide, hri_ten_shape_of(2, rows * tokens, vocabulary, 0, 0));
   hri_ten_drop(t, wide);
   loss = hri_aten_cross_entropy(t, flat, shifted);
@@ -572,25 +569,10 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   return loss;
 }
 
-static hri_ten *plain_block(hri_torch *t, hri_ten *given, void *context, uint32_t index) {
-  const hri_module *module = ((pass *)context)->module;
-  hri_ten *hidden = hri_module_begins(t, module, NULL, NULL, NULL, given), *y;
+static hri_ten *bare_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
+  bool gpt2 = ((pass *)context)->module->model->family == HR_FAMILY_GPT2;
   hri_torch_at(t, NULL, (int32_t)index);
-  y = (module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block)(t, hidden, context, index);
-  hri_ten_drop(t, hidden);
-  hri_module_ends(t, module, NULL, NULL, &y);
-  return y;
-}
-
-/* A block with its hooks, as it stands in a checkpointed region. */
-static hri_ten *hooked_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
-  const hri_module *module = ((pass *)context)->module;
-  hri_ten *input = enter(t, module, (int32_t)index, hidden), *output;
-  hri_torch_at(t, NULL, (int32_t)index);
-  output = plain_block(t, input, context, index);
-  hri_ten_drop(t, input);
-  leave(t, module, (int32_t)index, output);
-  return output;
+  return (gpt2 ? gpt2_block : llama_block)(t, hidden, context, index);
 }
 
 static bool trains(const hri_module *module, uint32_t index) {
@@ -599,18 +581,20 @@ static bool trains(const hri_module *module, uint32_t index) {
   return false;
 }
 
+/* GradientCheckpointingLayer checkpoints `forward` and not `__call__`: what is put around modules stands outside of the region. */
 static hri_ten *run_block(hri_torch *t, pass *p, uint32_t index, hri_ten *hidden,
                           hri_ten *const arguments[HRI_FN_HELD]) {
   const hri_module *module = p->module;
-  bool outside = module->hooks && module->hooks_outside, partly = module->checkpoint && module->checkpoints_trained;
-  hri_ten *input, *output;
-  if (!module->checkpoint || (partly && !trains(module, index))) return hooked_block(t, hidden, p, index);
-  if (partly) hidden->requires_grad = true; /* custom_gradient_checkpointing_func: arg.requires_grad_(True) */
-  if (!outside) return hri_checkpoint(t, module->reentrant, hooked_block, p, index, hidden, arguments);
-  input = enter(t, module, (int32_t)index, hidden);
-  hri_torch_at(t, NULL, (int32_t)index);
-  output = hri_checkpoint(t, module->reentrant, plain_block, p, index, input, arguments);
+  bool partly = module->checkpoint && module->checkpoints_trained;
+  hri_ten *input = enter(t, module, (int32_t)index, hidden), *output;
+  hri_ten_set(t, &input, hri_module_begins(t, module, NULL, NULL, NULL, input));
+  if (!module->checkpoint || (partly && !trains(module, index))) output = bare_block(t, input, p, index);
+  else {
+    if (partly) input->requires_grad = true; /* custom_gradient_checkpointing_func: arg.requires_grad_(True) */
+    output = hri_checkpoint(t, module->reentrant, bare_block, p, index, input, arguments);
+  }
   hri_ten_drop(t, input);
+  hri_module_ends(t, module, NULL, NULL, &output);
   leave(t, module, (int32_t)index, output);
   return output;
 }
@@ -629,6 +613,7 @@ void hri_module_cache_drop(hri_torch *t, const hri_module *module, hri_module_ca
 
 hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri_module_batch *batch) {
   hri_module_output out = {0};
+  const int around = module->model->lora.rank ? 2 : 0; /* PeftModelForCausalLM, LoraModel */
   beginning b;
   hri_ten *hidden;
   pass *p;
@@ -642,7 +627,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   p->module = module;
   if (module->use_cache && !module->checkpoint && !(p->cache = hri_alloc_zero(1, sizeof *p->cache))) t->failed = true;
   hri_ten_drop(t, enter(t, module, HRI_MODULE_WHOLE, NULL));
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < around + 2; k++)
     hri_ten_drop(t, hri_module_begins(t, module, NULL, NULL, NULL, NULL)); /* the model with its head, and without */
   b = embedded(t, p, batch);
   hidden = b.hidden;
@@ -694,7 +679,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     if (module->version < HRI_TRANSFORMERS_4_46) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
     else out.loss = older_loss(t, module->model, &out.logits, batch->labels, batch->items);
   }
-  hri_module_ends(t, module, NULL, NULL, &out.loss);
+  for (int k = 0; k < around + 1; k++) hri_module_ends(t, module, NULL, NULL, &out.loss);
   hri_ten_drop(t, hidden);
   out.cache = p->cache;
   p->cache = NULL;

@@ -73,43 +73,57 @@ static void set_quantized(hr_pytorch *p, const hr_job *job) {
   p->job.quantized = hri_torch_quantized_as(job->quantize);
   if (p->job.quantized == HRI_TORCH_WHOLE) return;
   p->job.weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
+  if (p->settings.bf16_storage) { /* what lies beside the codes must have their type: nobody makes it fp32 */
+    p->job.storage = HRI_BF16;
+    p->job.prepared = HRI_PREPARED_BY_NOBODY;
+    add(p->info.settings, "codes kept in bf16 (bnb_4bit_quant_storage), ");
+  }
   add(p->info.settings, "base in %s by bitsandbytes, products in %s, %s",
       p->job.quantized == HRI_TORCH_INT8 ? "8 bits" : words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE],
       p->job.weights == HRI_F16 ? "fp16" : "bf16",
-      p->stack->prepared == HRI_PREPARED_BY_PEFT || p->stack->prepared == HRI_PREPARED_BY_AXOLOTL
+      p->job.prepared == HRI_PREPARED_BY_PEFT || p->job.prepared == HRI_PREPARED_BY_AXOLOTL
           ? "prepare_model_for_kbit_training, "
           : "");
   if (p->job.quantized == HRI_TORCH_INT8) unlike(&p->info, "inputs of 8-bit modules have no outliers here");
+}
+
+/* fully_shard by accelerate, whose policy casts. */
+static bool shards_without_autocast(const hr_pytorch *p) {
+  const hri_torch_shared *s = &p->settings.shared;
+  return p->job.trainer && s->fsdp == HRI_TRUE && s->fsdp_version != 1;
 }
 
 static void set_precision(hr_pytorch *p, const hr_job *job) {
   hri_torch_job *out = &p->job;
   char *text = p->info.settings;
   bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_FP16;
+  const char *word = job->precision == HR_PRECISION_FP16 ? "fp16" : "bf16";
+  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own */
+    out->weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
+    add(text, "%s weights with fp32 ones for the optimizer", word);
+    return;
+  }
   if (half && job->model.lora.rank) { /* the base is loaded in 16 bits where it is frozen */
     out->weights = out->autocast = job->precision == HR_PRECISION_BF16 ? HRI_BF16 : HRI_F16;
     out->scaler = job->precision == HR_PRECISION_FP16;
-    if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
+    if (shards_without_autocast(p)) add(text, "%s=True, %s base", word, word);
+    else if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
     else add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
-    return;
-  }
-  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own bf16 */
-    out->weights = HRI_BF16;
-    add(text, "bf16 weights with fp32 ones for the optimizer");
     return;
   }
   switch (job->precision) {
   case HR_PRECISION_BF16:
     out->autocast = HRI_BF16;
     if (p->stack->half_weights || out->wide_trained) out->weights = HRI_BF16;
-    if (p->job.trainer && p->settings.shared.fsdp == HRI_TRUE) add(text, "bf16=True, fp32 weights");
+    if (shards_without_autocast(p)) add(text, "bf16=True, fp32 weights");
     else add(text, "autocast to bf16, %s weights", p->stack->half_weights ? "bf16" : "fp32");
     break;
   case HR_PRECISION_FP16:
     out->autocast = HRI_F16;
     if (out->wide_trained) out->weights = HRI_F16;
     out->scaler = true;
-    add(text, "autocast to fp16 with GradScaler, fp32 weights");
+    if (shards_without_autocast(p)) add(text, "fp16=True with GradScaler, fp32 weights");
+    else add(text, "autocast to fp16 with GradScaler, fp32 weights");
     break;
   case HR_PRECISION_BF16_PURE:
     out->weights = HRI_BF16;
@@ -237,8 +251,9 @@ static void set_fsdp(hr_pytorch *p) {
   fsdp->mixed = trainer ? p->job.autocast != HRI_F32 : s->param != HRI_TYPE_UNSAID;
   fsdp->param = trainer ? p->job.autocast : type_of(s->param);
   fsdp->reduce = trainer || !s->reduce ? fsdp->param : type_of(s->reduce);
-  fsdp->casts_output = trainer && fsdp->mixed;
-  if (trainer) p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
+  fsdp->casts_output = trainer && fsdp->mixed && !fsdp->flat;
+  if (trainer && !fsdp->flat)
+    p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
   p->job.wrapped = s->wrapped == HRI_TRUE;
   p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
   add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard",
@@ -265,11 +280,12 @@ static bool was_recorded(const hr_pytorch *p) {
   bool adamw = job->optimizer <= HRI_TORCH_ADAMW_LOOP, own_kernel = job->kernel_forced;
   if (job->ranks == 1) return true;
   if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5 || p->stack->version) return false;
-  if (job->sharing == HRI_TORCH_DDP)
-    return !job->quantized && !job->resumed && !job->frozen.freeze && !job->frozen.train_only &&
-           !job->model->lora.dora && !job->model->lora.saved;
-  if (job->sharing >= HRI_TORCH_ZERO) return !(job->trainer && p->settings.shared.offload_optimizer);
-  return !job->reentrant && !(job->trainer && job->fsdp.offload);
+  if (job->evaluation.middle || p->settings.predict) return false;
+  if (job->quantized == HRI_TORCH_INT8 || (job->quantized && !job->trainer && job->sharing < HRI_TORCH_ZERO))
+    return false;
+  if (job->sharing == HRI_TORCH_DDP) return !job->resumed && !job->model->lora.dora && !job->model->lora.saved;
+  if (job->sharing >= HRI_TORCH_ZERO) return true;
+  return !(job->trainer && job->fsdp.offload) && !(job->fsdp.flat && job->scaler);
 }
 
 static void set_ranks(hr_pytorch *p, uint32_t ranks) {
@@ -565,6 +581,15 @@ static bool resumes(hri_torch_optim optim) {
   return optim == HRI_OPTIM_ADAMW_TORCH || optim == HRI_OPTIM_ADAMW_TORCH_FUSED;
 }
 
+/* One row stands in micro_batch until somebody has chosen, which is nobody's job. */
+static hr_status refuse_open_rows(const hr_job *job, hr_error *error) {
+  if (job->rows_choice != HR_ROWS_OPEN) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto: the rows of a micro-step have not been chosen");
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "set micro_batch to the rows that PyTorch is to take, or call hr_plan_rows first for those that "
+                  "Headroom would take");
+}
+
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
                             hr_error *error) {
   hr_pytorch_options usual;
@@ -575,6 +600,7 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   *pytorch = NULL;
   hr_pytorch_options_init(&usual);
   if (!options) options = &usual;
+  HRI_TRY(refuse_open_rows(job, error));
   stack = hri_torch_stack_of(options->stack);
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
   take_defaults(job, stack, &settings);

@@ -215,35 +215,52 @@ static bool is_adafactor(const hr_job *job, const hri_torch_settings *s) {
   return job->optimizer == HR_OPTIMIZER_ADAFACTOR;
 }
 
+/* Adapters and quantized weights whose base is shared, or whose adapters are. */
+static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_settings *settings,
+                                          const hri_torch_stack *stack) {
+  const hri_torch_shared *s = &settings->shared;
+  hri_torch_quantized quantized = hri_torch_quantized_as(job->quantize);
+  bool older = s->fsdp_version == 1;
+  if (job->model.lora.dora || job->model.lora.saved)
+    return "no rules for DoRA and whole modules beside adapters under fsdp=true and zero_stage";
+  if (job->model.lora.rank && older && !stack->trainer && job->precision != HR_PRECISION_FP32 &&
+      job->precision != HR_PRECISION_TF32)
+    return "no such job: FullyShardedDataParallel of blocks flattens adapters in fp32 with a 16-bit base (\"Must flatten tensors with "
+           "uniform dtype\"); the Trainer makes each adapter a unit (pytorch:trainer), or fsdp_version=2";
+  if (quantized == HRI_TORCH_WHOLE) return NULL;
+  if (quantized == HRI_TORCH_INT8 && s->fsdp == HRI_TRUE)
+    return "no such job: fully_shard leaves bitsandbytes' 8-bit weights without what they carry (\"'Parameter' object has no "
+           "attribute 'CB'\"); --quantize nf4";
+  if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under zero_stage; --quantize nf4";
+  if (s->fsdp == HRI_TRUE && !stack->trainer)
+    return "no rules for 4-bit weights under fsdp=true in a loop of one's own: accelerate leaves out codes in bytes, fully_shard by "
+           "itself does not; pytorch:trainer";
+  if (s->fsdp == HRI_TRUE && older && !settings->bf16_storage)
+    return "no such job: FullyShardedDataParallel flattens no codes in bytes (\"Cannot flatten integer dtype tensors\"); "
+           "bnb_4bit_quant_storage=bf16, or fsdp_version=2";
+  if (s->offload == HRI_TRUE || s->offload_optimizer) return "no rules for quantized weights with parts on the host";
+  return NULL;
+}
+
 /* What there are no rules for on several ranks. */
 static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
-  bool adapters =
-      job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
-  if (settings->eval_batches)
-    return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
-  if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
   if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
-  if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
-  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
-  if (settings->shared.offload_optimizer && job->accumulate > 1)
-    return "no rules for --accumulate with offload_optimizer";
-  if (settings->shared.fsdp_version == 1 && job->accumulate > 1)
-    return "no rules for --accumulate under fsdp_version=1";
-  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant)
-    return "no rules for reentrant checkpointing under fsdp=true";
-  return NULL;
+  if (job->precision == HR_PRECISION_FP16 && settings->shared.fsdp_version == 1 && stack->trainer)
+    return "no such job: ShardedGradScaler's found_inf has a shape that AdamW fused, the Trainer's, does not take (\"output with "
+           "shape [] doesn't match the broadcast shape [1]\"); fsdp_version=2, or --precision bf16";
+  return refuse_shared_adapters(job, settings, stack);
 }
 
 /* Settings of several ranks that do not go together, by their names. */
-static hr_status check_shared(const hri_torch_settings *settings, const hri_torch_stack *stack, uint32_t ranks,
-                              hr_error *error) {
+static hr_status check_shared(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                              uint32_t ranks, hr_error *error) {
   const hri_torch_shared *s = &settings->shared;
   bool fsdp = s->fsdp == HRI_TRUE, zero = s->zero_stage > 0;
   const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s),
@@ -283,11 +300,23 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
         error, HR_ERROR_USAGE,
         "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
         "both from --precision");
-  if (s->fsdp_version == 1 && (stack->trainer || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
+  if (s->fsdp_version == 1 && (s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
     return hri_fail(
         error, HR_ERROR_USAGE,
-        "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
-        "activation_checkpointing");
+        "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
+  if (s->fsdp_version == 1 && stack->trainer && s->reshards == HRI_FALSE)
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: reshard_after_forward=false does nothing with fsdp_version=1 by the Trainer: accelerate "
+        "takes FULL_SHARD unless the environment has FSDP_SHARDING_STRATEGY");
+  if (settings->bf16_storage &&
+      (!(fsdp || s->zero_stage == 3) || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
+       job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
+    hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard or zero_stage=3 shares, with products in bf16");
+    return hri_hint(error, HR_ERROR_USAGE, "--quantize nf4 --precision bf16 and fsdp=true beside it");
+  }
   if (s->reduce && !s->param)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
   return HR_OK;
@@ -296,7 +325,7 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
 hr_status hri_torch_refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
                                  uint32_t ranks, hr_error *error) {
   const char *what;
-  HRI_TRY(check_shared(settings, stack, ranks, error));
+  HRI_TRY(check_shared(job, settings, stack, ranks, error));
   what = ranks > 1 ? refuse_ranks(job, settings, stack) : NULL;
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }

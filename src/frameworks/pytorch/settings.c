@@ -56,6 +56,7 @@ typedef enum key {
   QKV_KERNEL,
   O_KERNEL,
   SAMPLE_PACKING,
+  QUANT_STORAGE,
   KEYS
 } key;
 static const char *const keys[KEYS] = {[OPTIM] = "optim",
@@ -91,8 +92,10 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [MLP_KERNEL] = "lora_mlp_kernel",
                                        [QKV_KERNEL] = "lora_qkv_kernel",
                                        [O_KERNEL] = "lora_o_kernel",
-                                       [SAMPLE_PACKING] = "sample_packing"};
+                                       [SAMPLE_PACKING] = "sample_packing",
+                                       [QUANT_STORAGE] = "bnb_4bit_quant_storage"};
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
+static const char *const storages[] = {"uint8", "bf16"};
 static const char *const stages[] = {"", "1", "2", "3"};
 static const char *const places[] = {"none", "cpu"};
 static const char *const fsdp_versions[] = {"", "1", "2"};
@@ -118,6 +121,7 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
                                    [QKV_KERNEL] = {truths, 2},
                                    [O_KERNEL] = {truths, 2},
                                    [SAMPLE_PACKING] = {truths, 2},
+                                   [QUANT_STORAGE] = {storages, 2},
                                    [FIND_UNUSED] = {truths, 2},
                                    [BUCKET_VIEW] = {truths, 2},
                                    [FSDP] = {truths, 2},
@@ -173,6 +177,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   else if (k == LIGER) out->liger = value != 0;
   else if (k == WIDE_NORMS) out->wide_norms = value != 0;
   else if (k == SAMPLE_PACKING) out->packing = value != 0;
+  else if (k == QUANT_STORAGE) out->bf16_storage = value != 0;
   else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
   else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;
