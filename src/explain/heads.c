@@ -64,6 +64,7 @@ static const hri_oom_head heads[] = {
     {"os error 1455", "windows", HRI_OOM_HOST},
     {"paging file is too small for this operation", "windows", HRI_OOM_HOST},
     {"rayoutofmemoryerror: more than", "ray", HRI_OOM_HOST},
+    {"which exceeds the memory usage threshold of", "ray", HRI_OOM_HOST},
     {"oomkilled", "", HRI_OOM_NOTHING},
     {"srun: error:", "", HRI_OOM_NOTHING},
     {"killed process ", "", HRI_OOM_NOTHING},

@@ -754,6 +754,13 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
     if (hri_match_end(p->text, line, from, telling[i])) return true;
   if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
   if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
+  if (p->shape & HRI_OOM_TITLE && from > line && !is_change(p)) { /* "loading fails with vulkan out-of-memory error" */
+    static const char *const ends[] = {" fails with ", " crashes with ", " fails due to ", " crashes due to "};
+    for (size_t i = 0; i < HRI_COUNT(ends); i++) {
+      size_t at = hri_oom_word(p->text, from > line + 30 ? from - 30 : line, from, ends[i]);
+      if (at < from && hri_sentence_start(p->text, at, from) <= at) return true;
+    }
+  }
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
 }
 
@@ -770,6 +777,24 @@ static bool is_dated_event(const hri_oom_place *p, size_t to) {
 static bool tells_of_kill(const hri_oom_place *p) {
   const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
   return head && (strcmp(head->words, "killed") == 0 || head->words[0] == '\xe8');
+}
+
+/* "out of memory (oom) or excessive use of it": a case beside another. */
+static bool is_one_of_several(const hri_oom_place *p, size_t to) {
+  size_t at = hri_match_at(p->text, to, p->line_end, " (oom)") ? to + 6 : to;
+  return hri_match_at(p->text, at, p->line_end, " or ");
+}
+
+/* "oom: reduce the batch": a title that gives advice. */
+static bool is_titled_advice(const hri_oom_place *p, size_t to) {
+  static const char *const joints[] = {" (oom): ", ": ", " - ", " \xe2\x80\x94 "};
+  static const char *const advice[] = {"reduce ", "lower ", "use ",  "set ", "increase ", "decrease ",
+                                       "try ",    "how ",   "what ", "why ", "when ",     "tips "};
+  if (!(p->shape & HRI_OOM_TITLE)) return false;
+  for (size_t i = 0; i < HRI_COUNT(joints); i++)
+    for (size_t k = 0; k < HRI_COUNT(advice) && hri_match_at(p->text, to, p->line_end, joints[i]); k++)
+      if (hri_match_at(p->text, to + strlen(joints[i]), p->line_end, advice[k])) return true;
+  return false;
 }
 
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
@@ -802,6 +827,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(TOLD, told);
   SIGN(BEHIND, !told && hri_match_at(p->text, to, p->line_end, " error") && /* "the dreaded x error" */
                    hri_oom_word(p->text, from > line + 16 ? from - 16 : line, from, "the ") < from);
+  SIGN(BEHIND, !told && (is_one_of_several(p, to) || is_titled_advice(p, to)));
   SIGN(ITEM, p->shape & HRI_OOM_COMMENT && p->tick_from < p->tick_to && !told);
   SIGN(ENDED, tells_of_end(p, from, to));
   SIGN(CONCRETE, is_concrete(p->text, line, p->line_end));

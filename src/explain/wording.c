@@ -317,7 +317,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
           after_starts(a, " unable to alloc")) &&
          after_has(a, 100, "array")))
       return nothing;
-    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
+    bool repr =
+        after_starts(a, "() ") || after_starts(a, "()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
+    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count || repr
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
