@@ -16,6 +16,7 @@ typedef struct change {
   bool checkpointing, expandable;
   bool shards;     /* several ranks share weights, gradients and states, where each has them all */
   bool to_host;    /* evaluation gives its logits to the host after each batch */
+  bool liger;      /* Liger's kernels: the same mathematics in another order, no logits */
   states states;   /* of AdamW: in 8 bits, or those in pages of the host */
   uint32_t rows;   /* of a micro-step; as many micro-steps more as there are fewer */
   bool half, pure; /* autocast to 16 bits; 16-bit weights and states */
@@ -24,7 +25,7 @@ typedef struct change {
   uint32_t parts;
 } change;
 
-enum { MOST_CHANGES = 1024, MOST_ROWS = 64 };
+enum { MOST_CHANGES = 2048, MOST_ROWS = 64 };
 typedef struct changes {
   change items[MOST_CHANGES];
   uint32_t count;
@@ -49,10 +50,10 @@ static void weigh(const hr_job *job, change *c) {
   if (c->shards) c->time *= 1.1;
   if (c->to_host) c->time *= 1.01;
   c->effect = HR_EFFECT_SAME_BITS;
-  if (c->rows != job->micro_batch || c->shards) c->effect = HR_EFFECT_ROUNDING;
+  if (c->rows != job->micro_batch || c->shards || c->liger) c->effect = HR_EFFECT_ROUNDING;
   if (c->half || c->pure || c->states) c->effect = HR_EFFECT_NUMERICS;
   c->parts = (uint32_t)c->checkpointing + c->to_host + (c->states != STATES_SAME) + (c->rows != job->micro_batch) +
-             c->half + c->pure + c->shards;
+             c->half + c->pure + c->shards + c->liger;
 }
 
 static int by_effect(const void *a, const void *b) {
@@ -74,7 +75,7 @@ static int by_time(const void *a, const void *b) {
 /* ---- which there are for a job ---- */
 
 typedef struct choices {
-  bool checkpointing, to_host, half, pure, narrow, shards;
+  bool checkpointing, to_host, half, pure, narrow, shards, liger;
   uint32_t rows[16], row_count;
 } choices;
 
@@ -117,17 +118,20 @@ static choices choices_of(const cli_config *config, bool automatic) {
            job->device.compute_capability >= 80;
   c.narrow = may_narrow(config) && !is_given(job, HR_GIVEN_OPTIMIZER, automatic);
   c.shards = may_shard(config);
+  c.liger = !has_setting(config, "use_liger_kernel"); /* where there are none a run of them is refused at once */
   find_rows(job, automatic, &c);
   return c;
 }
 
 static void add_changes(const hr_job *job, const choices *c, bool automatic, change base, changes *list) {
+  const uint32_t kinds = (c->narrow ? STATES_KINDS : 1) * (c->liger ? 2u : 1u);
   for (uint32_t r = 0; r < c->row_count; r++)
-    for (int s = 0; s <= (c->narrow ? STATES_PAGED : STATES_SAME); s++) {
+    for (uint32_t k = 0; k < kinds; k++) {
       change one = base;
       if (list->count == MOST_CHANGES) return;
       one.rows = c->rows[r];
-      one.states = (states)s;
+      one.liger = c->liger && k % 2;
+      one.states = (states)(c->liger ? k / 2 : k);
       weigh(job, &one);
       if (one.parts || automatic) list->items[list->count++] = one; /* none at all is a choice too */
     }
@@ -169,6 +173,7 @@ static void apply(const cli_config *config, const change *c, plan_engine_choice 
   if (c->states == STATES_PAGED) append(out->conf, sizeof out->conf, "optim=paged_adamw_8bit");
   if (c->shards) append(out->conf, sizeof out->conf, "fsdp=true");
   if (c->to_host) append(out->conf, sizeof out->conf, "eval_accumulation_steps=1");
+  if (c->liger) append(out->conf, sizeof out->conf, "use_liger_kernel=true");
   if (c->expandable) append(out->alloc_conf, sizeof out->alloc_conf, "expandable_segments:True");
 }
 
@@ -181,6 +186,28 @@ static void say(char *text, size_t bytes, const char *framework, hr_technique te
 static void say_text(char *text, size_t bytes, const char *what) {
   size_t used = strlen(text);
   (void)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", what);
+}
+
+static void add_option(char *text, size_t bytes, const char *name, const char *value) {
+  size_t used = strlen(text);
+  (void)snprintf(text + used, bytes - used, "%s--%s %s", used ? " " : "", name, value);
+}
+
+static void add_number(char *text, size_t bytes, const char *name, uint32_t value) {
+  char number[16];
+  (void)snprintf(number, sizeof number, "%u", value);
+  add_option(text, bytes, name, number);
+}
+
+static void say_liger(const cli_config *config, hr_pytorch_stack stack, char *text, size_t bytes) {
+  static const char *const words[HR_PYTORCH_STACKS] =
+      {[HR_PYTORCH_TRAINER] = "TrainingArguments(use_liger_kernel=True)",
+       [HR_PYTORCH_TRL] = "SFTConfig(use_liger_kernel=True)",
+       [HR_PYTORCH_AXOLOTL] = "plugins: [axolotl.integrations.liger.LigerPlugin] with all of its kernels",
+       [HR_PYTORCH_LLAMA_FACTORY] = "enable_liger_kernel: true"};
+  char own[80];
+  (void)snprintf(own, sizeof own, "apply_liger_kernel_to_%s(model=model)", hr_family_name(config->job.model.family));
+  say_text(text, bytes, stack == HR_PYTORCH_PLAIN ? own : words[stack]);
 }
 
 static void say_change(const cli_config *config, const change *c, plan_engine_choice *out) {
@@ -199,6 +226,7 @@ static void say_change(const cli_config *config, const change *c, plan_engine_ch
   if (c->shards)
     say_text(out->text, BYTES, trainer ? "TrainingArguments(fsdp=True)" : "fully_shard of each block and of the model");
   if (c->to_host) say_text(out->text, BYTES, "TrainingArguments(eval_accumulation_steps=1)");
+  if (c->liger) say_liger(config, stack, out->text, BYTES);
   if (c->checkpointing) say(out->text, BYTES, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
   if (c->rows != config->job.micro_batch) {
     say(out->text, BYTES, framework, HR_TECHNIQUE_MICRO_BATCH, c->rows);
@@ -212,6 +240,22 @@ static void say_change(const cli_config *config, const change *c, plan_engine_ch
              trainer ? "from_pretrained(..., dtype=torch.bfloat16) without bf16=True" : "model.to(torch.bfloat16)");
   if (c->states == STATES_8BIT) say(out->text, BYTES, framework, HR_TECHNIQUE_8BIT, 0);
   if (c->states == STATES_PAGED) say_text(out->text, BYTES, paged[stack]);
+}
+
+/* What `plan` is told for the same, instead of what it was told before. */
+static void say_options(const cli_config *config, const change *c, plan_engine_choice *out) {
+  enum { BYTES = sizeof out->options };
+  char *text = out->options;
+  text[0] = 0;
+  if (c->checkpointing) add_option(text, BYTES, "recompute", "block");
+  if (c->rows != config->job.micro_batch) {
+    add_number(text, BYTES, "micro-batch", c->rows);
+    if (!(config->job.given & HR_GIVEN_BATCH_TOKENS)) add_number(text, BYTES, "accumulate", out->job.accumulate);
+  }
+  if (c->half || c->pure) add_option(text, BYTES, "precision", hr_precision_name(out->job.precision));
+  if (c->pure) add_option(text, BYTES, "moments", "bf16");
+  if (c->states || c->shards || c->to_host || c->liger) add_option(text, BYTES, "engine-conf", out->conf);
+  if (c->expandable) add_option(text, BYTES, "alloc-conf", out->alloc_conf);
 }
 
 /* ---- running them ---- */
@@ -231,7 +275,7 @@ static hr_status run(const cli_config *config, const plan_engine_choice *choice,
   const hr_pytorch_info *info;
   *out = (outcome){0};
   options.conf = choice->conf;
-  options.alloc_conf = choice->alloc_conf;
+  if (choice->alloc_conf[0]) options.alloc_conf = choice->alloc_conf;
   status = hr_pytorch_create(&choice->job, &options, &pytorch, &refused);
   if (status == HR_ERROR_UNSUPPORTED) return HR_OK;
   if (status != HR_OK) {
@@ -247,7 +291,9 @@ static hr_status run(const cli_config *config, const plan_engine_choice *choice,
 }
 
 static bool has_expandable(const cli_config *config) {
-  return config->own.alloc_conf && strstr(config->own.alloc_conf, "expandable_segments");
+  const char *conf = config->own.alloc_conf;
+  if (!conf) conf = hr_pytorch_stack_alloc_conf(plan_engine_options(config).stack);
+  return conf && strstr(conf, "expandable_segments");
 }
 
 /* As it is, and where only pieces do not fit, with segments that grow. */
@@ -262,7 +308,10 @@ static hr_status try_change(const cli_config *config, change *c, plan_engine_cho
     HRI_TRY(run(config, choice, out, error));
     choice->tried++;
   }
-  if (out->fits) say_change(config, c, choice);
+  if (out->fits) {
+    say_change(config, c, choice);
+    say_options(config, c, choice);
+  }
   return HR_OK;
 }
 
@@ -271,8 +320,9 @@ static bool is_part(const change *part, const change *whole, uint32_t own_rows) 
   bool rows = part->rows == own_rows || (whole->rows <= part->rows && part->rows < own_rows) ||
               (whole->rows >= part->rows && part->rows > own_rows);
   return rows && part->checkpointing <= whole->checkpointing && part->to_host <= whole->to_host &&
-         part->half <= whole->half && part->shards <= whole->shards && part->pure <= whole->pure &&
-         part->expandable <= whole->expandable && (part->states == STATES_SAME || part->states == whole->states);
+         part->liger <= whole->liger && part->half <= whole->half && part->shards <= whole->shards &&
+         part->pure <= whole->pure && part->expandable <= whole->expandable &&
+         (part->states == STATES_SAME || part->states == whole->states);
 }
 
 static bool has_part(const change *found, uint32_t count, const change *whole, uint32_t own_rows) {
@@ -294,7 +344,8 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
     HRI_TRY(run(config, choice, &out, error));
     if (out.fits) {
       say_change(config, &alone, choice);
-      take(context, &(plan_engine_fix){choice->text, alone.effect, out.need_bytes});
+      say_options(config, &alone, choice);
+      take(context, &(plan_engine_fix){choice->text, choice->options, alone.effect, out.need_bytes});
       found[count++] = alone;
     }
   }
@@ -304,7 +355,7 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
     if (has_part(found, count, c, config->job.micro_batch)) continue;
     HRI_TRY(try_change(config, c, choice, &out, error));
     if (!out.fits || has_part(found, count, c, config->job.micro_batch)) continue;
-    take(context, &(plan_engine_fix){choice->text, c->effect, out.need_bytes});
+    take(context, &(plan_engine_fix){choice->text, choice->options, c->effect, out.need_bytes});
     found[count++] = *c;
   }
   return HR_OK;

@@ -5,6 +5,7 @@
 
 Writes OUT/NAME.json for each, with "error" where a job failed, and OUT/NAME.requests.json for lessons."""
 
+import importlib
 import json
 import os
 import sys
@@ -23,6 +24,7 @@ def versions(job):
     from importlib.metadata import version
 
     names = ("torch", "transformers", "accelerate", "peft", "bitsandbytes") + (("liger-kernel",) if job.get("liger") else ())
+    names += {"axolotl": ("axolotl",), "llama-factory": ("llamafactory",)}.get(job["loop"], ())
     return {name: version(name) for name in names}
 
 
@@ -49,7 +51,7 @@ def prepared(job, before=lambda: None):
     tracing.prepare(job["capability"], CAPACITY)
     training.skip_initialization()
     training.skip_triton()
-    reads = tracing.Reads(job["mask"] == "padding")
+    reads = tracing.Reads(job["mask"] == "padding", job.get("sample_packing", False))
     reads.install()
     ranks.begin(job, reads, tracing.FAKE)
     phases = tracing.Phases()
@@ -122,9 +124,13 @@ def main():
     import transformers
     import transformers.modeling_utils
 
+    import frameworks
+
     transformers.logging.set_verbosity_error()
     for line in sys.stdin:
         job = json.loads(line)
+        for name in frameworks.LIBRARIES.get(job["loop"], ()):
+            importlib.import_module(name)
         process = os.fork()
         if process == 0:
             child(job, out)

@@ -33,6 +33,8 @@ import transformers
 from safetensors import safe_open
 from safetensors.torch import load_file
 
+from checking import Failed, require, run_program
+
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 DATA = ROOT / "tests/parity/data"
 CHECKS = ("tensors", "config", "logits", "train", "trained", "files", "written", "adafactor")
@@ -70,21 +72,6 @@ def read_metrics(out):
 
 
 # ---------------------------------------------------------------------------------------------------------------------
-
-
-class Failed(Exception):
-    pass
-
-
-def require(condition, message):
-    if not condition:
-        raise Failed(message)
-
-
-def run_program(command):
-    command = [str(word) for word in command]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    require(done.returncode == 0, f"exit {done.returncode}: {' '.join(command)}\n{done.stderr.strip()}")
 
 
 def stored_tensors(directory):

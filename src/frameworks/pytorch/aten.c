@@ -479,11 +479,11 @@ hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri
   hri_fn *fn = hri_fn_make(t, linear_function_backward, inputs, bias ? 3 : 2);
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] = weight->shape.dims[0];
-  hri_fn_save(t, fn, x);
-  hri_fn_save(t, fn, weight);
-  y = bound(t, fn, hri_ten_make(t, "mm", x->type, shape));
+  y = hri_ten_make(t, "mm", x->type, shape);
   hri_aten_workspace(t);
-  return y;
+  hri_fn_save(t, fn, x); /* setup_context comes behind the forward */
+  hri_fn_save(t, fn, weight);
+  return bound(t, fn, y);
 }
 
 static void bmm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
@@ -657,6 +657,13 @@ static void nll_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **
   hri_ten_drop(t, weight);
   hri_ten_drop(t, self);
   hri_ten_drop(t, labels);
+}
+
+/* nn.functional.pad(labels, (0, 1))[..., 1:].contiguous(): of one row it is so already. */
+hri_ten *hri_aten_shift_labels(hri_torch *t, const hri_ten *labels, hri_ten **padded) {
+  uint64_t count = labels->shape.dims[0], tokens = labels->shape.dims[1];
+  *padded = hri_ten_make(t, "constant_pad_nd", HRI_I64, hri_ten_shape_of(2, count, tokens + 1, 0, 0));
+  return count == 1 ? hri_ten_view(t, *padded, labels->shape) : hri_ten_make(t, "clone", HRI_I64, rows(count * tokens));
 }
 
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels) {

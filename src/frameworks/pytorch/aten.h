@@ -84,6 +84,8 @@ hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type);
  * flash's result like it. */
 hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *mask,
                             double dropout, bool by_heads);
+/* Labels [rows, tokens] without the first, beside the `padded` ones that they are of, where a loss pads them by one. */
+hri_ten *hri_aten_shift_labels(hri_torch *t, const hri_ten *labels, hri_ten **padded);
 /* Mean over the labels: logits [N, V]. labels NULL: a view of what lives on anyway. */
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels);
 

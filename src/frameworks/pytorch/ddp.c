@@ -68,11 +68,11 @@ static void end_broadcast(hri_torch *t, broadcast *b) {
 }
 
 /* Of models whose parameters are of two types each type has flat tensors of its own. */
-static void send_parameters(hri_torch *t, const hri_module *module) {
+void hri_ddp_broadcast(hri_torch *t, hri_ten *const *tensors, uint32_t count) {
   for (int type = 0; type < TYPES; type++) {
     broadcast b = {0};
-    for (uint32_t i = 0; i < module->parameter_count; i++)
-      if ((int)module->parameters[i]->type == type) add_to_broadcast(t, &b, module->parameters[i]);
+    for (uint32_t i = 0; i < count; i++)
+      if ((int)tensors[i]->type == type) add_to_broadcast(t, &b, tensors[i]);
     end_broadcast(t, &b);
   }
 }
@@ -151,7 +151,7 @@ void hri_ddp_init(hri_torch *t, hri_ddp *ddp, hri_module *module, const hri_ddp_
     ddp->trained[ddp->count++] = module->parameters[i];
   }
   hri_torch_at(t, "DistributedDataParallel", -1);
-  send_parameters(t, module);
+  hri_ddp_broadcast(t, module->parameters, module->parameter_count);
   send_buffers(t, module);
   set_limits(ddp, limits);
   make_first_buckets(t, ddp, limits);

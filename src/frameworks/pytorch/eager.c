@@ -293,7 +293,7 @@ static void accumulate(hri_torch *torch, hri_fn *fn, hri_ten *const *gradients, 
   (void)inputs;
   if (!gradient) return;
   if (!leaf->grad) {
-    if (gradient->refs == 1) leaf->grad = hri_ten_view(torch, gradient, leaf->shape);
+    if (gradient->refs == 1 && !gradient->turned) leaf->grad = hri_ten_view(torch, gradient, leaf->shape);
     else leaf->grad = hri_ten_like(torch, "clone", gradient, leaf->type);
     hri_ten_role(torch, leaf->grad, HR_ROLE_GRADIENT);
   }
@@ -510,8 +510,11 @@ static void validate(hri_torch *torch, const hri_fn *fn, hri_ten **inputs) {
   for (uint32_t i = 0; i < fn->edge_count; i++) {
     if (!inputs[i] || !fn->next[i]) continue;
     if (!same_count(inputs[i], &fn->shapes[i])) hri_ten_set(torch, &inputs[i], summed(torch, inputs[i], fn->shapes[i]));
-    if (inputs[i]->type != fn->types[i])
-      hri_ten_set(torch, &inputs[i], hri_ten_like(torch, "to", inputs[i], fn->types[i]));
+    if (inputs[i]->type != fn->types[i]) {
+      hri_ten *cast = hri_ten_like(torch, "to", inputs[i], fn->types[i]);
+      cast->turned = inputs[i]->turned;
+      hri_ten_set(torch, &inputs[i], cast);
+    }
   }
 }
 
@@ -553,7 +556,9 @@ void hri_torch_backward(hri_torch *torch, hri_ten *root, hri_ten *gradient) {
   torch->grad_mode = false;
   first->buffer[root->output] = hri_ten_keep(gradient); /* Python holds it to the end */
   push_ready(torch, &ready, first);
+  torch->engines++;
   while (ready.count && !torch->failed) run(torch, &ready, pop_ready(&ready));
+  torch->engines--;
   torch->grad_mode = before;
   hri_ten_drop(torch, gradient);
   hri_array_free(&ready);

@@ -240,11 +240,17 @@ static hri_ten *of_all_ranks(loop *r, hri_ten *number) {
   return sum;
 }
 
-/* Trainer._get_num_items_in_batch: labels that count, as a share of devices. */
-static hri_ten *count_items(loop *r, const hri_ten *labels) {
-  hri_ten *counts = hri_ten_like(r->t, "ne", labels, HRI_BOOL), *sum = scalar_of(r, "sum", HRI_I64, 1), *added, *items;
+/* (labels != -100).sum() */
+static hri_ten *count_labels(loop *r, const hri_ten *labels) {
+  hri_ten *counts = hri_ten_like(r->t, "ne", labels, HRI_BOOL), *sum = scalar_of(r, "sum", HRI_I64, 1);
   hri_ten_drop(r->t, hri_ten_like(r->t, "_to_copy", labels, HRI_I64));
   hri_ten_drop(r->t, counts);
+  return sum;
+}
+
+/* Trainer._get_num_items_in_batch: labels that count, as a share of devices. */
+static hri_ten *count_items(loop *r, const hri_ten *labels) {
+  hri_ten *sum = count_labels(r, labels), *added, *items;
   added = scalar_of(r, "add", HRI_I64, 1);
   hri_ten_drop(r->t, sum);
   if (r->job->ranks > 1) added = of_all_ranks(r, added);
@@ -256,14 +262,19 @@ static hri_ten *count_items(loop *r, const hri_ten *labels) {
 static void next_batch(loop *r, uint64_t rows) {
   hri_module_batch batch = load_batch(r, rows);
   drop_batch(r, &r->batch);
-  if (r->job->trainer) batch.items = count_items(r, batch.labels);
+  if (r->job->trainer && !r->job->counts_tokens) batch.items = count_items(r, batch.labels);
   r->batch = batch;
 }
 
 /* model(**inputs) under autocast; accelerate then makes what it gives fp32 (convert_outputs_to_fp32). */
 static hri_module_output forward(loop *r) {
   hri_module_output out;
-  bool ddp = r->job->sharing == HRI_TORCH_DDP;
+  bool ddp = r->job->sharing == HRI_TORCH_DDP && r->t->grad_mode; /* the Trainer evaluates the model within */
+  hri_ten *counted[2] = {NULL}; /* variables of AxolotlTrainer.compute_loss: tokens that count, and all */
+  if (r->job->counts_tokens && r->t->grad_mode) {
+    counted[0] = count_labels(r, r->batch.labels);
+    counted[1] = scalar_of(r, "to", HRI_I64, 1);
+  }
   if (ddp) hri_ddp_before_forward(r->t, &r->ddp);
   if (r->job->sharing == HRI_TORCH_ZERO3) hri_zero3_before_forward(r->t, &r->zero3);
   r->t->autocast = r->job->autocast;
@@ -274,6 +285,7 @@ static hri_module_output forward(loop *r) {
     hri_ten_set(r->t, &out.logits, hri_aten_to(r->t, out.logits, HRI_F32));
   if (ddp) hri_ddp_after_forward(r->t, &r->ddp, &out);
   if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_forward(r->t, &r->fsdp, &out);
+  for (int k = 0; k < 2; k++) hri_ten_drop(r->t, counted[k]);
   return out;
 }
 
@@ -296,9 +308,10 @@ static void micro_step(loop *r, bool last) {
   hri_ten *scaled;
   hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
   next_batch(r, r->job->batch);
-  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = last; /* the others run under no_sync() */
+  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = r->zero3.boundary = last; /* the others: under no_sync() */
   out = forward(r);
-  if (r->job->trainer && r->job->ranks > 1) /* loss *= num_processes */
+  if (r->job->counts_tokens) hri_ten_set(t, &out.loss, hri_aten_div_scalar(t, out.loss)); /* training_step */
+  else if (r->job->trainer && r->job->ranks > 1)                                          /* loss *= num_processes */
     hri_ten_set(t, &out.loss, hri_aten_mul_scalar_in_place(t, out.loss));
   hri_ten_set(t, &r->logits, NULL);
   hri_module_cache_drop(t, &r->module, &r->cache);
@@ -354,9 +367,17 @@ static void engine_step_by_groups(loop *r, hri_ten **spare) {
   hri_zero3_end_step(r->t, &r->zero3);
 }
 
+/* Of many micro-steps the first, which makes the gradients, the last, and four between are run: the others ask for what the one before them asked for and
+ * find it cached. */
+static uint32_t micro_steps(const hri_torch_job *job) {
+  enum { MOST = 6 };
+  return job->accumulate < MOST ? job->accumulate : MOST;
+}
+
 static void step(loop *r, hri_ten **spare) {
+  const uint32_t count = micro_steps(r->job);
   r->t->step++;
-  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r, k + 1 == r->job->accumulate);
+  for (uint32_t k = 0; k < count; k++) micro_step(r, k + 1 == count);
   if (r->job->sharing == HRI_TORCH_ZERO) {
     engine_step(r, spare);
     return;
@@ -388,6 +409,19 @@ static hri_ten *predict(loop *r) {
   return out.logits;
 }
 
+/* gather_for_metrics: those of all ranks, which take the place of this one's. */
+static hri_ten *of_all(loop *r, hri_ten *logits) {
+  hri_ten_shape shape = logits->shape;
+  hri_ten *all;
+  if (r->job->ranks <= 1) return logits;
+  shape.dims[0] *= r->job->ranks;
+  hri_torch_at(r->t, "predictions", -1);
+  all = hri_ten_make(r->t, "all_gather", logits->type, shape);
+  hri_ten_role(r->t, all, HR_ROLE_LOGITS);
+  hri_ten_drop(r->t, logits);
+  return all;
+}
+
 /* The loop's variable `logits` holds the last batch's beside what is kept of all, until the next are there. */
 static void evaluate(loop *r) {
   const hri_torch_evaluation *e = &r->job->evaluation;
@@ -405,8 +439,10 @@ static void evaluate(loop *r) {
   for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
     next_batch(r, e->rows);
     hri_ten_set(r->t, &logits, predict(r));
-    if (e->metrics && logits) keep_predictions(r, &kept, logits);
-    else hri_ten_set(r->t, &logits, NULL);
+    if (e->metrics && logits) {
+      logits = of_all(r, logits);
+      keep_predictions(r, &kept, logits);
+    } else hri_ten_set(r->t, &logits, NULL);
     if (e->to_host == 0 || (k + 1) % e->to_host) continue;
     hri_ten_set(r->t, &kept, NULL);
     hri_ten_set(r->t, &logits, NULL);
@@ -422,27 +458,49 @@ static void evaluate(loop *r) {
   r->module.lora_dropout = lora_dropout;
 }
 
+static void count_parameters(loop *r) {
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+    const hri_ten *parameter = r->module.parameters[i];
+    uint64_t count = hri_ten_count(parameter);
+    r->t->parameter_count += count;
+    if (parameter->requires_grad) r->t->trained_count += count;
+  }
+}
+
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   loop r = {.t = t, .job = job};
   hri_ten **spare = NULL, **masters = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
+  r.module.storage = job->storage == HRI_F32 ? HRI_U8 : job->storage;
+  r.module.in_order = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
+  r.module.narrow_adapters = job->sharing >= HRI_TORCH_ZERO && !job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
-  r.module.hooks_outside = job->wrapped;
   r.module.prepared = job->prepared;
+  r.module.loading = job->loading;
+  r.module.wide_norms = job->wide_norms;
+  r.module.wide_trained = job->wide_trained;
+  r.module.empties_cache = job->empties_cache;
+  r.module.adapted_input = job->adapted_input;
+  r.module.checkpoints_trained = job->checkpoints_trained;
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;
   r.module.fused_head = job->fused_head;
   r.module.liger = job->liger;
+  r.module.qkv_kernel = job->qkv_kernel;
+  r.module.o_kernel = job->o_kernel;
+  r.module.mlp_kernel = job->mlp_kernel;
   r.module.kernel_forced = job->kernel_forced;
   r.module.kernel = job->kernel;
   if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;
+  count_parameters(&r);
   r.module.attention = job->attention;
   r.module.capability = job->capability;
   r.module.dropout = job->dropout;
   r.module.lora_dropout = job->model->lora.dropout;
   r.module.checkpoint = job->checkpoint;
   r.module.reentrant = job->reentrant;
+  r.module.wrapped = job->wrapped;
   r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
   r.third = hri_alloc_zero(r.module.parameter_count, sizeof *r.third);
@@ -450,12 +508,12 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   if (!r.first || !r.second || !r.third || !spare) goto out;
   if (job->sharing == HRI_TORCH_DDP) hri_ddp_init(t, &r.ddp, &r.module, &job->ddp);
   if (job->sharing == HRI_TORCH_FSDP2) hri_fsdp_init(t, &r.fsdp, &r.module, &job->fsdp);
-  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero);
+  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero, job->weights);
   r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
   r.trained_count = r.module.parameter_count;
   if (job->sharing >= HRI_TORCH_ZERO) {
     bool third = job->sharing == HRI_TORCH_ZERO3;
-    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
+    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3, job->weights);
     r.trained_count = third ? (uint32_t)r.zero3.groups.count : r.zero.group_count;
     r.trained = masters = hri_alloc_zero(r.trained_count + 1, sizeof(hri_ten *));
     if (!masters) goto out;

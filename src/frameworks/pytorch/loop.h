@@ -46,18 +46,24 @@ typedef struct hri_torch_job {
   hri_ten_type autocast;         /* HRI_F32: none */
   hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
   hri_module_prepared prepared;
-  bool scaler; /* GradScaler (fp16) */
+  hri_module_loading loading;
+  bool wide_norms, wide_trained, empties_cache, adapted_input, checkpoints_trained; /* as of hri_module */
+  hri_ten_type storage; /* of codes of 4 bits; HRI_F32: bytes, as usual */
+  bool scaler;          /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */
   bool clip;
   bool checkpoint, reentrant;
-  bool mask;          /* the batch has an attention_mask */
-  bool padded;        /* with zeros: rows are of different lengths */
-  bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
-  bool liger;         /* Liger's kernels (liger.h) */
-  bool fused_head;    /* TRL's: log-probabilities in tiles, no logits */
-  bool resumed;       /* from a checkpoint: AdamW's states are there before the first step */
+  bool mask;    /* the batch has an attention_mask */
+  bool padded;  /* with zeros: rows are of different lengths */
+  bool trainer; /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
+  bool liger;   /* Liger's kernels (liger.h) */
+  bool
+      counts_tokens; /* axolotl's Trainer: tokens are counted in the forward, and no items for the loss, which is a mean */
+  bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's LoRA kernels */
+  bool fused_head;                       /* TRL's: log-probabilities in tiles, no logits */
+  bool resumed;                          /* from a checkpoint: AdamW's states are there before the first step */
   bool use_cache;     /* model.config.use_cache: keys and values of all layers are among the outputs */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;

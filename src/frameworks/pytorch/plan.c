@@ -73,42 +73,57 @@ static void set_quantized(hr_pytorch *p, const hr_job *job) {
   p->job.quantized = hri_torch_quantized_as(job->quantize);
   if (p->job.quantized == HRI_TORCH_WHOLE) return;
   p->job.weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
+  if (p->settings.bf16_storage) { /* what lies beside the codes must have their type: nobody makes it fp32 */
+    p->job.storage = HRI_BF16;
+    p->job.prepared = HRI_PREPARED_BY_NOBODY;
+    add(p->info.settings, "codes kept in bf16 (bnb_4bit_quant_storage), ");
+  }
   add(p->info.settings, "base in %s by bitsandbytes, products in %s, %s",
       p->job.quantized == HRI_TORCH_INT8 ? "8 bits" : words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE],
       p->job.weights == HRI_F16 ? "fp16" : "bf16",
-      p->stack->prepared == HRI_PREPARED_BY_PEFT || p->stack->prepared == HRI_PREPARED_BY_AXOLOTL
+      p->job.prepared == HRI_PREPARED_BY_PEFT || p->job.prepared == HRI_PREPARED_BY_AXOLOTL
           ? "prepare_model_for_kbit_training, "
           : "");
   if (p->job.quantized == HRI_TORCH_INT8) unlike(&p->info, "inputs of 8-bit modules have no outliers here");
+}
+
+/* fully_shard by accelerate, whose policy casts. */
+static bool shards_without_autocast(const hr_pytorch *p) {
+  const hri_torch_shared *s = &p->settings.shared;
+  return p->job.trainer && s->fsdp == HRI_TRUE && s->fsdp_version != 1;
 }
 
 static void set_precision(hr_pytorch *p, const hr_job *job) {
   hri_torch_job *out = &p->job;
   char *text = p->info.settings;
   bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_FP16;
+  const char *word = job->precision == HR_PRECISION_FP16 ? "fp16" : "bf16";
+  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own */
+    out->weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
+    add(text, "%s weights with fp32 ones for the optimizer", word);
+    return;
+  }
   if (half && job->model.lora.rank) { /* the base is loaded in 16 bits where it is frozen */
     out->weights = out->autocast = job->precision == HR_PRECISION_BF16 ? HRI_BF16 : HRI_F16;
     out->scaler = job->precision == HR_PRECISION_FP16;
-    if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
+    if (shards_without_autocast(p)) add(text, "%s=True, %s base", word, word);
+    else if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
     else add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
-    return;
-  }
-  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own bf16 */
-    out->weights = HRI_BF16;
-    add(text, "bf16 weights with fp32 ones for the optimizer");
     return;
   }
   switch (job->precision) {
   case HR_PRECISION_BF16:
     out->autocast = HRI_BF16;
-    if (p->stack->half_weights) out->weights = HRI_BF16;
-    if (p->job.trainer && p->settings.shared.fsdp == HRI_TRUE) add(text, "bf16=True, fp32 weights");
+    if (p->stack->half_weights || out->wide_trained) out->weights = HRI_BF16;
+    if (shards_without_autocast(p)) add(text, "bf16=True, fp32 weights");
     else add(text, "autocast to bf16, %s weights", p->stack->half_weights ? "bf16" : "fp32");
     break;
   case HR_PRECISION_FP16:
     out->autocast = HRI_F16;
+    if (out->wide_trained) out->weights = HRI_F16;
     out->scaler = true;
-    add(text, "autocast to fp16 with GradScaler, fp32 weights");
+    if (shards_without_autocast(p)) add(text, "fp16=True with GradScaler, fp32 weights");
+    else add(text, "autocast to fp16 with GradScaler, fp32 weights");
     break;
   case HR_PRECISION_BF16_PURE:
     out->weights = HRI_BF16;
@@ -236,8 +251,9 @@ static void set_fsdp(hr_pytorch *p) {
   fsdp->mixed = trainer ? p->job.autocast != HRI_F32 : s->param != HRI_TYPE_UNSAID;
   fsdp->param = trainer ? p->job.autocast : type_of(s->param);
   fsdp->reduce = trainer || !s->reduce ? fsdp->param : type_of(s->reduce);
-  fsdp->casts_output = trainer && fsdp->mixed;
-  if (trainer) p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
+  fsdp->casts_output = trainer && fsdp->mixed && !fsdp->flat;
+  if (trainer && !fsdp->flat)
+    p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
   p->job.wrapped = s->wrapped == HRI_TRUE;
   p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
   add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard",
@@ -264,11 +280,12 @@ static bool was_recorded(const hr_pytorch *p) {
   bool adamw = job->optimizer <= HRI_TORCH_ADAMW_LOOP, own_kernel = job->kernel_forced;
   if (job->ranks == 1) return true;
   if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5 || p->stack->version) return false;
-  if (job->sharing == HRI_TORCH_DDP)
-    return !job->quantized && !job->resumed && !job->frozen.freeze && !job->frozen.train_only &&
-           !job->model->lora.dora && !job->model->lora.saved;
-  if (job->sharing >= HRI_TORCH_ZERO) return !(job->trainer && p->settings.shared.offload_optimizer);
-  return !job->reentrant && !(job->trainer && job->fsdp.offload);
+  if (job->evaluation.middle || p->settings.predict) return false;
+  if (job->quantized == HRI_TORCH_INT8 || (job->quantized && !job->trainer && job->sharing < HRI_TORCH_ZERO))
+    return false;
+  if (job->sharing == HRI_TORCH_DDP) return !job->resumed && !job->model->lora.dora && !job->model->lora.saved;
+  if (job->sharing >= HRI_TORCH_ZERO) return true;
+  return !(job->trainer && job->fsdp.offload) && !(job->fsdp.flat && job->scaler);
 }
 
 static void set_ranks(hr_pytorch *p, uint32_t ranks) {
@@ -309,7 +326,43 @@ static void tell_dropout(hr_pytorch *p) {
         d.embedding);
 }
 
-static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
+/* What a stack does beside the Trainer's own. */
+static void set_stack(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
+  hri_torch_lora_kernels kernels = hri_torch_lora_kernels_of(job, &p->settings, stack);
+  bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_FP16;
+  p->job.trainer = stack->trainer;
+  p->job.prepared = stack->prepared;
+  p->job.loading = stack->loading;
+  p->job.empties_cache = stack->empties_cache;
+  p->job.adapted_input = stack->adapted_input;
+  p->job.checkpoints_trained = stack->checkpoints_trained;
+  p->job.counts_tokens = stack->counts_tokens;
+  p->job.fused_head = stack->fused_head;
+  p->job.keeps_outputs = !stack->trainer;
+  p->job.wide_norms = p->settings.wide_norms;
+  p->job.wide_trained = stack->wide_trained && half && p->model.lora.rank == 0;
+  p->job.qkv_kernel = kernels.qkv;
+  p->job.o_kernel = kernels.o;
+  p->job.mlp_kernel = kernels.mlp;
+  if (stack->half_weights && p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2 && !p->model.lora.rank)
+    p->job.prepared = HRI_PREPARED_BY_NOBODY; /* attn_needs_dtype_cast: 16 bits again */
+}
+
+/* What was set of it, in words. */
+static void say_stack(hr_pytorch *p, const char *alloc_conf) {
+  const hri_torch_job *job = &p->job;
+  if (job->fused_head) add(p->info.settings, ", fused head");
+  if (job->qkv_kernel || job->o_kernel || job->mlp_kernel)
+    add(p->info.settings, ", axolotl's LoRA kernels (%s%s%s)", job->mlp_kernel ? "mlp" : "",
+        job->qkv_kernel ? (job->mlp_kernel ? ", qkv" : "qkv") : "", job->o_kernel ? ", o" : "");
+  if (job->wide_norms) add(p->info.settings, ", norms in fp32");
+  if (job->wide_trained && (job->frozen.freeze || job->frozen.train_only))
+    add(p->info.settings, ", what trains in fp32, the rest in 16 bits");
+  if (!alloc_conf && p->stack->alloc_conf) add(p->info.settings, ", %s", p->stack->alloc_conf);
+  if (p->stack->version) add(p->info.settings, ", defaults of %s", p->stack->version);
+}
+
+static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack, const char *alloc_conf) {
   p->model = job->model;
   p->job.model = &p->model;
   p->job.version = p->settings.version;
@@ -326,12 +379,7 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
   p->job.dropout = hri_model_dropout(&p->model, job->dropout > 0 ? job->dropout : HR_DROPOUT_CONFIG); /* holds there */
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
-  p->job.trainer = stack->trainer;
-  p->job.prepared = stack->prepared;
-  if (stack->half_weights && p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2 && !p->model.lora.rank)
-    p->job.prepared = HRI_PREPARED_BY_NOBODY; /* attn_needs_dtype_cast: 16 bits again */
-  p->job.fused_head = stack->fused_head;
-  p->job.keeps_outputs = !stack->trainer;
+  set_stack(p, job, stack);
   p->job.capability = job->device.compute_capability;
   set_attention(p, job);
   set_quantized(p, job);
@@ -349,10 +397,9 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
   p->job.resumed = p->settings.resumed;
   if (p->job.resumed) add(p->info.settings, ", resumed from a checkpoint");
   tell_dropout(p);
-  if (p->job.fused_head) add(p->info.settings, ", fused head");
   p->job.liger = p->settings.liger;
   if (p->job.liger) add(p->info.settings, ", kernels of liger-kernel 0.8.5");
-  if (stack->version) add(p->info.settings, ", defaults of %s", stack->version);
+  say_stack(p, alloc_conf);
   set_evaluation(p);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !p->job.fused_head && !p->job.liger)
     unlike(&p->info, "the loss is not chunked");
@@ -413,10 +460,25 @@ static void tell_phases(hr_pytorch *p) {
     }
 }
 
+/* What tests/memory/stacks.json has of axolotl and LLaMA-Factory; beside it their rules are the Trainer's, and their source's. */
+static bool stack_was_recorded(const hr_pytorch *p) {
+  const hri_torch_job *job = &p->job;
+  bool axolotl = p->stack->half_weights, frozen = job->frozen.freeze || job->frozen.train_only;
+  bool optimizer = job->optimizer == HRI_TORCH_ADAMW_FUSED || job->optimizer == HRI_TORCH_ADAMW_8BIT;
+  if (job->version != HRI_TRANSFORMERS_5 || job->model->family == HR_FAMILY_GPT2 || !optimizer) return false;
+  if (job->evaluation.batches || job->resumed || job->padded || job->kernel_forced) return false;
+  if (job->scaler && !job->quantized) return false;
+  if (job->model->lora.rank && job->weights == HRI_F32)
+    return false; /* LLaMA-Factory's base keeps the type of its file */
+  return !job->model->lora.saved && !(axolotl && (frozen || job->model->lora.dora));
+}
+
 /* Kernels that no recording has: cuDNN's and those of the package flash_attn. TRL was recorded with the newest transformers. */
 static bool is_recorded(const hr_pytorch *p) {
   const hri_torch_settings *s = &p->settings;
   bool trl = p->job.fused_head && (s->version != HRI_TRANSFORMERS_5 || p->job.quantized == HRI_TORCH_INT8);
+  bool stack = p->stack->version && !p->job.fused_head;
+  if (stack && !stack_was_recorded(p)) return false;
   return p->stack->recorded && !trl && s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
 }
 
@@ -460,6 +522,21 @@ static uint64_t context_bytes(const hr_device *device) {
   return device->multiprocessors ? tenths * MIB / 10 : device->fixed_bytes;
 }
 
+/* The job as it ran. */
+static void tell_job(hr_pytorch *p, const hr_job *job) {
+  hr_pytorch_info *info = &p->info;
+  bool flash_2 = p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2;
+  info->micro_batch = (uint32_t)p->job.batch;
+  info->accumulate = p->job.accumulate;
+  info->sequence_length = (uint32_t)p->job.tokens;
+  info->optim = hri_torch_optim_name(optim_of(job, &p->settings, p->stack));
+  info->attention = flash_2 ? "flash_attention_2" : p->job.attention == HRI_TORCH_EAGER ? "eager" : "sdpa";
+  info->checkpointing = p->job.checkpoint;
+  info->reentrant = p->job.checkpoint && p->job.reentrant;
+  info->parameter_count = p->torch.parameter_count;
+  info->trainable_parameter_count = p->torch.trained_count;
+}
+
 static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   hr_pytorch_info *info = &p->info;
   uint64_t room;
@@ -477,6 +554,7 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   info->request_count = p->torch.requests.count;
   info->host_bytes = host_bytes(p);
   tell_phases(p);
+  tell_job(p, job);
   HRI_TRY(list_live(p, error));
   room = info->budget_bytes > info->context_bytes ? info->budget_bytes - info->context_bytes : 0;
   HRI_TRY(fits_in(p, room, &info->fits, &info->retries, error));
@@ -487,7 +565,9 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
 /* What nobody said is the stack's to say; the Trainer's own checkpointing has been without reentry since 5. */
 static void take_defaults(const hr_job *job, const hri_torch_stack *stack, hri_torch_settings *s) {
   bool older = stack->trainer && s->version >= HRI_TRANSFORMERS_4_57;
-  if (!s->reentrant_named) s->reentrant = stack->reentrant || older;
+  bool partly = stack->half_weights && (job->freeze || job->train_only); /* axolotl's unfrozen_parameters */
+  s->checkpoints_trained = stack->checkpoints_trained;
+  if (!s->reentrant_named) s->reentrant = (stack->reentrant && !partly) || older;
   s->checkpointing =
       job->recompute.kind != HR_RECOMPUTE_NONE || (stack->checkpointing && !(job->given & HR_GIVEN_RECOMPUTE));
 }
@@ -495,6 +575,15 @@ static void take_defaults(const hr_job *job, const hri_torch_stack *stack, hri_t
 /* What optimizers load was recorded of AdamW. */
 static bool resumes(hri_torch_optim optim) {
   return optim == HRI_OPTIM_ADAMW_TORCH || optim == HRI_OPTIM_ADAMW_TORCH_FUSED;
+}
+
+/* One row stands in micro_batch until somebody has chosen, which is nobody's job. */
+static hr_status refuse_open_rows(const hr_job *job, hr_error *error) {
+  if (job->rows_choice != HR_ROWS_OPEN) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--micro-batch auto: the rows of a micro-step have not been chosen");
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "set micro_batch to the rows that PyTorch is to take, or call hr_plan_rows first for those that "
+                  "Headroom would take");
 }
 
 hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
@@ -507,6 +596,7 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   *pytorch = NULL;
   hr_pytorch_options_init(&usual);
   if (!options) options = &usual;
+  HRI_TRY(refuse_open_rows(job, error));
   stack = hri_torch_stack_of(options->stack);
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
   take_defaults(job, stack, &settings);
@@ -516,9 +606,9 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (stack->fused_head && (settings.metrics || settings.predict))
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
-  if (settings.liger && stack->version)
+  if (settings.liger && stack->fused_head)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
-                    "--engine pytorch has rules for use_liger_kernel=true by the Trainer and a plain loop alone");
+                    "--engine pytorch:trl has no rules for use_liger_kernel=true: its own head makes no logits either");
   if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
@@ -527,6 +617,7 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
                     "--engine pytorch has rules for resume_from_checkpoint=true with the Trainer and PyTorch's AdamW "
                     "alone");
   HRI_TRY(hri_torch_refuse(job, &settings, error));
+  HRI_TRY(hri_torch_refuse_stack(job, &settings, stack, error));
   HRI_TRY(hri_torch_refuse_ranks(job, &settings, stack, options->ranks, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
@@ -535,8 +626,8 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   p->stack = stack;
   hri_torch_init(&p->torch);
   p->config = hr_alloc_config_default();
-  HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
-  set_job(p, job, stack);
+  HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf ? options->alloc_conf : stack->alloc_conf, &p->config, error));
+  set_job(p, job, stack, options->alloc_conf);
   set_ranks(p, options->ranks);
   hri_torch_arguments_write(&(hri_torch_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, stack),
                                                       options->stack, options->alloc_conf},

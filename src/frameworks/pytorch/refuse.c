@@ -103,7 +103,7 @@ static const char *refuse_liger(const hr_job *job, const hri_torch_settings *s) 
 
 /* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
 static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
-  bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
+  bool reentrant = s->reentrant && s->checkpointing && !s->checkpoints_trained && job->model.lora.rank == 0;
   hri_param_spec spec;
   hri_param_get(&job->model, 0, &spec);
   return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
@@ -138,6 +138,60 @@ hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
 }
 
+/* ---- stacks ---- */
+
+static bool names_kernels(const hri_torch_settings *s) { return s->qkv_kernel || s->o_kernel || s->mlp_kernel; }
+
+hri_torch_lora_kernels hri_torch_lora_kernels_of(const hr_job *job, const hri_torch_settings *s,
+                                                 const hri_torch_stack *stack) {
+  bool usual = !names_kernels(s) && job->quantize != HR_QUANTIZE_INT8;
+  if (!stack->lora_kernels || job->model.lora.rank == 0) return (hri_torch_lora_kernels){0};
+  if (usual) return (hri_torch_lora_kernels){true, true, true};
+  return (hri_torch_lora_kernels){s->qkv_kernel == HRI_TRUE, s->o_kernel == HRI_TRUE, s->mlp_kernel == HRI_TRUE};
+}
+
+/* What axolotl itself does not start with, or with what its kernels have other rules. */
+static const char *refuse_kernels(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
+  hri_torch_lora_kernels on = hri_torch_lora_kernels_of(job, s, stack);
+  bool any = on.qkv || on.o || on.mlp,
+       fused = job->model.family == HR_FAMILY_PHI3 || job->model.family == HR_FAMILY_GPT2;
+  if (names_kernels(s) && !stack->lora_kernels)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel by axolotl alone; --engine pytorch:axolotl";
+  if (names_kernels(s) && job->model.lora.rank == 0)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel beside adapters alone; --lora r=16, or leave them out";
+  if (any && job->quantize == HR_QUANTIZE_INT8)
+    return "no LoRA kernels of axolotl's beside 8-bit weights, as axolotl itself; leave lora_*_kernel=true out";
+  if ((on.qkv || on.o) && fused)
+    return "no LoRA kernels of axolotl's for fused q, k and v, with which axolotl itself stops; "
+           "lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  if (any && job->model.lora.dora)
+    return "no rules for DoRA by axolotl's LoRA kernels; lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  return NULL;
+}
+
+/* Gradients of 16-bit weights in fp16 are what GradScaler stops at. */
+static bool trains_fp16(const hr_job *job, const hri_torch_stack *stack) {
+  return stack->half_weights && job->precision == HR_PRECISION_FP16 && job->model.lora.rank == 0;
+}
+
+hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
+                                 hr_error *error) {
+  const char *what = refuse_kernels(job, s, stack);
+  if (!what && s->wide_norms && !stack->upcasts_norms)
+    what = "rules for upcast_layernorm=true by LLaMA-Factory alone; --engine pytorch:llama-factory";
+  if (!what && s->wide_norms && job->precision == HR_PRECISION_BF16_PURE)
+    what = "no way for upcast_layernorm=true without autocast, as LLaMA-Factory itself; --precision bf16";
+  if (!what && stack->half_weights && job->precision == HR_PRECISION_BF16_PURE)
+    what =
+        "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
+        "autocast); --precision bf16";
+  if (!what && trains_fp16(job, stack))
+    what =
+        "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "
+        "--precision bf16, or --lora";
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
+}
+
 /* ---- several ranks ---- */
 
 static bool is_adafactor(const hr_job *job, const hri_torch_settings *s) {
@@ -145,35 +199,52 @@ static bool is_adafactor(const hr_job *job, const hri_torch_settings *s) {
   return job->optimizer == HR_OPTIMIZER_ADAFACTOR;
 }
 
+/* Adapters and quantized weights whose base is shared, or whose adapters are. */
+static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_settings *settings,
+                                          const hri_torch_stack *stack) {
+  const hri_torch_shared *s = &settings->shared;
+  hri_torch_quantized quantized = hri_torch_quantized_as(job->quantize);
+  bool older = s->fsdp_version == 1;
+  if (job->model.lora.dora || job->model.lora.saved)
+    return "no rules for DoRA and whole modules beside adapters under fsdp=true and zero_stage";
+  if (job->model.lora.rank && older && !stack->trainer && job->precision != HR_PRECISION_FP32 &&
+      job->precision != HR_PRECISION_TF32)
+    return "no such job: FullyShardedDataParallel of blocks flattens adapters in fp32 with a 16-bit base (\"Must flatten tensors with "
+           "uniform dtype\"); the Trainer makes each adapter a unit (pytorch:trainer), or fsdp_version=2";
+  if (quantized == HRI_TORCH_WHOLE) return NULL;
+  if (quantized == HRI_TORCH_INT8 && s->fsdp == HRI_TRUE)
+    return "no such job: fully_shard leaves bitsandbytes' 8-bit weights without what they carry (\"'Parameter' object has no "
+           "attribute 'CB'\"); --quantize nf4";
+  if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under zero_stage; --quantize nf4";
+  if (s->fsdp == HRI_TRUE && !stack->trainer)
+    return "no rules for 4-bit weights under fsdp=true in a loop of one's own: accelerate leaves out codes in bytes, fully_shard by "
+           "itself does not; pytorch:trainer";
+  if (s->fsdp == HRI_TRUE && older && !settings->bf16_storage)
+    return "no such job: FullyShardedDataParallel flattens no codes in bytes (\"Cannot flatten integer dtype tensors\"); "
+           "bnb_4bit_quant_storage=bf16, or fsdp_version=2";
+  if (s->offload == HRI_TRUE || s->offload_optimizer) return "no rules for quantized weights with parts on the host";
+  return NULL;
+}
+
 /* What there are no rules for on several ranks. */
 static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
-  bool adapters =
-      job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
-  if (settings->eval_batches)
-    return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
-  if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
   if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
-  if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
-  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
-  if (settings->shared.offload_optimizer && job->accumulate > 1)
-    return "no rules for --accumulate with offload_optimizer";
-  if (settings->shared.fsdp_version == 1 && job->accumulate > 1)
-    return "no rules for --accumulate under fsdp_version=1";
-  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant)
-    return "no rules for reentrant checkpointing under fsdp=true";
-  return NULL;
+  if (job->precision == HR_PRECISION_FP16 && settings->shared.fsdp_version == 1 && stack->trainer)
+    return "no such job: ShardedGradScaler's found_inf has a shape that AdamW fused, the Trainer's, does not take (\"output with "
+           "shape [] doesn't match the broadcast shape [1]\"); fsdp_version=2, or --precision bf16";
+  return refuse_shared_adapters(job, settings, stack);
 }
 
 /* Settings of several ranks that do not go together, by their names. */
-static hr_status check_shared(const hri_torch_settings *settings, const hri_torch_stack *stack, uint32_t ranks,
-                              hr_error *error) {
+static hr_status check_shared(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                              uint32_t ranks, hr_error *error) {
   const hri_torch_shared *s = &settings->shared;
   bool fsdp = s->fsdp == HRI_TRUE, zero = s->zero_stage > 0;
   const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s),
@@ -213,11 +284,23 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
         error, HR_ERROR_USAGE,
         "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
         "both from --precision");
-  if (s->fsdp_version == 1 && (stack->trainer || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
+  if (s->fsdp_version == 1 && (s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
     return hri_fail(
         error, HR_ERROR_USAGE,
-        "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
-        "activation_checkpointing");
+        "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
+  if (s->fsdp_version == 1 && stack->trainer && s->reshards == HRI_FALSE)
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: reshard_after_forward=false does nothing with fsdp_version=1 by the Trainer: accelerate "
+        "takes FULL_SHARD unless the environment has FSDP_SHARDING_STRATEGY");
+  if (settings->bf16_storage &&
+      (!(fsdp || s->zero_stage == 3) || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
+       job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
+    hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard or zero_stage=3 shares, with products in bf16");
+    return hri_hint(error, HR_ERROR_USAGE, "--quantize nf4 --precision bf16 and fsdp=true beside it");
+  }
   if (s->reduce && !s->param)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
   return HR_OK;
@@ -226,7 +309,7 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
 hr_status hri_torch_refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
                                  uint32_t ranks, hr_error *error) {
   const char *what;
-  HRI_TRY(check_shared(settings, stack, ranks, error));
+  HRI_TRY(check_shared(job, settings, stack, ranks, error));
   what = ranks > 1 ? refuse_ranks(job, settings, stack) : NULL;
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }

@@ -66,14 +66,19 @@ typedef struct hri_torch_settings {
   hri_torch_kernel kernel;
   hri_torch_implementation implementation;
   bool reentrant, reentrant_named;
-  bool checkpointing;                             /* of the job, or of the stack where the job does not say */
-  uint32_t eval_rows, eval_batches, eval_to_host; /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
-  bool metrics;                                   /* compute_metrics */
-  bool predict;                                   /* trainer.predict(), which keeps what it predicts */
-  bool eval_steps;                                /* eval_strategy=steps: evaluation between steps */
-  bool resumed;                                   /* trainer.train(resume_from_checkpoint=True) */
-  bool use_cache;                                 /* model.config.use_cache is left on */
-  bool liger;                                     /* use_liger_kernel */
+  bool checkpointing; /* of the job, or of the stack where the job does not say */
+  bool
+      checkpoints_trained; /* of the stack: blocks in which something trains, whose input is made to require a gradient */
+  uint32_t eval_rows, eval_batches, eval_to_host;    /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
+  bool metrics;                                      /* compute_metrics */
+  bool predict;                                      /* trainer.predict(), which keeps what it predicts */
+  bool eval_steps;                                   /* eval_strategy=steps: evaluation between steps */
+  bool resumed;                                      /* trainer.train(resume_from_checkpoint=True) */
+  bool use_cache;                                    /* model.config.use_cache is left on */
+  bool liger;                                        /* use_liger_kernel */
+  bool wide_norms;                                   /* LLaMA-Factory's upcast_layernorm */
+  hri_torch_choice mlp_kernel, qkv_kernel, o_kernel; /* axolotl's lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel */
+  bool bf16_storage; /* bnb_4bit_quant_storage=bf16: codes of 4 bits that can be shared as weights are */
   hri_torch_shared shared;
 } hri_torch_settings;
 
