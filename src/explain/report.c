@@ -807,6 +807,21 @@ static bool is_titled_advice(const hri_oom_place *p, size_t from, size_t to) {
   return false;
 }
 
+/* "137 means ...", "128 + 9": the lines around explain what such words mean. */
+static bool is_meant(const hri_oom_place *p) {
+  static const char *const words[] = {"137 means",         "137 mean ",       "137 mean?",
+                                      "137 indicates",     "137 typically",   "137 usually",
+                                      "137 is the",        "137) means",      "137** means",
+                                      "137` means",        "oomkilled means", "oomkilled mean",
+                                      "sigkill means",     "128 + 9",         "128+9",
+                                      "128 + signal",      "oom stands for",  "stands for out of memory",
+                                      "what is exit code", "killed mean"};
+  size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
+  size_t end = p->line_end + 300 < p->count ? p->line_end + 300 : p->count;
+  return hri_match_part(p->before, from, p->before_count, words, HRI_COUNT(words)) ||
+         hri_match_part(p->text, p->line, end, words, HRI_COUNT(words));
+}
+
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
   size_t line = p->line, rest = to;
   uint64_t signs = signs_of_topic(p, from, to);
@@ -822,6 +837,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
   SIGN(TITLE, p->shape & HRI_OOM_TITLE && !is_change(p));
+  SIGN(MEANT, is_meant(p));
   SIGN(CONDITION, is_change(p));
   SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
