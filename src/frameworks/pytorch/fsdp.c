@@ -540,12 +540,17 @@ static void shard(hri_torch *t, hri_fsdp_unit *u) {
   }
 }
 
-/* sync_module_states: weights of rank 0 go to all. */
+/* sync_module_states: buffers, which are the root's, and weights of rank 0 go to all. */
 static void send_states(hri_torch *t, const hri_fsdp_unit *u) {
-  hri_ten **tensors = hri_alloc_zero(u->count, sizeof(hri_ten *));
-  if (!tensors) t->failed = true;
-  for (uint32_t k = 0; k < u->count && tensors; k++) tensors[k] = u->fsdp->module->parameters[u->members[k]];
-  if (tensors) hri_ddp_broadcast(t, tensors, u->count);
+  const hri_module *m = u->fsdp->module;
+  hri_ten **tensors = hri_alloc_zero(u->count + HRI_MODULE_BUFFERS, sizeof(hri_ten *));
+  if (!tensors) {
+    t->failed = true;
+    return;
+  }
+  uint32_t count = u == u->fsdp->root ? hri_module_buffers(m, tensors) : 0;
+  for (uint32_t k = 0; k < u->count; k++) tensors[count++] = m->parameters[u->members[k]];
+  hri_ddp_broadcast(t, tensors, count);
   hri_free(tensors);
 }
 
