@@ -475,7 +475,8 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
   r.module.storage = job->storage == HRI_F32 ? HRI_U8 : job->storage;
-  r.module.in_order = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
+  r.module.in_order = job->sharing >= HRI_TORCH_DDP && job->model->lora.rank;
+  r.module.moves_late = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
   r.module.narrow_adapters = job->sharing >= HRI_TORCH_ZERO && !job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
   r.module.prepared = job->prepared;
