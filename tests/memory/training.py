@@ -469,7 +469,20 @@ def trainer_loop(job, phases):
     return model, trainer.optimizer
 
 
+def unnoted(job):
+    """How many reads from the device are known that nobody notes."""
+    if job["loop"] != "torchtune":
+        return 0
+    import tuning
+
+    return tuning.unnoted(job)
+
+
 def run(job, phases):
+    if job["loop"] == "torchtune":
+        import tuning
+
+        return tuning.run(job, phases)
     with attention_backend(job):
         if ranks.kind(job) == "zero" and job["loop"] != "trainer":
             return ranks.deepspeed_loop(job, phases, made, rows, optimizer_for, STEPS)

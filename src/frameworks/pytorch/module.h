@@ -123,6 +123,7 @@ typedef struct hri_module {
   bool fused_head;                       /* TRL's */
   bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's, where adapters stand (lora_kernels.h) */
   bool liger;        /* Liger's kernels: norms, rotary embeddings, gated MLPs, and the head with its loss */
+  bool packed_rows;  /* torchtune's: positions and a block mask come with the batch */
   bool keeps_logits; /* an evaluation that wants them: Liger's head makes none otherwise */
 } hri_module;
 
