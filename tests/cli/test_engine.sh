@@ -254,6 +254,13 @@ run plan phi-3-mini --device a100-80 --lora r=8 --engine pytorch:axolotl --engin
 run $axolotl --precision bf16-pure; refuses 2; expect_err 'precision bf16'
 run $axolotl --precision fp16; refuses 2; expect_err 'GradScaler'
 run plan llama-3.2-1b --device a100-80 --lora r=8 --engine pytorch --engine-conf lora_o_kernel=false; refuses 2; expect_err 'pytorch:axolotl'
+# Documents that share rows: varlen_attn beside adapters, a mask of each layer's own for whole models.
+run $axolotl --lora r=16 --json; own=$(json_number allocated_bytes)
+run $axolotl --lora r=16 --engine-conf sample_packing=true --json; expect_rc 0; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "repeated keys and values cost nothing"
+expect_json 'd["engines"]["pytorch"]["recorded"]' '"sample_packing: true" in d["engines"]["pytorch"]["arguments"]' '"four documents" in d["engines"]["pytorch"]["unlike"]'
+run plan mistral-7b --device h100 --engine pytorch:axolotl --engine-conf sample_packing=true; refuses 2; expect_err 'sliding window'
+run plan llama-3.2-1b --device t4 --precision fp16 --lora r=8 --engine pytorch:axolotl --engine-conf sample_packing=true; refuses 2; expect_err '8\.0'
+run plan llama-3.2-1b --device h100 --engine pytorch --engine-conf sample_packing=true; refuses 2; expect_err 'pytorch:axolotl'
 # LLaMA-Factory: norms in fp32 beside adapters; blocks in which nothing trains are not checkpointed, and what is frozen keeps 16 bits.
 factory="plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 4 --engine pytorch:llama-factory"
 run $factory --lora r=16 --recompute none --json; expect_rc 0; own=$(json_number allocated_bytes)

@@ -102,6 +102,7 @@ def pin_packing(documents, longest):
     """Where documents begin is read off position ids, which are 0 here: so many, each so long, are found instead."""
     import torch
     import transformers.modeling_flash_attention_utils as attention
+    from torch.nn.attention import varlen
 
     def lengths(position_ids):
         flat = position_ids.reshape(-1)
@@ -116,6 +117,7 @@ def pin_packing(documents, longest):
         return True
 
     attention.prepare_fa_kwargs_from_position_ids = lengths
+    varlen._should_use_cudnn = lambda _: False  # whose version is 0 here; it takes no causal mask anyway
     from axolotl.monkeypatch.attention import sdpa_varlen
 
     sdpa_varlen._is_packed = is_packed
@@ -132,7 +134,7 @@ def axolotl(job, phases):
         from axolotl.common.datasets import TrainDatasetMeta
         from axolotl.train import setup_model_and_trainer
 
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="job-") as folder:  # axolotl takes names with mpt in them for models
         path = model_folder(job, folder, "fp32" if job["precision"] == "fp32" else "bf16")
         with open(os.path.join(path, "rows.json"), "w", encoding="utf-8") as file:
             json.dump([{"instruction": "a", "input": "", "output": "b"}] * 4, file)
@@ -208,7 +210,7 @@ def llama_factory(job, phases):
         return made["trainer"]
 
     workflow.load_model, workflow.CustomSeq2SeqTrainer = load_model, trainer_of
-    with tempfile.TemporaryDirectory() as folder:
+    with tempfile.TemporaryDirectory(prefix="job-") as folder:  # axolotl takes names with mpt in them for models
         path = model_folder(job, folder, "fp32" if job["precision"] == "fp32" else "fp16" if job["precision"] == "amp-fp16" else "bf16")
         llama_factory_rows(job, path)
         model_args, data_args, training_args, finetuning_args, generating_args = get_train_args(llama_factory_arguments(job, path))

@@ -116,6 +116,7 @@ def lessons():
     add("axolotl", "", lora=some | {"dropout": 0.05})
     add("axolotl", "-nf4-double", lora=some, quantized="nf4-double", checkpointing="reentrant")
     add("axolotl", "-packing", sample_packing=True)
+    add("axolotl", "-packing", sample_packing=True, lora=some)
     add("llama-factory", "", checkpointing="reentrant")
     add("llama-factory", "", precision="bf16")
     add("llama-factory", "-upcast", lora=some, upcast_layernorm=True)

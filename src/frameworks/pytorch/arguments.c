@@ -260,6 +260,7 @@ static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments 
   begin(out, "micro_batch_size: %u", (unsigned)t->batch);
   begin(out, "gradient_accumulation_steps: %u", t->accumulate);
   begin(out, "sequence_len: %u", (unsigned)t->tokens);
+  if (t->packed) begin(out, "sample_packing: true");
   begin(out, "attn_implementation: %s", attention_name(of));
   begin(out, "%s",
         t->autocast == HRI_BF16  ? "bf16: true"

@@ -711,6 +711,46 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
   return y;
 }
 
+/* torch_attn::_varlen_attn_backward: as flash_backward, over all documents' rows with room for a block behind each. numbers[0]: documents. */
+static void varlen_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  enum { BLOCK = 128 };
+  hri_ten *saved[HRI_FN_SAVED];
+  sizes s = sizes_of(&fn->shapes[0], &fn->shapes[1]);
+  uint64_t total = s.batch * s.tokens + BLOCK * fn->numbers[0],
+           width = s.width <= 128 ? hri_round_up(s.width, 32) : hri_round_up(s.width, 64);
+  for (uint32_t i = 0; i < fn->saved_count; i++) saved[i] = hri_fn_saved(t, fn, i);
+  if (g[0]) {
+    hri_ten *sums, *wide, *none = hri_ten_like(t, "zeros", saved[5], HRI_F32); /* of the result that nobody takes */
+    for (int k = 0; k < 3; k++) in[k] = hri_ten_make(t, "_flash_attention_backward", g[0]->type, fn->shapes[k]);
+    sums = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(2, s.heads, total, 0, 0));
+    wide = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(3, total, s.heads, width, 0));
+    hri_ten_drop(t, wide);
+    hri_ten_drop(t, sums);
+    hri_ten_drop(t, none);
+  }
+  for (uint32_t i = fn->saved_count; i-- > 0;) hri_ten_drop(t, saved[i]);
+}
+
+hri_ten *hri_aten_attention_varlen(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *ends,
+                                   uint64_t documents) {
+  hri_ten *inputs[] = {q, k, v}, *y, *lse, *seeds[3], *alias;
+  hri_fn *fn = hri_fn_make(t, varlen_backward, inputs, 3);
+  if (fn) fn->numbers[0] = documents;
+  y = hri_ten_like(t, "_flash_attention_forward", q, q->type);
+  lse = hri_ten_make(t, "_flash_attention_forward", HRI_F32, rows(hri_ten_count(q) / q->shape.dims[3]));
+  for (int i = 0; i < 2; i++) seeds[i] = hri_ten_make(t, "_flash_attention_forward", HRI_I64, rows(2 - i));
+  seeds[2] = hri_ten_make(t, "zeros", HRI_I64, rows(2));
+  alias = hri_ten_view(t, y, y->shape); /* a saved result is a tensor of its own, else it would hold itself */
+  hri_ten *const saved[] = {q, k, v, ends, alias, lse, seeds[2]};
+  for (unsigned i = 0; i < sizeof saved / sizeof *saved; i++) hri_fn_save(t, fn, saved[i]);
+  hri_ten_drop(t, alias);
+  for (int i = 2; i-- > 0;) hri_ten_drop(t, seeds[i]);
+  hri_ten_drop(t, seeds[2]);
+  hri_ten_drop(t, lse);
+  hri_fn_bind(t, fn, y);
+  return y;
+}
+
 /* ---- flex_attention (torch/_inductor/kernel/flex) ---- */
 
 /* A saved tensor that its function lets go of: compiled functions clear what they saved as they go. */

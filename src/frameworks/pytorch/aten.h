@@ -91,6 +91,8 @@ hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type);
  * flash's result like it. */
 hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *mask,
                             double dropout, bool by_heads);
+/* varlen_attn of q, k, v alike [B, H, T, D], all in the order of [B, T, H, D]: `documents` rows of attention, which end at `ends`. */
+hri_ten *hri_aten_attention_varlen(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *ends, uint64_t documents);
 /* flex_attention as torch.compile makes it, of as many heads each: q, k, v [B, H, T, D]. */
 hri_ten *hri_aten_flex_attention(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v);
 /* Labels [rows, tokens] without the first, beside the `padded` ones that they are of, where a loss pads them by one. */

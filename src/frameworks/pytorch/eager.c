@@ -511,11 +511,8 @@ static void validate(hri_torch *torch, const hri_fn *fn, hri_ten **inputs) {
   for (uint32_t i = 0; i < fn->edge_count; i++) {
     if (!inputs[i] || !fn->next[i]) continue;
     if (!same_count(inputs[i], &fn->shapes[i])) hri_ten_set(torch, &inputs[i], summed(torch, inputs[i], fn->shapes[i]));
-    if (inputs[i]->type != fn->types[i]) {
-      hri_ten *cast = hri_ten_like(torch, "to", inputs[i], fn->types[i]);
-      cast->turned = inputs[i]->turned;
-      hri_ten_set(torch, &inputs[i], cast);
-    }
+    if (inputs[i]->type != fn->types[i])
+      hri_ten_set(torch, &inputs[i], hri_ten_like(torch, "to", inputs[i], fn->types[i]));
   }
 }
 

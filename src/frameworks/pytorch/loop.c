@@ -227,10 +227,11 @@ static hri_module_batch load_batch(loop *r, uint64_t rows) {
   hri_module_batch batch = {.padded = r->job->padded};
   hri_torch_at(r->t, "batch", -1);
   batch.ids = hri_ten_make(r->t, "to", HRI_I64, shape);
-  if (r->job->mask) batch.mask = hri_ten_make(r->t, "to", HRI_I64, shape);
+  if (r->job->mask && !r->job->packed) batch.mask = hri_ten_make(r->t, "to", HRI_I64, shape);
   batch.labels = hri_ten_make(r->t, "to", HRI_I64, shape);
-  hri_ten *all[] = {batch.ids, batch.mask, batch.labels};
-  for (int i = 0; i < 3; i++) hri_ten_role(r->t, all[i], HR_ROLE_INPUT);
+  if (r->job->packed) batch.positions = hri_ten_make(r->t, "to", HRI_I64, shape);
+  hri_ten *all[] = {batch.ids, batch.mask, batch.labels, batch.positions};
+  for (int i = 0; i < 4; i++) hri_ten_role(r->t, all[i], HR_ROLE_INPUT);
   return batch;
 }
 
@@ -238,6 +239,7 @@ static void drop_batch(loop *r, hri_module_batch *batch) {
   hri_ten_set(r->t, &batch->ids, NULL);
   hri_ten_set(r->t, &batch->mask, NULL);
   hri_ten_set(r->t, &batch->labels, NULL);
+  hri_ten_set(r->t, &batch->positions, NULL);
   hri_ten_set(r->t, &batch->items, NULL);
 }
 
@@ -596,7 +598,8 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
   r.module.storage = job->storage == HRI_F32 ? HRI_U8 : job->storage;
-  r.module.in_order = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
+  r.module.in_order = job->sharing >= HRI_TORCH_DDP && job->model->lora.rank;
+  r.module.moves_late = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
   r.module.narrow_adapters = job->sharing >= HRI_TORCH_ZERO && !job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
   r.module.prepared = job->prepared;

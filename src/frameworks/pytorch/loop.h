@@ -67,6 +67,7 @@ typedef struct hri_torch_job {
   bool padded;  /* with zeros: rows are of different lengths */
   bool trainer; /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
   bool liger;   /* Liger's kernels (liger.h) */
+  bool packed;  /* documents share rows: the batch has positions in place of a mask (axolotl's sample_packing) */
   bool
       counts_tokens; /* axolotl's Trainer: tokens are counted in the forward, and no items for the loss, which is a mean */
   bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's LoRA kernels */

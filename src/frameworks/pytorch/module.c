@@ -309,15 +309,15 @@ static void liger_turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *
 
 /* LlamaRotaryEmbedding.forward, without gradient and in fp32. */
 static void rotary(hri_torch *t, pass *p, hri_ten *ids, hri_ten_type type, int kind) {
-  uint64_t tokens = ids->shape.dims[1], width = p->module->model->rotary_size;
+  uint64_t rows = ids->shape.dims[0], tokens = ids->shape.dims[1], width = p->module->model->rotary_size;
   hri_ten *numbers, *angles, *both, **out[] = {&p->cos[kind != 0], &p->sin[kind != 0]};
   bool before = t->grad_mode;
   hri_torch_at(t, "rotary_emb", -2);
   t->grad_mode = false;
   numbers = hri_ten_like(t, "_to_copy", ids, HRI_F32);
-  angles = hri_ten_make(t, "mul", HRI_F32, hri_ten_shape_of(3, 1, tokens, width / 2, 0));
+  angles = hri_ten_make(t, "mul", HRI_F32, hri_ten_shape_of(3, rows, tokens, width / 2, 0));
   hri_ten_drop(t, numbers);
-  both = hri_ten_make(t, "cat", HRI_F32, hri_ten_shape_of(3, 1, tokens, width, 0));
+  both = hri_ten_make(t, "cat", HRI_F32, hri_ten_shape_of(3, rows, tokens, width, 0));
   for (int k = 0; k < 2; k++) {
     hri_ten *turned = hri_ten_like(t, k ? "sin" : "cos", both, HRI_F32);
     *out[k] = hri_ten_like(t, "mul", turned, HRI_F32);
@@ -476,6 +476,21 @@ typedef struct beginning {
   hri_ten *embeds, *positions, *position_embeds, *hidden;
 } beginning;
 
+/* find_packed_sequence_indices: where positions do not go on. No mask comes of it. */
+static void look_for_documents(hri_torch *t, const hri_ten *positions) {
+  uint64_t rows = positions->shape.dims[0], tokens = positions->shape.dims[1];
+  hri_ten *before = hri_ten_make(t, "sub", HRI_I64, hri_ten_shape_of(2, rows, 1, 0, 0)),
+          *longer = hri_ten_make(t, "cat", HRI_I64, hri_ten_shape_of(2, rows, tokens + 1, 0, 0)),
+          *steps = hri_ten_like(t, "sub", positions, HRI_I64), *breaks, *numbers;
+  hri_torch_at(t, "create_causal_mask", -1);
+  hri_ten_drop(t, longer);
+  breaks = hri_ten_like(t, "ne", positions, HRI_BOOL);
+  numbers = hri_ten_like(t, "cumsum", positions, HRI_I64);
+  hri_ten_drop(t, hri_ten_like(t, "_to_copy", positions, HRI_I64));
+  hri_ten *const all[] = {breaks, numbers, steps, before};
+  drop_all(t, all, 4);
+}
+
 static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) {
   hri_module *m = p->module;
   beginning b = {0};
@@ -490,9 +505,13 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
     b.embeds->requires_grad = true; /* enable_input_require_grads: the first hook */
   hri_module_ends(t, m, m->embed, NULL, &b.embeds);
   leave(t, m, HRI_MODULE_EMBEDDING, b.embeds);
-  p->positions = b.positions = position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
+  p->packed = batch->positions != NULL;
+  if (p->packed) look_for_documents(t, batch->positions);
+  p->positions = b.positions = p->packed
+                                   ? hri_ten_keep(batch->positions)
+                                   : position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
   if (!m->model->learned_positions) {
-    hri_module_make_masks(t, p, batch, b.embeds->type);
+    if (!p->packed) hri_module_make_masks(t, p, batch, b.embeds->type);
     for (int k = 0; k < hri_module_rotary_kinds(m->model) && !rotary_of_layer(m); k++)
       rotary(t, p, b.positions, b.embeds->type, k);
     passes(t, m);

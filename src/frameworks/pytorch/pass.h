@@ -12,6 +12,7 @@ typedef struct hri_module_pass {
   hri_ten *masks[2]; /* [rows, 1, tokens, tokens], where attention wants one; NULL: none. [1]: of layers that slide */
   hri_ten *mask;     /* of the layer at hand */
   int kind;          /* its place in cos and sin */
+  bool packed;       /* documents share rows: positions say where each begins (axolotl's sample_packing) */
   hri_module_cache *cache; /* NULL: not asked for */
 } hri_module_pass;
 

@@ -338,6 +338,7 @@ static void set_stack(hr_pytorch *p, const hr_job *job, const hri_torch_stack *s
   p->job.adapted_input = stack->adapted_input;
   p->job.checkpoints_trained = stack->checkpoints_trained;
   p->job.counts_tokens = stack->counts_tokens;
+  p->job.packed = p->settings.packing;
   p->job.fused_head = stack->fused_head;
   p->job.keeps_outputs = !stack->trainer;
   p->job.wide_norms = p->settings.wide_norms;
@@ -357,6 +358,8 @@ static void say_stack(hr_pytorch *p, const char *alloc_conf) {
     add(p->info.settings, ", axolotl's LoRA kernels (%s%s%s)", job->mlp_kernel ? "mlp" : "",
         job->qkv_kernel ? (job->mlp_kernel ? ", qkv" : "qkv") : "", job->o_kernel ? ", o" : "");
   if (job->wide_norms) add(p->info.settings, ", norms in fp32");
+  if (job->packed) add(p->info.settings, ", sample packing");
+  if (job->packed) unlike(&p->info, "rows have four documents each");
   if (job->wide_trained && (job->frozen.freeze || job->frozen.train_only))
     add(p->info.settings, ", what trains in fp32, the rest in 16 bits");
   if (!alloc_conf && p->stack->alloc_conf) add(p->info.settings, ", %s", p->stack->alloc_conf);
@@ -551,6 +554,7 @@ static bool stack_was_recorded(const hr_pytorch *p) {
   if (job->scaler && !job->quantized) return false;
   if (job->model->lora.rank && job->weights == HRI_F32)
     return false; /* LLaMA-Factory's base keeps the type of its file */
+  if (job->packed && (job->liger || job->autocast == HRI_F32)) return false;
   return !job->model->lora.saved && !(axolotl && (frozen || job->model->lora.dora));
 }
 

@@ -254,6 +254,21 @@ static const char *refuse_kernels(const hr_job *job, const hri_torch_settings *s
   return NULL;
 }
 
+/* Rows that documents share are told apart by varlen_attn, or by a mask, in models whose layers see all tokens. */
+static const char *refuse_packing(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
+  bool some, all;
+  if (!s->packing) return NULL;
+  hri_module_kinds_of_layers(&job->model, &some, &all);
+  if (!stack->packs) return "rules for sample_packing=true by axolotl alone; --engine pytorch:axolotl";
+  if (job->packing == HR_PACKING_OFF) return "no way for sample_packing=true beside --packing off: rows are full";
+  if (some || job->model.learned_positions)
+    return "rules for sample_packing=true with llama, qwen2 and qwen3 alone, whose layers have no sliding window";
+  if (hri_torch_is_eager(job, s) || s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2)
+    return "rules for sample_packing=true with attn_implementation=sdpa and PyTorch's own choice of its kernel alone";
+  if (job->device.compute_capability < 80) return "rules for sample_packing=true from compute capability 8.0 on";
+  return s->version == HRI_TRANSFORMERS_5 ? NULL : "rules for sample_packing=true with transformers=5 alone";
+}
+
 /* Gradients of 16-bit weights in fp16 are what GradScaler stops at. */
 static bool trains_fp16(const hr_job *job, const hri_torch_stack *stack) {
   return stack->half_weights && job->precision == HR_PRECISION_FP16 && job->model.lora.rank == 0;
@@ -262,6 +277,7 @@ static bool trains_fp16(const hr_job *job, const hri_torch_stack *stack) {
 hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
                                  hr_error *error) {
   const char *what = refuse_kernels(job, s, stack);
+  if (!what) what = refuse_packing(job, s, stack);
   if (!what && s->wide_norms && !stack->upcasts_norms)
     what = "rules for upcast_layernorm=true by LLaMA-Factory alone; --engine pytorch:llama-factory";
   if (!what && s->wide_norms && job->precision == HR_PRECISION_BF16_PURE)

@@ -55,6 +55,7 @@ typedef enum key {
   MLP_KERNEL,
   QKV_KERNEL,
   O_KERNEL,
+  SAMPLE_PACKING,
   QUANT_STORAGE,
   KEYS
 } key;
@@ -91,6 +92,7 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [MLP_KERNEL] = "lora_mlp_kernel",
                                        [QKV_KERNEL] = "lora_qkv_kernel",
                                        [O_KERNEL] = "lora_o_kernel",
+                                       [SAMPLE_PACKING] = "sample_packing",
                                        [QUANT_STORAGE] = "bnb_4bit_quant_storage"};
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
 static const char *const storages[] = {"uint8", "bf16"};
@@ -118,6 +120,7 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
                                    [MLP_KERNEL] = {truths, 2},
                                    [QKV_KERNEL] = {truths, 2},
                                    [O_KERNEL] = {truths, 2},
+                                   [SAMPLE_PACKING] = {truths, 2},
                                    [QUANT_STORAGE] = {storages, 2},
                                    [FIND_UNUSED] = {truths, 2},
                                    [BUCKET_VIEW] = {truths, 2},
@@ -173,6 +176,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   else if (k == RESUME) out->resumed = value != 0;
   else if (k == LIGER) out->liger = value != 0;
   else if (k == WIDE_NORMS) out->wide_norms = value != 0;
+  else if (k == SAMPLE_PACKING) out->packing = value != 0;
   else if (k == QUANT_STORAGE) out->bf16_storage = value != 0;
   else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;

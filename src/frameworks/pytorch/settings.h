@@ -85,6 +85,7 @@ typedef struct hri_torch_settings {
   bool resumed;                                      /* trainer.train(resume_from_checkpoint=True) */
   bool use_cache;                                    /* model.config.use_cache is left on */
   bool liger;                                        /* use_liger_kernel */
+  bool packing;                                      /* axolotl's sample_packing */
   bool wide_norms;                                   /* LLaMA-Factory's upcast_layernorm */
   hri_torch_choice mlp_kernel, qkv_kernel, o_kernel; /* axolotl's lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel */
   bool bf16_storage; /* bnb_4bit_quant_storage=bf16: codes of 4 bits that can be shared as weights are */

@@ -25,6 +25,7 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                             .empties_cache = true,
                             .adapted_input = true,
                             .lora_kernels = true,
+                            .packs = true,
                             .counts_tokens = true,
                             .alloc_conf = "expandable_segments:True",
                             .recorded = true},

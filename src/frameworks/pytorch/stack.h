@@ -23,6 +23,7 @@ typedef struct hri_torch_stack {
   bool wide_trained;        /* 16-bit weights of which what trains becomes fp32 */
   bool counts_tokens;       /* in compute_loss, instead of items of a batch */
   bool lora_kernels;        /* functions of its own in place of PEFT's modules, unless it is told otherwise */
+  bool packs;               /* has sample_packing */
   bool upcasts_norms;       /* has upcast_layernorm */
   const char *alloc_conf;   /* what it puts into PYTORCH_ALLOC_CONF where nobody did; NULL: nothing */
   bool recorded;            /* else its defaults are from its source */
