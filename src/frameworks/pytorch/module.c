@@ -466,7 +466,8 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   hri_ten_drop(t, hri_module_begins(t, m, "embed_tokens", m->embed, NULL, NULL));
   b.embeds = hri_aten_embedding(t, m->saved_embed ? m->saved_embed : m->embed, batch->ids);
   if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
-  if (m->model->lora.rank && m->checkpoint && !m->wrapped) b.embeds->requires_grad = true; /* enable_input_require_grads: the first hook */
+  if (m->model->lora.rank && m->checkpoint && !m->wrapped)
+    b.embeds->requires_grad = true; /* enable_input_require_grads: the first hook */
   hri_module_ends(t, m, m->embed, NULL, &b.embeds);
   leave(t, m, HRI_MODULE_EMBEDDING, b.embeds);
   p->positions = b.positions = position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
