@@ -21,6 +21,11 @@
 #include "ops/scratch.h"
 #include "support/team.h"
 
+#define ISA_KERNELS(suffix, table)                                                                                     \
+  (hri_norm_kernels_##suffix(table), hri_pointwise_kernels_##suffix(table), hri_embed_kernels_##suffix(table),         \
+   hri_loss_kernels_##suffix(table), hri_move_kernels_##suffix(table))
+#include "support/isas.h"
+
 enum { COLUMNS = 768, VOCABULARY = 50257, STORED = 50304, HIDDEN = 2048, HEAD = 128, POSITIONS = 1024, ARRAYS = 5 };
 
 /* Operands of one size and type. All arrays have n elements; kernels over rows take n / (their columns) of them. */
@@ -368,12 +373,13 @@ static void make_operands(operands *m, hri_real real, int64_t bytes, int threads
   }
 }
 
-static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, const char *only) {
+static void measure_all(const isa *level, int threads, const char *only) {
+  const hri_cpu_kernels *k = &level->kernels;
   operands m[4];
   for (int i = 0; i < 4; i++)
     make_operands(&m[i], i < 2 ? HRI_REAL_F32 : HRI_REAL_BF16, (i % 2 ? 4 : 334) * (int64_t)STORED * 4, threads);
-  printf("%s, %d threads; GB/s and share of a plain loop over the same bytes\n%-30s  %18s  %18s  %18s  %18s\n", isa,
-         threads, "", "fp32, 64 MiB", "fp32, 786 KiB", "bf16, 64 MiB", "bf16, 786 KiB");
+  printf("%s, %d threads; GB/s and share of a plain loop over the same bytes\n%-30s  %18s  %18s  %18s  %18s\n",
+         level->name, threads, "", "fp32, 64 MiB", "fp32, 786 KiB", "bf16, 64 MiB", "bf16, 786 KiB");
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
     if (only && !strstr(cases[c].name, only)) continue;
     printf("%-30s", cases[c].name);
@@ -386,28 +392,15 @@ static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, 
   }
 }
 
-#define MEASURE(isa)                                                                                                   \
-  do {                                                                                                                 \
-    hri_cpu_kernels k;                                                                                                 \
-    hri_norm_kernels_##isa(&k);                                                                                        \
-    hri_pointwise_kernels_##isa(&k);                                                                                   \
-    hri_embed_kernels_##isa(&k);                                                                                       \
-    hri_loss_kernels_##isa(&k);                                                                                        \
-    hri_move_kernels_##isa(&k);                                                                                        \
-    measure_all(#isa, &k, threads, only);                                                                              \
-    return 0;                                                                                                          \
-  } while (0)
-
 int main(int argc, char **argv) {
-  int threads = argc > 1 ? atoi(argv[1]) : 2;
-  const char *only = argc > 2 ? argv[2] : NULL, *isa = argc > 3 ? argv[3] : NULL;
-#if defined(__x86_64__)
-  if ((!isa || strcmp(isa, "avx512") == 0) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-    MEASURE(avx512);
-  if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    MEASURE(avx2);
-#elif defined(__aarch64__)
-  if (!isa || strcmp(isa, "neon") == 0) MEASURE(neon);
-#endif
-  MEASURE(base);
+  const char *only = argc > 2 ? argv[2] : NULL;
+  const isa *level;
+  (void)setup_isas(NULL);
+  level = isa_of(argc > 3 ? argv[3] : NULL);
+  if (!level) {
+    (void)fprintf(stderr, "%s: no instruction set %s here\n", argv[0], argv[3]);
+    return 2;
+  }
+  measure_all(level, argc > 1 ? atoi(argv[1]) : 2, only);
+  return 0;
 }

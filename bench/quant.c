@@ -17,6 +17,9 @@
 #include "ops/scratch.h"
 #include "support/team.h"
 
+#define ISA_KERNELS(suffix, table) (hri_move_kernels_##suffix(table), hri_quant_kernels_##suffix(table))
+#include "support/isas.h"
+
 static double now(void) {
   struct timespec t;
   clock_gettime(CLOCK_MONOTONIC, &t);
@@ -101,9 +104,10 @@ static void measure_row(const hri_cpu_kernels *k, uint32_t kind, uint8_t type, c
   printf("\n");
 }
 
-static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, const char *only) {
-  printf("%s, %d threads: GB/s of a copy, quantizing, dequantizing, and the last over the first\n%-8s", isa, threads,
-         "");
+static void measure_all(const isa *level, int threads, const char *only) {
+  const hri_cpu_kernels *k = &level->kernels;
+  printf("%s, %d threads: GB/s of a copy, quantizing, dequantizing, and the last over the first\n%-8s", level->name,
+         threads, "");
   for (int i = 0; i < 4; i++)
     printf("  %-28s", i == 0   ? "bf16, 11008 x 4096"
                       : i == 1 ? "bf16, 768 x 768"
@@ -120,25 +124,15 @@ static void measure_all(const char *isa, const hri_cpu_kernels *k, int threads, 
   }
 }
 
-#define MEASURE(isa)                                                                                                   \
-  do {                                                                                                                 \
-    hri_cpu_kernels k;                                                                                                 \
-    hri_move_kernels_##isa(&k);                                                                                        \
-    hri_quant_kernels_##isa(&k);                                                                                       \
-    measure_all(#isa, &k, threads, only);                                                                              \
-    return 0;                                                                                                          \
-  } while (0)
-
 int main(int argc, char **argv) {
-  int threads = argc > 1 ? atoi(argv[1]) : 2;
-  const char *only = argc > 2 ? argv[2] : NULL, *isa = argc > 3 ? argv[3] : NULL;
-#if defined(__x86_64__)
-  if ((!isa || strcmp(isa, "avx512") == 0) && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw"))
-    MEASURE(avx512);
-  if ((!isa || strcmp(isa, "avx2") == 0) && __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma"))
-    MEASURE(avx2);
-#elif defined(__aarch64__)
-  if (!isa || strcmp(isa, "neon") == 0) MEASURE(neon);
-#endif
-  MEASURE(base);
+  const char *only = argc > 2 ? argv[2] : NULL;
+  const isa *level;
+  (void)setup_isas(NULL);
+  level = isa_of(argc > 3 ? argv[3] : NULL);
+  if (!level) {
+    (void)fprintf(stderr, "%s: no instruction set %s here\n", argv[0], argv[3]);
+    return 2;
+  }
+  measure_all(level, argc > 1 ? atoi(argv[1]) : 2, only);
+  return 0;
 }

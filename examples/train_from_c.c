@@ -28,7 +28,8 @@ static int complain(const hr_error *error) {
 int main(void) {
   static const char text[] =
       "a program is data: an ordered list of nodes over tensors. memory is a compile-time result. ";
-  char directory[] = "/tmp/headroom-example-XXXXXX", data[128], out[128], final[160];
+  const char *parent = getenv("TMPDIR");
+  char directory[1024], data[1100], out[1100], final[1200];
   const char *paths[1] = {data};
   hr_run_options options;
   hr_generate_options generate;
@@ -38,6 +39,7 @@ int main(void) {
   hr_job job;
   FILE *file;
 
+  (void)snprintf(directory, sizeof directory, "%s/headroom-example-XXXXXX", parent ? parent : "/tmp");
   if (!mkdtemp(directory)) return 1;
   (void)snprintf(data, sizeof data, "%s/data.txt", directory);
   (void)snprintf(out, sizeof out, "%s/run", directory);

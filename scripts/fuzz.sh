@@ -1,13 +1,20 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS: run every target of build/fuzz. The stored corpus is only read; what is found goes to
+# fuzz.sh SECONDS [TARGET ...]: run the named targets of build/fuzz, or every one. The stored corpus is only read; what is found goes to
 # build/fuzz/new/TARGET, and an input that crashes to build/fuzz/crash/.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 seconds=$1
+targets=("${@:2}")
 ran=0
 failed=0
 
-for binary in build/fuzz/fuzz_*; do
+if ((${#targets[@]} == 0)); then targets=(build/fuzz/fuzz_*); fi
+for binary in "${targets[@]}"; do
+  binary=build/fuzz/fuzz_${binary##*/fuzz_}
+  if [[ ! -e $binary && $# -gt 1 ]]; then
+    echo "fuzz: no target ${binary##*/fuzz_}: $(cd build/fuzz && ls fuzz_* | sed 's/^fuzz_//' | tr '\n' ' ')" >&2
+    exit 2
+  fi
   if [[ ! -f $binary || ! -x $binary ]]; then continue; fi
   target=${binary##*/fuzz_}
   corpus=tests/fuzz/corpus/$target

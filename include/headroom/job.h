@@ -117,7 +117,7 @@ typedef struct hr_recompute {
 #define HR_LOSS_CHUNK_OFF UINT32_MAX /* all tokens of a micro-batch at once */
 
 /* OPEN: micro_batch was HR_MICRO_BATCH_AUTO, and is 1 until hr_plan_rows (or, with batch_tokens, hr_plan_auto) has
- * CHOSEN; neither is planned nor run before. */
+ * CHOSEN; before that it is neither planned nor run, here or by PyTorch's rules (headroom/pytorch.h). */
 typedef enum hr_rows_choice { HR_ROWS_GIVEN = 0, HR_ROWS_OPEN, HR_ROWS_CHOSEN } hr_rows_choice;
 
 typedef struct hr_job {

@@ -8,11 +8,12 @@
 
 enum { MOST_PATH = 4096 };
 
-/* The message names what was asked for, not only what is made on the way. */
+/* What a kill left there goes first. The message names what was asked for, not only what is made on the way. */
 static hr_status open_beside(const char *path, hri_scratch **scratch, hr_error *error) {
   char parent[MOST_PATH];
   hr_status status;
   hri_path_parent(path, parent);
+  (void)hri_scratch_sweep(parent);
   status = hri_scratch_open(parent, false, scratch, error);
   return status == HR_ERROR_IO ? hri_context(error, status, "cannot write %.300s: ", path) : status;
 }

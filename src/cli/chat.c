@@ -38,22 +38,30 @@ typedef struct chat {
   double seconds; /* of making tokens */
 } chat;
 
-/* ---- Ctrl-C ---- */
+/* ---- Ctrl-C, and being continued after Ctrl-Z ---- */
 
-static volatile sig_atomic_t interrupted;
+static volatile sig_atomic_t interrupted, continued;
 
 static void on_interrupt(int number) {
   (void)number;
   interrupted = 1;
 }
 
+static void on_continue(int number) {
+  (void)number;
+  continued = 1;
+}
+
 static bool was_interrupted(void) { return interrupted; }
 
-/* Without SA_RESTART, so that it ends a read as well. */
-static void catch_interrupts(void) {
-  struct sigaction action = {.sa_handler = on_interrupt};
-  (void)sigemptyset(&action.sa_mask);
-  (void)sigaction(SIGINT, &action, NULL);
+/* Ctrl-C ends a read as well; what is written goes on where it was stopped. */
+static void catch_signals(void) {
+  struct sigaction interrupt = {.sa_handler = on_interrupt},
+                   go_on = {.sa_handler = on_continue, .sa_flags = SA_RESTART};
+  (void)sigemptyset(&interrupt.sa_mask);
+  (void)sigemptyset(&go_on.sa_mask);
+  (void)sigaction(SIGINT, &interrupt, NULL);
+  (void)sigaction(SIGCONT, &go_on, NULL);
 }
 
 /* ---- what is said beside the answers ---- */
@@ -99,15 +107,36 @@ static void sum_up(const chat *c) {
 
 typedef enum heard { HEARD_MESSAGE, HEARD_END, HEARD_INTERRUPT, HEARD_TOO_MUCH, HEARD_FAILURE } heard;
 
-/* Waits until a terminal, which is not buffered here, has something to read; false when Ctrl-C came first. It is held back up
- * to the wait itself, or one that comes just before a read would not end it. */
-static bool wait_for_input(void) {
+/* With what was typed of the line, which Ctrl-D hands over in the middle. */
+static void prompt(const chat *c) {
+  (void)fputs("> ", stderr);
+  (void)fwrite(c->line, 1, c->line_bytes, stderr);
+}
+
+/* True where standard input is no terminal of this session: nobody is in front there. */
+static bool in_foreground(void) {
+  pid_t group = tcgetpgrp(STDIN_FILENO);
+  return group < 0 || group == getpgrp();
+}
+
+/* Waits until a terminal, which is not buffered here, has something to read; false when Ctrl-C came first. Signals are held back up
+ * to the wait itself, or one that comes just before a read would not end it. In the background it stops, as reading would: polling
+ * does not, and would take a line that is meant for the shell. Brought back, it prompts again. */
+static bool wait_for_input(const chat *c) {
   struct pollfd input = {.fd = STDIN_FILENO, .events = POLLIN};
   sigset_t held, before;
   (void)sigemptyset(&held);
   (void)sigaddset(&held, SIGINT);
+  (void)sigaddset(&held, SIGCONT);
   (void)pthread_sigmask(SIG_BLOCK, &held, &before);
-  while (!interrupted && ppoll(&input, 1, NULL, &before) < 0 && errno == EINTR) continue;
+  while (!interrupted) {
+    if (!in_foreground()) (void)kill(0, SIGTTIN);
+    else if (continued) {
+      continued = 0;
+      prompt(c);
+    }
+    if (ppoll(&input, 1, NULL, &before) >= 0 || errno != EINTR) break;
+  }
   (void)pthread_sigmask(SIG_SETMASK, &before, NULL);
   return !interrupted;
 }
@@ -115,10 +144,13 @@ static bool wait_for_input(void) {
 /* A line of standard input, without its end. */
 static heard read_line(chat *c) {
   c->line_bytes = 0;
-  if (c->terminal) (void)fputs("> ", stderr);
+  if (c->terminal) {
+    continued = 0;
+    prompt(c);
+  }
   for (;;) {
     int byte;
-    if (c->terminal && !wait_for_input()) return HEARD_INTERRUPT;
+    if (c->terminal && !wait_for_input(c)) return HEARD_INTERRUPT;
     byte = getc(stdin);
     if (byte == '\n') return HEARD_MESSAGE;
     if (byte == EOF && ferror(stdin)) {
@@ -365,7 +397,7 @@ hr_status command_chat(cli_config *config, hr_error *error) {
   status = prepare(config, &c, error);
   hr_hold_release(hold); /* all is in memory */
   if (status == HR_OK) {
-    catch_interrupts();
+    catch_signals();
     status = talk(&c, error);
   }
   hr_generator_close(c.generator);

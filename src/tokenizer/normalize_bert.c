@@ -5,16 +5,6 @@
 #include "tokenizer/unicode.h"
 #include "tokenizer/unicode_tables.h"
 
-static bool in_ranges(const hri_unicode_range *ranges, uint32_t count, uint32_t point) {
-  uint32_t low = 0, high = count;
-  while (low < high) {
-    uint32_t middle = (low + high) / 2;
-    if (ranges[middle].last < point) low = middle + 1;
-    else high = middle;
-  }
-  return low < count && ranges[low].first <= point;
-}
-
 static int put(char out[8], char byte) { return out[0] = byte, 1; }
 
 void hri_map_bert_clean(uint32_t point, char out[8], int *bytes) {
@@ -27,7 +17,7 @@ void hri_map_bert_clean(uint32_t point, char out[8], int *bytes) {
                                               {0x110BD, 0x110BD},  {0x1BCA0, 0x1BCA3}, {0x1D173, 0x1D17A},
                                               {0xE0001, 0xE0001},  {0xE0020, 0xE007F}, {0xF0000, 0xFFFFD},
                                               {0x100000, 0x10FFFD}};
-  if (in_ranges(control, sizeof control / sizeof *control, point)) *bytes = 0;
+  if (hri_unicode_in_ranges(control, sizeof control / sizeof *control, point)) *bytes = 0;
   else if (point != ' ' && hri_unicode_is_space(point)) *bytes = put(out, ' ');
 }
 
@@ -35,7 +25,7 @@ void hri_map_bert_chinese(uint32_t point, char out[8], int *bytes) {
   static const hri_unicode_range ideographs[] = {{0x3400, 0x4DBF},   {0x4E00, 0x9FFF},   {0xF900, 0xFAFF},
                                                  {0x20000, 0x2A6DF}, {0x2A700, 0x2B73F}, {0x2B740, 0x2B81F},
                                                  {0x2B920, 0x2CEAF}, {0x2F800, 0x2FA1F}};
-  if (!in_ranges(ideographs, sizeof ideographs / sizeof *ideographs, point)) return;
+  if (!hri_unicode_in_ranges(ideographs, sizeof ideographs / sizeof *ideographs, point)) return;
   *bytes = put(out, ' ');
   *bytes += (int)hri_utf8_encode(point, out + 1);
   out[(*bytes)++] = ' ';

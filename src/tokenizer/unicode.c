@@ -2,7 +2,7 @@
 
 #include "tokenizer/unicode_tables.h"
 
-static bool in_ranges(const hri_unicode_range *ranges, uint32_t count, uint32_t point) {
+bool hri_unicode_in_ranges(const hri_unicode_range *ranges, uint32_t count, uint32_t point) {
   uint32_t low = 0, high = count;
   while (low < high) {
     uint32_t middle = (low + high) / 2;
@@ -13,15 +13,15 @@ static bool in_ranges(const hri_unicode_range *ranges, uint32_t count, uint32_t 
 }
 
 bool hri_unicode_is_accent(uint32_t point) {
-  return point >= 0x300 && in_ranges(hri_unicode_accents, hri_unicode_accents_count, point);
+  return point >= 0x300 && hri_unicode_in_ranges(hri_unicode_accents, hri_unicode_accents_count, point);
 }
 
 bool hri_unicode_is_nonspacing(uint32_t point) {
-  return point >= 0x300 && in_ranges(hri_unicode_nonspacing, hri_unicode_nonspacing_count, point);
+  return point >= 0x300 && hri_unicode_in_ranges(hri_unicode_nonspacing, hri_unicode_nonspacing_count, point);
 }
 
 bool hri_unicode_is_extending(uint32_t point) {
-  return point >= 0x300 && in_ranges(hri_unicode_extending, hri_unicode_extending_count, point);
+  return point >= 0x300 && hri_unicode_in_ranges(hri_unicode_extending, hri_unicode_extending_count, point);
 }
 
 /* Alphabetic, marks, decimal digits, connectors and joiners; of the symbols only the circled and squared letters are
@@ -44,5 +44,5 @@ bool hri_unicode_is_punctuation(uint32_t point) {
   if (point < 0x80)
     return (point >= '!' && point <= '/') || (point >= ':' && point <= '@') || (point >= '[' && point <= '`') ||
            (point >= '{' && point <= '~');
-  return in_ranges(hri_unicode_punctuation, hri_unicode_punctuation_count, point);
+  return hri_unicode_in_ranges(hri_unicode_punctuation, hri_unicode_punctuation_count, point);
 }

@@ -8,6 +8,8 @@
 typedef struct hri_unicode_range {
   uint32_t first, last;
 } hri_unicode_range;
+/* Ranges by their points, none of which overlap. */
+bool hri_unicode_in_ranges(const hri_unicode_range *ranges, uint32_t count, uint32_t point);
 typedef struct hri_unicode_class_range {
   uint32_t first, last;
   uint8_t combining;

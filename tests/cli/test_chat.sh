@@ -139,6 +139,74 @@ _, status = os.waitpid(child, 0)
 sys.exit(status != 0)
 PYTHON
   tr -d '\r' <out | grep -qF "$(head -n 1 one)" || fail 'the terminal shows no answer'
+
+  # Under a shell with jobs: after Ctrl-Z, `fg` shows the prompt again and the conversation goes on; with `bg` it stops instead of taking
+  # lines that are meant for the shell; while an answer is written, `fg` shows no prompt of its own.
+  last='headroom chat under a shell, stopped and continued'
+  python3 - "$program" <<'PYTHON' >out || fail 'the terminal shows something else'
+import fcntl, os, pty, re, select, signal, sys, termios, time
+child, end = pty.fork()
+if child == 0:
+    os.environ.update(PS1='shell$ ', TERM='dumb', HISTFILE='')
+    os.execvp('bash', ['bash', '--norc', '--noprofile', '--noediting', '-i'])
+signal.alarm(120)
+terminal = os.open(f'/proc/{child}/fd/0', os.O_RDWR | os.O_NOCTTY)
+seen = b''
+def read(seconds):
+    ready, _, _ = select.select([end], [], [], seconds)
+    got = os.read(end, 4096) if ready else b''
+    sys.stdout.buffer.write(got)
+    sys.stdout.flush()
+    return got
+def until(pattern):
+    global seen
+    while not (found := re.search(pattern, seen)):
+        seen += read(None)
+    before, seen = seen[:found.start()], seen[found.end():]
+    return before
+def say(text):
+    os.write(end, text)
+def nothing_more(seconds):
+    global seen
+    seen += read(seconds)
+    if seen.strip():
+        sys.exit(f'more than expected: {seen}')
+command = b"'%s' chat run/final --chat-template plain.jinja --threads 1 --temperature 0 --context %d --max-tokens %d --color never\n"
+until(rb'shell\$ '); say(command % (sys.argv[1].encode(), 256, 9))
+until(rb'Ctrl-D leaves\r\n> '); say(b'\x1a')
+until(rb'Stopped'); until(rb'shell\$ '); say(b'fg\n')
+until(rb'--color never\r\n> '); nothing_more(0.3)
+say(b'half \x04') # handed over without its end: still there
+until(rb'half ')
+time.sleep(0.3)
+while any(fcntl.ioctl(terminal, termios.FIONREAD, bytes(4))):
+    time.sleep(0.05)
+say(b'\x1a')
+until(rb'Stopped'); until(rb'shell\$ '); say(b'bg\n')
+until(rb'bg\r\n')
+while b'Stopped' not in seen: # the shell says so before a prompt
+    say(b'\n')
+    seen += read(0.2)
+say(b'fg\n')
+until(rb'--color never\r\n> half '); nothing_more(0.3)
+say(b'line\n')
+until(rb'\n> '); say(b'/exit\n')
+until(rb'1 answer: '); until(rb'shell\$ ')
+say(command % (sys.argv[1].encode(), 60000, 50000))
+until(rb'Ctrl-D leaves\r\n> '); say(b'line 7\n')
+until(rb'(?s)line 7\r\n.{20}'); say(b'\x1a')
+until(rb'Stopped'); until(rb'shell\$ '); say(b'fg\n')
+until(rb'--color never\r\n')
+while len(seen) < 40:
+    seen += read(None)
+say(b'\x03')
+if b'> ' in until(rb'stopped\r\n'):
+    sys.exit('a prompt within an answer')
+until(rb'> '); say(b'\x04')
+until(rb'1 answer: '); until(rb'shell\$ '); say(b'exit\n')
+_, status = os.waitpid(child, 0)
+sys.exit(status != 0)
+PYTHON
 fi
 
 # Adapters and quantized bases are the same jobs.

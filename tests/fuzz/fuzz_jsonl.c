@@ -2,61 +2,21 @@
  * plus 1), packing (bit 4), vocabulary (bit 5: 300, else 7). What is accepted must give consistent rows, whose counted
  * labels and tokens add up to what the data set says; what is not must be refused with the file's name and a line. */
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "data/dataset.h"
+#include "rows.h"
 
 enum { ROW = 16 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
-static char path[256];
-
-static void require(bool holds) {
-  if (!holds) abort();
-}
-
-static void remove_file(void) { unlink(path); }
-
-/* One file for all inputs; the name must end in .jsonl. */
-static void write_input(const uint8_t *data, size_t size) {
-  static int fd = -1;
-  if (fd < 0) {
-    const char *directory = getenv("TMPDIR");
-    (void)snprintf(path, sizeof path, "%s/hr-fuzz-XXXXXX.jsonl", directory ? directory : "/tmp");
-    fd = mkstemps(path, 6);
-    require(fd >= 0 && atexit(remove_file) == 0);
-  }
-  require(ftruncate(fd, 0) == 0 && (size == 0 || pwrite(fd, data, size, 0) == (ssize_t)size));
-}
-
-static void check_row(hri_dataset *dataset, uint64_t row, const hri_dataset_options *options, uint64_t *labels) {
-  int32_t ids[ROW], targets[ROW], positions[ROW], doc_start[ROW];
-  int32_t sequence = (int32_t)options->sequence, vocabulary = (int32_t)options->vocabulary;
-  uint64_t counted = 0, seen = 0;
-  hr_error error;
-  require(hri_dataset_row(dataset, row, ids, targets, positions, doc_start, &counted, &error) == HR_OK);
-  for (int32_t t = 0; t < sequence; t++) {
-    bool begins = doc_start[t] == t, last = t + 1 == sequence || doc_start[t + 1] == t + 1;
-    require(ids[t] >= 0 && ids[t] < vocabulary);
-    require(targets[t] == -100 || (!last && targets[t] >= 0 && targets[t] < vocabulary));
-    require(positions[t] == t - doc_start[t] && positions[t] >= 0);
-    require(begins || (t > 0 && doc_start[t] == doc_start[t - 1]));
-    seen += targets[t] != -100;
-  }
-  require(counted == seen);
-  *labels += counted;
-}
-
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *paths[1] = {path};
   uint8_t choice = size > 0 ? data[0] : 0;
   hri_dataset_options options = {.paths = paths, .path_count = 1, .sequence = 1 + choice % ROW, .eos_token = -1};
-  uint64_t live = hri_mem_live_bytes(), labels = 0, row;
+  uint64_t live = hri_mem_live_bytes(), labels = 0, sum = 0, row;
   hri_dataset *dataset = NULL;
   hr_error error = {0};
   options.packing = choice & 16 ? HR_PACKING_WRAPPED : HR_PACKING_OFF;
@@ -65,8 +25,8 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   if (hri_dataset_open(&options, &dataset, &error) == HR_OK) {
     uint64_t rows = hri_dataset_row_count(dataset), tokens = hri_dataset_token_count(dataset);
     require(rows > 0 && tokens <= rows * options.sequence && hri_dataset_document_count(dataset) <= tokens);
-    for (row = 0; row < rows; row++) check_row(dataset, row, &options, &labels);
-    require(labels > 0 && labels == hri_dataset_label_count(dataset));
+    for (row = 0; row < rows; row++) check_row(dataset, row, &options, &labels, &sum);
+    require(labels > 0 && labels == hri_dataset_label_count(dataset) && sum == tokens);
   } else {
     require(error.code == HR_ERROR_INPUT && strncmp(error.message, path, strlen(path)) == 0 && error.hint[0]);
   }

@@ -3,57 +3,15 @@
  * and row length. The rest is the file. What is accepted must give consistent rows, whose counted labels and tokens add
  * up to what the data set says; what is not must be refused with the file's name and a remedy. Nothing may leak. */
 #include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include "base/mem.h"
 #include "data/dataset.h"
+#include "rows.h"
 
 enum { ROW = 24 };
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
-static char path[256];
-
-static void require(bool holds) {
-  if (!holds) abort();
-}
-
-static void remove_file(void) { unlink(path); }
-
-static void write_input(const uint8_t *data, size_t size) {
-  static int fd = -1;
-  if (fd < 0) {
-    const char *directory = getenv("TMPDIR");
-    (void)snprintf(path, sizeof path, "%s/hr-fuzz-rows-XXXXXX.jsonl", directory ? directory : "/tmp");
-    fd = mkstemps(path, 6);
-    require(fd >= 0 && atexit(remove_file) == 0);
-  }
-  require(ftruncate(fd, 0) == 0 && (size == 0 || pwrite(fd, data, size, 0) == (ssize_t)size));
-}
-
-static void check_row(hri_dataset *dataset, uint64_t row, const hri_dataset_options *options, uint64_t *labels,
-                      uint64_t *tokens) {
-  int32_t ids[ROW], targets[ROW], positions[ROW], doc_start[ROW];
-  int32_t sequence = (int32_t)options->sequence, vocabulary = (int32_t)options->vocabulary;
-  uint64_t counted = 0, seen = 0, length = 0;
-  hr_error error;
-  require(hri_dataset_row(dataset, row, ids, targets, positions, doc_start, &counted, &error) == HR_OK);
-  require(hri_dataset_row_length(dataset, row, &length, &error) == HR_OK && length > 0 && length <= options->sequence);
-  for (int32_t t = 0; t < sequence; t++) {
-    bool begins = doc_start[t] == t, last = t + 1 == sequence || doc_start[t + 1] == t + 1;
-    require(ids[t] >= 0 && ids[t] < vocabulary);
-    require(targets[t] == -100 || (!last && targets[t] >= 0 && targets[t] < vocabulary && (uint64_t)t + 1 < length));
-    require(positions[t] == t - doc_start[t] && positions[t] >= 0);
-    require(begins || (t > 0 && doc_start[t] == doc_start[t - 1]));
-    seen += targets[t] != -100;
-  }
-  require(counted == seen);
-  *labels += counted;
-  *tokens += length;
-}
 
 int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
   const char *paths[1] = {path};

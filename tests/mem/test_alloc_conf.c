@@ -13,6 +13,7 @@
 #include <headroom/alloc.h>
 
 #include "base/file.h"
+#include "support/roll.h"
 
 static void check_config(const char *text, const hr_alloc_config *c, const char *wanted) {
   uint64_t sizes[3], divisions[HR_ALLOC_DIVISION_COUNT];
@@ -193,13 +194,6 @@ static void errors_say_what_is_wrong(void **state) {
     if (!strstr(error.hint, rows[k].hint)) fail_msg("'%s': hint %s", rows[k].text, error.hint);
     assert_memory_equal(&config, &before, sizeof config);
   }
-}
-
-static uint64_t roll(uint64_t *state) {
-  uint64_t x = *state += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
 }
 
 static hr_alloc_config random_config(uint64_t *rng) {

@@ -9,7 +9,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,29 +19,18 @@
 #include "alloc/history.h"
 #include "base/file.h"
 #include "mem/alloc_world.h"
+#include "support/files.h"
+#include "support/fork.h"
+#include "support/roll.h"
 
 #define MIB(n) ((uint64_t)(n) << 20)
 
-static char directory[] = "/tmp/headroom-history-XXXXXX";
-static char path[128];
+static char path[PATH_BYTES];
 
 static int set_up(void **state) {
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
+  if (make_directory(state) != 0) return -1;
   (void)snprintf(path, sizeof path, "%s/history", directory);
   return 0;
-}
-
-static int tear_down(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : -1;
-}
-
-static uint64_t roll(uint64_t *state) {
-  uint64_t x = *state += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
 }
 
 static hr_alloc *make(const hr_alloc_hooks *hooks, const char *conf) {
@@ -522,12 +510,13 @@ static void a_path_that_cannot_be_written_is_an_error(void **state) {
 }
 
 /* The disk is full when the state no longer fits: recording ends, the file stays readable up to there. */
-static int fill_the_disk(void) {
+static int fill_the_disk(void *context) {
   struct rlimit limit = {1000000, RLIM_INFINITY}; /* the ring has 786,480 bytes */
   hr_alloc_hooks hooks;
   hr_alloc_config config = hr_alloc_config_default();
   hr_alloc *alloc;
   uint64_t a;
+  (void)context;
   if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
   if (hr_alloc_fake_hooks(0, &hooks, NULL) != HR_OK || hr_alloc_create(&hooks, &config, &alloc, NULL) != HR_OK)
     return 2;
@@ -541,15 +530,10 @@ static int fill_the_disk(void) {
 }
 
 static void a_full_disk_ends_recording_only(void **state) {
-  int status;
   hr_snapshot *s;
   uint64_t live = 0;
-  pid_t child = fork();
   (void)state;
-  if (child == 0) _exit(fill_the_disk());
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
+  assert_int_equal(in_child(fill_the_disk, NULL, 60), 0);
   assert_int_equal(hr_snapshot_read(path, NULL, &s, NULL), HR_OK);
   assert_int_equal(s->event_count, 1000);
   for (uint64_t k = 0; k < s->block_count; k++) live += s->blocks[k].state == HR_BLOCK_ALLOCATED;
@@ -612,5 +596,5 @@ int main(void) {
       cmocka_unit_test(a_full_disk_ends_recording_only),
       cmocka_unit_test(survives_refused_memory),
   };
-  return cmocka_run_group_tests(tests, set_up, tear_down);
+  return cmocka_run_group_tests(tests, set_up, remove_directory);
 }

@@ -19,6 +19,8 @@
 #include <headroom/alloc.h>
 
 #include "base/file.h"
+#include "support/files.h"
+#include "support/roll.h"
 
 enum { CALLS = 1 << 20, LIVE = 400, KILLS = 48 };
 
@@ -36,16 +38,8 @@ typedef struct book {
   call calls[CALLS];
 } book;
 
-static char directory[] = "/tmp/headroom-kill-XXXXXX";
-static char path[128];
+static char path[PATH_BYTES];
 static book *shared;
-
-static uint64_t roll(uint64_t *state) {
-  uint64_t x = *state += 0x9e3779b97f4a7c15u;
-  x = (x ^ x >> 30) * 0xbf58476d1ce4e5b9u;
-  x = (x ^ x >> 27) * 0x94d049bb133111ebu;
-  return x ^ x >> 31;
-}
 
 /* ---- the child ---- */
 
@@ -200,17 +194,15 @@ static void the_last_state_survives_a_kill(void **state) {
 }
 
 static int set_up(void **state) {
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
+  if (make_directory(state) != 0) return -1;
   (void)snprintf(path, sizeof path, "%s/history", directory);
   shared = mmap(NULL, sizeof *shared, PROT_READ | PROT_WRITE, MAP_SHARED | MAP_ANONYMOUS, -1, 0);
   return shared == MAP_FAILED ? -1 : 0;
 }
 
 static int tear_down(void **state) {
-  (void)state;
   (void)munmap(shared, sizeof *shared);
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : -1;
+  return remove_directory(state);
 }
 
 int main(void) {

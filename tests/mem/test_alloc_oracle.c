@@ -20,6 +20,8 @@
 
 #include <headroom/alloc.h>
 
+#include "oracle/space.h"
+
 enum { STREAMS = 64, LIVE = 8192, GRANULE = 2 << 20, NO_STREAM = -1 };
 
 /* ---- text that grows ---- */
@@ -43,16 +45,6 @@ __attribute__((format(printf, 2, 3))) static void add(text *t, const char *forma
 
 /* ---- the device ---- */
 
-typedef struct range {
-  uint64_t address, size;
-} range;
-
-typedef struct space {
-  uint64_t base;
-  range ranges[LIVE];
-  size_t count;
-} space;
-
 typedef struct device {
   space segments, reservations;
   uint64_t capacity, used;
@@ -63,32 +55,6 @@ typedef struct device {
   char grows;      /* 'M', 'U' or 0 */
   uint64_t grows_first, grows_end;
 } device;
-
-static uint64_t space_take(space *s, uint64_t size) {
-  uint64_t address = s->base;
-  size_t i = 0;
-  assert_true(s->count < LIVE);
-  while (i < s->count && s->ranges[i].address - address < size) {
-    address = s->ranges[i].address + s->ranges[i].size;
-    i++;
-  }
-  memmove(s->ranges + i + 1, s->ranges + i, (s->count - i) * sizeof *s->ranges);
-  s->ranges[i] = (range){address, size};
-  s->count++;
-  return address;
-}
-
-static uint64_t space_give_back(space *s, uint64_t address) {
-  for (size_t i = 0; i < s->count; i++) {
-    if (s->ranges[i].address != address) continue;
-    uint64_t size = s->ranges[i].size;
-    s->count--;
-    memmove(s->ranges + i, s->ranges + i + 1, (s->count - i) * sizeof *s->ranges);
-    return size;
-  }
-  fail_msg("%" PRIx64 " was given back and is not taken", address);
-  return 0;
-}
 
 static uint64_t granules(uint64_t bytes) { return (bytes + GRANULE - 1) / GRANULE * GRANULE; }
 
@@ -583,6 +549,8 @@ static int play_file(const version *of, const char *path, int limit) {
   hr_alloc_destroy(p->alloc);
   if (!differences) assert_int_equal(p->device.used, 0);
   free(p->device.log.bytes);
+  free(p->device.segments.ranges);
+  free(p->device.reservations.ranges);
   free(p);
   free(out.bytes);
   free(bytes);

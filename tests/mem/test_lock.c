@@ -17,13 +17,14 @@
 #include "base/lock.h"
 #include "base/publish.h"
 #include "base/scratch.h"
+#include "support/fork.h"
 #include "support/scratch.h"
 
 static char directory[PATH_BYTES];
 
 static const char *at(const char *name) { return path_of("%s/%s", directory, name); }
 
-static void assert_says(const char *path, const char *wanted) {
+static void assert_file_says(const char *path, const char *wanted) {
   char *text = get_file(path, NULL);
   assert_non_null(text);
   assert_string_equal(text, wanted);
@@ -108,7 +109,7 @@ static void test_the_path_is_the_locked_file(void **state) {
     assert_true(wait(&status) > 0);
     assert_int_equal(status, 0);
   }
-  assert_says(number, path_of("%d", PROCESSES * ROUNDS));
+  assert_file_says(number, path_of("%d", PROCESSES * ROUNDS));
 }
 
 static void test_foreign_and_half_written_files(void **state) {
@@ -121,7 +122,7 @@ static void test_foreign_and_half_written_files(void **state) {
   (void)snprintf(path, sizeof path, "%s", at("mine"));
   put_file(path, "my notes\n", 9);
   assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_ERROR_USAGE);
-  assert_says(path, "my notes\n");
+  assert_file_says(path, "my notes\n");
   for (size_t cut = 43; cut < sizeof old; cut++) { /* the id survives a write that stopped anywhere behind it */
     put_file(path, old, cut);
     assert_int_equal(hri_lock_take(path, "it", &lock, &error), HR_OK);
@@ -177,10 +178,30 @@ static void test_replace_leaves_nothing_beside(void **state) {
   put_file(temp, "mine", 4); /* today's temporary name was yesterday's somebody's file */
   assert_int_equal(hri_file_replace(path, "one", 3, NULL), HR_OK);
   assert_int_equal(hri_file_replace(path, "three", 5, NULL), HR_OK);
-  assert_says(path, "three");
-  assert_says(temp, "mine");
+  assert_file_says(path, "three");
+  assert_file_says(temp, "mine");
   assert_int_equal(hri_file_can_replace(path, NULL), HR_OK);
   assert_int_equal(hri_scratch_sweep(directory), 0);
+}
+
+/* What a kill left in the middle of writing goes with the next write beside it, and with the check before one. */
+static int die_while_replacing(void *context) {
+  hri_scratch *s;
+  (void)context;
+  if (hri_scratch_open(directory, false, &s, NULL) != HR_OK ||
+      hri_file_write_new(path_of("%s/file", hri_scratch_directory(s)), "half", 4, NULL) != HR_OK)
+    return 1;
+  return kill(getpid(), SIGKILL);
+}
+
+static void test_replace_clears_what_a_kill_left(void **state) {
+  (void)state;
+  for (int check = 0; check < 2; check++) {
+    assert_int_equal(in_child(die_while_replacing, NULL, 60), 128 + SIGKILL);
+    assert_int_equal(check ? hri_file_can_replace(at("next"), NULL) : hri_file_replace(at("next"), "x", 1, NULL),
+                     HR_OK);
+    assert_no_scratch(directory);
+  }
 }
 
 /* Processes that make scratch directories while others sweep: none is taken away from who made it, and none stays. */
@@ -274,6 +295,7 @@ int main(void) {
       cmocka_unit_test(test_foreign_and_half_written_files),
       cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
       cmocka_unit_test(test_replace_leaves_nothing_beside),
+      cmocka_unit_test(test_replace_clears_what_a_kill_left),
       cmocka_unit_test(test_sweeping_beside_makers),
       cmocka_unit_test(test_what_is_aside_comes_back),
       cmocka_unit_test(test_nothing_is_published_over),

@@ -22,12 +22,11 @@
 #include "mem/made_snapshot.h"
 #include "report/facts.h"
 #include "report/sha256.h"
-#include "support/scratch.h"
+#include "support/files.h"
 
 #define ATTACK "</script><img src=x onerror=\"document.title='owned'\"><!--{{script}}"
 
-static char directory[] = "/tmp/test_report_XXXXXX";
-static char path[64];
+static char path[PATH_BYTES];
 
 /* ---- Reading a report ---- */
 
@@ -434,7 +433,7 @@ static void test_same_input_same_file(void **state) {
 /* ---- Whole or not there ---- */
 
 static uint32_t files_in_directory(void) {
-  char command[96], line[16] = "";
+  char command[PATH_BYTES + 32], line[16] = "";
   FILE *pipe;
   (void)snprintf(command, sizeof command, "ls -A %s | wc -l", directory);
   pipe = popen(command, "r");
@@ -482,12 +481,12 @@ static void test_bad_paths(void **state) {
   hr_snapshot *snapshot = small_snapshot("f", 1);
   hr_inspection *in = inspect(snapshot);
   hr_error error = {0};
-  char missing[96], *long_path = malloc(5001);
+  const char *missing = in_directory("missing/r.html");
+  char *long_path = malloc(5001);
   (void)state;
   assert_int_equal(hr_report_html(in, NULL, directory, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, directory));
   assert_int_equal(hr_report_html(in, NULL, "", &error), HR_ERROR_USAGE);
-  (void)snprintf(missing, sizeof missing, "%s/missing/r.html", directory);
   assert_int_equal(hr_report_html(in, NULL, missing, &error), HR_ERROR_IO);
   assert_non_null(strstr(error.message, "missing"));
   memset(long_path, 'a', 5000);
@@ -506,8 +505,7 @@ static void test_full_disk(void **state) {
   hr_error error = {0};
   (void)state;
   struct rlimit was, tight;
-  char full[96];
-  (void)snprintf(full, sizeof full, "%s/full.html", directory);
+  const char *full = in_directory("full.html");
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &was), 0);
   tight = was;
   tight.rlim_cur = 10000; /* writes fail behind it, as on a full disk; the page is longer */
@@ -605,16 +603,10 @@ static void test_sha256(void **state) {
   free(many);
 }
 
-static int make_directory(void **state) {
-  (void)state;
-  if (!mkdtemp(directory)) return -1;
+static int set_up(void **state) {
+  if (make_directory(state) != 0) return -1;
   (void)snprintf(path, sizeof path, "%s/r.html", directory);
   return 0;
-}
-
-static int remove_directory(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : -1;
 }
 
 int main(void) {
@@ -631,5 +623,5 @@ int main(void) {
                                      cmocka_unit_test(test_verdict_tells_failure_or_peak),
                                      cmocka_unit_test(test_verdict_by_what_would_have_fit),
                                      cmocka_unit_test(test_sha256)};
-  return cmocka_run_group_tests(tests, make_directory, remove_directory);
+  return cmocka_run_group_tests(tests, set_up, remove_directory);
 }

@@ -18,6 +18,7 @@
 
 #include "base/file.h"
 #include "base/text.h"
+#include "support/scratch.h"
 
 #define DIRECTORY HR_TEST_DATA "/snapshots/read/"
 
@@ -602,73 +603,64 @@ static uint64_t peak_above(const char *path, uint64_t limit, hr_status wanted) {
   return hri_mem_peak_bytes() - before;
 }
 
-static void write_file(const char *path, const buffer *b) {
-  assert_int_equal(hri_file_replace(path, b->bytes, b->count, NULL), HR_OK);
-}
-
 /* The limit holds for the window of a long string and for what sorting takes, too. */
 static void test_limit_of_everything(void **state) {
-  char path[] = "/tmp/test_snapshot_XXXXXX";
+  const char *directory = scratch_make("snapshot"), *path = path_of("%s/s", directory);
   const uint32_t length = 7 << 20;
   buffer b = {0};
   (void)state;
-  close(mkstemp(path));
   PUT(&b, "\x80\x02]((");
   for (int k = 0; k < 100000; k++) PUT(&b, "}(U\6actionU\5allocU\4sizeK\1u");
   PUT(&b, "X");
   put(&b, (const char *)&length, 4);
   for (uint32_t k = 0; k < length / 8; k++) PUT(&b, "abcdefgh");
   PUT(&b, "ee.");
-  write_file(path, &b);
+  put_file(path, b.bytes, b.count);
   assert_in_range(peak_above(path, 8 << 20, HR_ERROR_MEMORY), 1 << 20, 9 << 20);
   b.count = 0;
   PUT(&b, "\x80\x02}(U\24external_annotations](");
   for (int k = 0; k < 100000; k++) PUT(&b, "}(U\5stageU\5STARTU\4nameU\1au");
   PUT(&b, "eU\10segments]u.");
-  write_file(path, &b);
+  put_file(path, b.bytes, b.count);
   assert_in_range(peak_above(path, 7 << 20, HR_ERROR_MEMORY), 1 << 20, 8 << 20);
   assert_in_range(peak_above(path, 64 << 20, HR_OK), 1 << 20, 64 << 20);
-  unlink(path);
+  scratch_remove(directory);
   free(b.bytes);
 }
 
 /* A line of protocol 0 that is longer than half of the file, across the edge of the window. */
 static void test_long_line(void **state) {
-  char path[] = "/tmp/test_snapshot_XXXXXX";
+  const char *directory = scratch_make("snapshot"), *path = path_of("%s/s", directory);
   buffer b = {0};
   hr_snapshot *s;
   hr_error error = {0};
   (void)state;
-  close(mkstemp(path));
   PUT(&b, "(dp0\nVsegments\np1\n(lp2\nsV");
   for (int k = 0; k < 300000; k++) PUT(&b, "x");
-  write_file(path, &b);
+  put_file(path, b.bytes, b.count);
   assert_int_equal(hr_snapshot_read(path, NULL, &s, &error), HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "ends in the middle"));
   PUT(&b, "\np3\nI1\ns.");
-  write_file(path, &b);
+  put_file(path, b.bytes, b.count);
   if (hr_snapshot_read(path, NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
   assert_int_equal(s->byte_count, b.count);
   hr_snapshot_destroy(s);
-  unlink(path);
+  scratch_remove(directory);
   free(b.bytes);
 }
 
 /* A pipe is refused, also one that nobody writes to: opening that would never end. */
 static void test_pipe(void **state) {
-  char directory[] = "/tmp/test_snapshot_XXXXXX", path[64];
+  const char *directory = scratch_make("snapshot"), *path = path_of("%s/pipe", directory);
   hr_snapshot *s;
   hr_error error = {0};
   (void)state;
-  assert_non_null(mkdtemp(directory));
-  (void)snprintf(path, sizeof path, "%s/pipe", directory);
   assert_int_equal(mkfifo(path, 0600), 0);
   (void)alarm(20);
   assert_int_equal(hr_snapshot_read(path, NULL, &s, &error), HR_ERROR_INPUT);
   (void)alarm(0);
   assert_non_null(strstr(error.message, "not a regular file"));
-  unlink(path);
-  rmdir(directory);
+  scratch_remove(directory);
 }
 
 /* Words of the file in an error do not reach the terminal as commands. */
@@ -706,12 +698,11 @@ static void test_bomb(void **state) {
 
 /* A file much longer than the window, with strings across its edges and one longer than it. */
 static void test_long_file(void **state) {
-  char path[] = "/tmp/test_snapshot_XXXXXX";
+  const char *directory = scratch_make("snapshot"), *path = path_of("%s/s", directory);
   buffer b = {0};
   hr_snapshot *s, *t;
   hr_error error = {0};
   hri_text from_file, from_memory;
-  int fd = mkstemp(path);
   (void)state;
   PUT(&b, "\x80\x02}U\rdevice_traces](](");
   for (int k = 0; k < 30000; k++) {
@@ -723,8 +714,7 @@ static void test_long_file(void **state) {
     put(&b, line, (size_t)snprintf(line, sizeof line, "U\4addrI%d\nu", k));
   }
   PUT(&b, "ees.");
-  assert_true(write(fd, b.bytes, b.count) == (ssize_t)b.count);
-  close(fd);
+  put_file(path, b.bytes, b.count);
   if (hr_snapshot_read(path, NULL, &s, &error) != HR_OK) fail_msg("%s", error.message);
   t = parse(b.bytes, b.count);
   assert_int_equal(s->event_count, 30000);
@@ -735,7 +725,7 @@ static void test_long_file(void **state) {
   hr_snapshot_destroy(s), hr_snapshot_destroy(t);
   assert_int_equal(truncate(path, (off_t)b.count - 1), 0);
   assert_int_equal(hr_snapshot_read(path, NULL, &s, &error), HR_ERROR_INPUT);
-  unlink(path);
+  scratch_remove(directory);
   assert_int_equal(hr_snapshot_read(path, NULL, &s, &error), HR_ERROR_IO);
   assert_non_null(strstr(error.message, path));
   free(b.bytes);

@@ -353,6 +353,55 @@ def in_phase(phases, name, function):
     return phased
 
 
+def in_phases(job, phases, trainer, model):
+    """A Trainer whose methods say where a phase begins."""
+    import transformers
+
+    phases.name_parameters(model)
+    shape = torch.Size((job["batch"], job["seq"]))
+    inner = trainer.training_step
+
+    def training_step(self, wrapped, inputs, *args, **kwargs):
+        assert inputs["input_ids"].shape == shape, f"rows of {inputs['input_ids'].shape}, not {shape}"
+        if phases.micro_step % job["accumulation"] == 0:
+            phases.step += 1
+        phases.micro_step += 1
+        phases.begin("forward")
+        return inner(wrapped, inputs, *args, **kwargs)
+
+    trainer.training_step = types.MethodType(training_step, trainer)
+    backward = trainer.accelerator.backward
+
+    def phased_backward(*args, **kwargs):
+        phases.begin("backward")
+        result = backward(*args, **kwargs)
+        phases.name_gradients(model)
+        phases.begin("between")
+        return result
+
+    trainer.accelerator.backward = phased_backward
+    clip = trainer.accelerator.clip_grad_norm_
+
+    def phased_clip(*args, **kwargs):
+        phases.begin("clip")
+        return clip(*args, **kwargs)
+
+    trainer.accelerator.clip_grad_norm_ = phased_clip
+
+    class Callback(transformers.TrainerCallback):
+        def on_pre_optimizer_step(self, *args, **kwargs):
+            phases.begin("optimizer")
+
+        def on_optimizer_step(self, *args, **kwargs):
+            phases.begin("zero_grad")
+
+        def on_step_end(self, *args, **kwargs):
+            phases.end()
+
+    trainer.add_callback(Callback())
+    return trainer
+
+
 def trainer_loop(job, phases):
     """transformers.Trainer, whose methods stay as they are: each is wrapped to say where a phase begins."""
     import transformers
@@ -392,47 +441,7 @@ def trainer_loop(job, phases):
         trainer = trl_trainer(job, model, arguments)
     else:
         trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
-    phases.name_parameters(model)
-
-    inner = trainer.training_step
-
-    def training_step(self, *args, **kwargs):
-        if phases.micro_step % job["accumulation"] == 0:
-            phases.step += 1
-        phases.micro_step += 1
-        phases.begin("forward")
-        return inner(*args, **kwargs)
-
-    trainer.training_step = types.MethodType(training_step, trainer)
-    backward = trainer.accelerator.backward
-
-    def phased_backward(*args, **kwargs):
-        phases.begin("backward")
-        result = backward(*args, **kwargs)
-        phases.name_gradients(model)
-        phases.begin("between")
-        return result
-
-    trainer.accelerator.backward = phased_backward
-    clip = trainer.accelerator.clip_grad_norm_
-
-    def phased_clip(*args, **kwargs):
-        phases.begin("clip")
-        return clip(*args, **kwargs)
-
-    trainer.accelerator.clip_grad_norm_ = phased_clip
-
-    class Callback(transformers.TrainerCallback):
-        def on_pre_optimizer_step(self, *args, **kwargs):
-            phases.begin("optimizer")
-
-        def on_optimizer_step(self, *args, **kwargs):
-            phases.begin("zero_grad")
-
-        def on_step_end(self, *args, **kwargs):
-            phases.end()
-
-    trainer.add_callback(Callback())
+    trainer = in_phases(job, phases, trainer, model)
     if evaluation and evaluation.get("middle"):
         plain = trainer.evaluate
 
@@ -460,8 +469,25 @@ def trainer_loop(job, phases):
     return model, trainer.optimizer
 
 
+def unnoted(job):
+    """How many reads from the device are known that nobody notes."""
+    if job["loop"] != "torchtune":
+        return 0
+    import tuning
+
+    return tuning.unnoted(job)
+
+
 def run(job, phases):
+    if job["loop"] == "torchtune":
+        import tuning
+
+        return tuning.run(job, phases)
     with attention_backend(job):
         if ranks.kind(job) == "zero" and job["loop"] != "trainer":
             return ranks.deepspeed_loop(job, phases, made, rows, optimizer_for, STEPS)
+        if job["loop"] in ("axolotl", "llama-factory"):
+            import frameworks
+
+            return (frameworks.axolotl if job["loop"] == "axolotl" else frameworks.llama_factory)(job, phases)
         return (trainer_loop if job["loop"] in ("trainer", "trl") else plain_loop)(job, phases)

@@ -16,52 +16,14 @@
 #include <string.h>
 #include <unistd.h>
 
+#include "space.h"
+
 enum { STREAM_CAPACITY = 64, GRANULE = 2 << 20 };
 
-/* ---- addresses: the lowest gap that fits, in a space of its own for each kind ---- */
-
-typedef struct range {
-  uint64_t address, size;
-} range;
-
-typedef struct space {
-  uint64_t base;
-  range *ranges; /* by address */
-  size_t count, capacity;
-} space;
+/* ---- addresses: a space for each kind ---- */
 
 static space segments = {.base = 0x700000000000};
 static space reservations = {.base = 0x100000000000};
-
-static uint64_t space_take(space *s, uint64_t size) {
-  if (s->count == s->capacity) {
-    s->capacity = s->capacity ? s->capacity * 2 : 64;
-    s->ranges = realloc(s->ranges, s->capacity * sizeof *s->ranges);
-    if (!s->ranges) abort();
-  }
-  uint64_t address = s->base;
-  size_t i = 0;
-  while (i < s->count && s->ranges[i].address - address < size) {
-    address = s->ranges[i].address + s->ranges[i].size;
-    i++;
-  }
-  memmove(s->ranges + i + 1, s->ranges + i, (s->count - i) * sizeof *s->ranges);
-  s->ranges[i] = (range){address, size};
-  s->count++;
-  return address;
-}
-
-/* The bytes that were at `address`, 0 for an unknown one. */
-static uint64_t space_give_back(space *s, uint64_t address) {
-  for (size_t i = 0; i < s->count; i++) {
-    if (s->ranges[i].address != address) continue;
-    uint64_t size = s->ranges[i].size;
-    s->count--;
-    memmove(s->ranges + i, s->ranges + i + 1, (s->count - i) * sizeof *s->ranges);
-    return size;
-  }
-  return 0;
-}
 
 /* ---- state ---- */
 
@@ -280,7 +242,7 @@ static void know_pinned(const void *pointer, size_t size) {
   }
   for (i = pinned.count++; i > 0 && pinned.ranges[i - 1].address > (uintptr_t)pointer; i--)
     pinned.ranges[i] = pinned.ranges[i - 1];
-  pinned.ranges[i] = (range){(uintptr_t)pointer, size};
+  pinned.ranges[i] = (space_range){(uintptr_t)pointer, size};
   pthread_mutex_unlock(&lock);
 }
 

@@ -33,25 +33,10 @@ from safetensors.torch import load_file, save_file
 
 import record
 import record_peft
+from checking import Failed, require, run_program
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 LOSS_TOLERANCE, LOGITS_TOLERANCE = 1e-6, 1e-5
-
-
-class Failed(Exception):
-    pass
-
-
-def require(condition, message):
-    if not condition:
-        raise Failed(message)
-
-
-def run_program(command):
-    command = [str(word) for word in command]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=600)
-    require(done.returncode == 0, f"exit {done.returncode}: {' '.join(command)}\n{done.stderr.strip()}")
-    return done.stdout
 
 
 def with_adapter(case, directory):

@@ -36,6 +36,7 @@ import transformers
 from safetensors.torch import load_file
 
 import reference
+from checking import Failed, require
 
 ROOT = pathlib.Path(__file__).resolve().parents[2]
 MODEL = ROOT / "build/real-model/SmolLM2-135M-Instruct"
@@ -136,15 +137,6 @@ PROMPTS = [  # (chat, text)
 
 # ---------------------------------------------------------------------------------------------------------------------
 # What this file knows of the program: change it here.
-
-
-class Failed(Exception):
-    pass
-
-
-def require(condition, message):
-    if not condition:
-        raise Failed(message)
 
 
 class Program:

@@ -7,6 +7,8 @@
 #ifndef HRI_TESTS_ISAS_H
 #define HRI_TESTS_ISAS_H
 
+#include <string.h>
+
 #include "ops/cpu.h"
 
 typedef struct isa {
@@ -36,6 +38,14 @@ static int setup_isas(void **state) {
   ADD_ISA(neon);
 #endif
   return 0;
+}
+
+/* The level of that name, the best without a name; NULL: this processor, or this build, has none of it. */
+static inline const isa *isa_of(const char *name) {
+  if (!name) return &isas[isa_count - 1];
+  for (int k = 0; k < isa_count; k++)
+    if (strcmp(isas[k].name, name) == 0) return &isas[k];
+  return NULL;
 }
 
 #endif

@@ -1,5 +1,5 @@
-/* Files and directories for tests: a scratch directory that is removed again, whole files, a walk over a tree. Failing
- * to prepare is a failing test (assert), so that callers stay short. */
+/* Files and directories for tests: a scratch directory that is removed again, whole files, a walk over a tree; what errors
+ * say. Failing to prepare is a failing test (assert), so that callers stay short. */
 #ifndef HRI_TEST_SCRATCH_H
 #define HRI_TEST_SCRATCH_H
 
@@ -72,6 +72,10 @@ static inline char *get_file(const char *path, size_t *count) {
   (void)fclose(file);
   if (count) *count = (size_t)size;
   return bytes;
+}
+
+static inline void assert_says(const hr_error *error, const char *part) {
+  if (!strstr(error->message, part)) fail_msg("'%s' is not in '%s'", part, error->message);
 }
 
 static inline bool exists(const char *path) { return access(path, F_OK) == 0; }

@@ -22,10 +22,6 @@
 
 static const char hello[] = "[{\"role\": \"user\", \"content\": \"Hi\"}]";
 
-static void assert_says(const hr_error *error, const char *part) {
-  if (!strstr(error->message, part)) fail_msg("'%s' is not in '%s'", part, error->message);
-}
-
 /* Parses and renders; frees the template. */
 static hr_status render(const char *template, const char *json, bool prompt, hr_rendered *out, hr_error *error) {
   hri_template *parsed = NULL;

@@ -393,8 +393,8 @@ static bytes torn_bytes(const node *n, uint64_t *random) {
   bytes b = copy_of(&n->kept_bytes);
   for (size_t k = 0; k < n->since.count; k++) {
     change c = n->since.at[k];
-    if (k + 1 == n->since.count && c.data) c.count = next_random(random) % (c.count + 1);
-    if (c.data || k + 1 < n->since.count || next_random(random) % 2) apply_change(&b, &c);
+    if (k + 1 == n->since.count && c.data) c.count = roll(random) % (c.count + 1);
+    if (c.data || k + 1 < n->since.count || roll(random) % 2) apply_change(&b, &c);
   }
   return b;
 }
@@ -402,11 +402,11 @@ static bytes torn_bytes(const node *n, uint64_t *random) {
 /* Each page as it was or as it was to be; the size likewise. */
 static bytes mixed_bytes(const node *n, uint64_t *random) {
   bytes b = copy_of(&n->kept_bytes), to_be = seen_bytes(n);
-  if (next_random(random) % 2) resize(&b, to_be.count);
+  if (roll(random) % 2) resize(&b, to_be.count);
   for (size_t page = 0; page < b.count; page += PAGE) {
     size_t end = page + PAGE < b.count ? page + PAGE : b.count;
     if (end > to_be.count) end = to_be.count;
-    if (end > page && next_random(random) % 2) memcpy(b.at + page, to_be.at + page, end - page);
+    if (end > page && roll(random) % 2) memcpy(b.at + page, to_be.at + page, end - page);
   }
   free(to_be.at);
   return b;
@@ -415,7 +415,7 @@ static bytes mixed_bytes(const node *n, uint64_t *random) {
 static bytes lost_bytes(const node *n, loss how, uint64_t *random) {
   if (how == LOSS_ALL) return torn_bytes(n, random);
   if (how != LOSS_RANDOM) return copy_of(&n->kept_bytes);
-  switch (next_random(random) % 4) {
+  switch (roll(random) % 4) {
   case 0: return copy_of(&n->kept_bytes);
   case 1: return seen_bytes(n);
   case 2: return torn_bytes(n, random);
@@ -425,10 +425,10 @@ static bytes lost_bytes(const node *n, loss how, uint64_t *random) {
 
 /* Which of the waiting operations are found. */
 static void choose(const disk *d, loss how, uint64_t *random, bool *marked) {
-  size_t until = how == LOSS_ORDERED                    ? next_random(random) % (d->waiting_count + 1)
+  size_t until = how == LOSS_ORDERED                    ? roll(random) % (d->waiting_count + 1)
                  : how == LOSS_NAMES || how == LOSS_ALL ? d->waiting_count
                                                         : 0;
-  for (size_t k = 0; k < d->waiting_count; k++) marked[k] = how == LOSS_RANDOM ? next_random(random) % 2 : k < until;
+  for (size_t k = 0; k < d->waiting_count; k++) marked[k] = how == LOSS_RANDOM ? roll(random) % 2 : k < until;
   if (how != LOSS_RANDOM) return;
   /* kept only with all that it builds upon: what was lost takes along what comes later on the same names */
   for (size_t k = 0; k < d->waiting_count; k++)

@@ -160,7 +160,7 @@ static void swap(cases *list, size_t a, size_t b) {
 static void sample(cases *list) {
   uint64_t state = seed;
   size_t sorts = 0;
-  for (size_t k = list->count; k > 1; k--) swap(list, k - 1, next_random(&state) % k);
+  for (size_t k = list->count; k > 1; k--) swap(list, k - 1, roll(&state) % k);
   for (size_t k = 0; k < list->count; k++) {
     bool seen = false;
     for (size_t m = 0; m < sorts && !seen; m++) seen = alike(&list->at[m], &list->at[k]);

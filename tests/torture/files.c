@@ -200,10 +200,3 @@ bool has_name(const names *list, const char *name) {
     if (strcmp(list->at[k], name) == 0) return true;
   return false;
 }
-
-uint64_t next_random(uint64_t *state) { /* splitmix64: any seed will do */
-  uint64_t z = *state += UINT64_C(0x9e3779b97f4a7c15);
-  z = (z ^ z >> 30) * UINT64_C(0xbf58476d1ce4e5b9);
-  z = (z ^ z >> 27) * UINT64_C(0x94d049bb133111eb);
-  return z ^ z >> 31;
-}

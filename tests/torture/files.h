@@ -7,6 +7,8 @@
 #include <stddef.h>
 #include <stdint.h>
 
+#include "support/roll.h"
+
 enum { PATH_ROOM = 1024 };
 
 typedef struct bytes {
@@ -39,6 +41,5 @@ void free_names(names *list);
 bool has_name(const names *list, const char *name);
 
 /* Numbers that are the same for the same seed; `state` is any number. */
-uint64_t next_random(uint64_t *state);
 
 #endif

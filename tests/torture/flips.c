@@ -51,9 +51,9 @@ static void push_flips(damages *list, job j, const char *file, const bytes *b, s
     const uint64_t places[] =
         {0, 1, 7, 8, 9, 8 + header / 2, 8 + header, 9 + header, b->count / 2, b->count - 1, b->count - 2};
     for (size_t k = 0; k < sizeof places / sizeof *places && n < count; k++)
-      if (places[k] < b->count) push(list, j, file, HARM_FLIP, places[k] * 8 + next_random(state) % 8), n++;
+      if (places[k] < b->count) push(list, j, file, HARM_FLIP, places[k] * 8 + roll(state) % 8), n++;
   }
-  for (; n < count && b->count; n++) push(list, j, file, HARM_FLIP, next_random(state) % (8 * b->count));
+  for (; n < count && b->count; n++) push(list, j, file, HARM_FLIP, roll(state) % (8 * b->count));
 }
 
 static void push_file(damages *list, job j, const char *file, size_t flips, size_t cuts, uint64_t *state) {
@@ -61,11 +61,7 @@ static void push_file(damages *list, job j, const char *file, size_t flips, size
   if (!get_bytes(pathf("%s/stopped-%d/%s", base, j, file), &b)) return; /* a directory or a link */
   push_flips(list, j, file, &b, flips, state);
   for (size_t k = 0; k < cuts && b.count; k++)
-    push(list, j, file, HARM_CUT,
-         k == 0   ? 0
-         : k == 1 ? b.count - 1
-         : k == 2 ? b.count / 2
-                  : next_random(state) % b.count);
+    push(list, j, file, HARM_CUT, k == 0 ? 0 : k == 1 ? b.count - 1 : k == 2 ? b.count / 2 : roll(state) % b.count);
   push(list, j, file, HARM_GROW, 1);
   push(list, j, file, HARM_GROW, 4096);
   push(list, j, file, HARM_REMOVE, 0);

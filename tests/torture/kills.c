@@ -40,8 +40,8 @@ static void try_case(world *w, size_t index, const void *context) {
   world_lay(w, JOB_FRESH, false, &h);
   for (int k = 0; k < IN_A_ROW; k++) {
     command c = h.count ? resume_words(w, JOB_FRESH, NULL) : start_words(w, JOB_FRESH);
-    bool any = next_random(&state) % 4 == 0; /* else while it trains and saves: before, there is little to break */
-    l = (launch){.kill_after_us = 1 + next_random(&state) % (any ? s->wall_us : s->wall_us * 2 / 3),
+    bool any = roll(&state) % 4 == 0; /* else while it trains and saves: before, there is little to break */
+    l = (launch){.kill_after_us = 1 + roll(&state) % (any ? s->wall_us : s->wall_us * 2 / 3),
                  .kill_behind = any ? NULL : "\nloaded "};
     launch_run(w, &c, &l);
     hear_more(&h, &l.heard);
@@ -52,7 +52,7 @@ static void try_case(world *w, size_t index, const void *context) {
     }
     if (l.code != 2 && l.signal != SIGKILL && l.code != 0)
       finding(w, name, "exit %d: %.300s", l.code, l.err); /* 2: saved, not announced */
-    if (next_random(&state) % 2) break;
+    if (roll(&state) % 2) break;
   }
   if (!recovers(w, JOB_FRESH, &h, AFTER_FAULT, why)) finding(w, name, "%s", why);
 }

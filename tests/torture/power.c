@@ -140,9 +140,9 @@ static bool lose_again(world *w, const story *s, const moment *m, heard *h, char
     return snprintf(why, WHY_ROOM, "went on: exit %d: %.400s", l.code,
                     l.err + (strlen(l.err) > 400 ? strlen(l.err) - 400 : 0)) < 0;
   if (!get_bytes(pathf("%s/log", w->root), &again.log)) broken("no log");
-  again.count = next_random(&random) % (log_count(&again.log) + 1);
+  again.count = roll(&random) % (log_count(&again.log) + 1);
   hear_log(h, &again, again.count);
-  lose(w, &again, again.count, (loss)(next_random(&random) % LOSS_COUNT), random);
+  lose(w, &again, again.count, (loss)(roll(&random) % LOSS_COUNT), random);
   free(again.log.at);
   return true;
 }
@@ -181,11 +181,11 @@ static void list_moments(all *a, uint64_t *state) {
       if (!log_changes(&a->stories[s].log, until - 1)) continue;
       for (int how = 0; how < LOSS_COUNT; how++)
         for (int k = 0; k < (how == LOSS_RANDOM ? RANDOM_WAYS : 1); k++)
-          add_moment(a, (moment){.story = s, .until = until, .how = (loss)how, .random = next_random(state) >> 32});
+          add_moment(a, (moment){.story = s, .until = until, .how = (loss)how, .random = roll(state) >> 32});
     }
   if (full) return;
   for (size_t k = 0; k < a->count && k < most; k++) {
-    size_t other = k + next_random(state) % (a->count - k);
+    size_t other = k + roll(state) % (a->count - k);
     moment kept = a->moments[k];
     a->moments[k] = a->moments[other];
     a->moments[other] = kept;
@@ -195,12 +195,12 @@ static void list_moments(all *a, uint64_t *state) {
 
 static void list_twice(all *a, uint64_t *state) {
   for (size_t k = 0; k < (full ? TWICE_FULL : sampled(TWICE_SAMPLE)); k++) {
-    int s = (int)(next_random(state) % STORIES);
-    size_t until = 1 + next_random(state) % a->stories[s].count;
+    int s = (int)(roll(state) % STORIES);
+    size_t until = 1 + roll(state) % a->stories[s].count;
     add_moment(a, (moment){.story = s,
                            .until = until,
-                           .how = (loss)(next_random(state) % LOSS_COUNT),
-                           .random = next_random(state) >> 32,
+                           .how = (loss)(roll(state) % LOSS_COUNT),
+                           .random = roll(state) >> 32,
                            .twice = true});
   }
 }

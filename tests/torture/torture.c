@@ -6,7 +6,7 @@
  *   torture PART CASE       one case, as a finding names it, with all that the program says; faults, power and flips
  *
  * HEADROOM_TORTURE_SEED=N chooses the sample, _JOBS=N the workers, _REPORT=FILE takes all findings, _KEEP=1 leaves the
- * files. */
+ * files, _ROOT=DIR says where they lie (/dev/shm, else TMPDIR). */
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>

@@ -1,5 +1,6 @@
 #include "torture/world.h"
 
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <poll.h>
@@ -8,8 +9,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/mman.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -548,17 +551,38 @@ bool recovers(world *w, job j, heard *h, strictness s, char why[WHY_ROOM]) {
 
 /* ---- set-up ---- */
 
-/* Memory is as good as a disk here, and much faster: power loss is simulated, not waited for. */
+/* What killed processes left: such a directory is locked as long as one of those works that made it, or began there. */
+static void clear_left(const char *parent) {
+  DIR *directory = opendir(parent);
+  struct dirent *entry;
+  while (directory && (entry = readdir(directory))) {
+    const char *path = pathf("%s/%s", parent, entry->d_name);
+    struct stat info;
+    int fd;
+    if (strncmp(entry->d_name, "headroom-torture-", 17) != 0) continue;
+    fd = open(path, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
+    if (fd < 0) continue;
+    if (fstat(fd, &info) == 0 && info.st_uid == geteuid() && flock(fd, LOCK_EX | LOCK_NB) == 0) remove_tree(path);
+    (void)close(fd);
+  }
+  if (directory) (void)closedir(directory);
+}
+
+/* Memory is as good as a disk here, and ten times as fast: power loss is simulated, not waited for. It is outside of what a test gets for
+ * temporary files, so what a kill leaves there is known by its name and goes with the next run. */
 static void choose_base(void) {
-  const char *parent = getenv("TMPDIR");
+  const char *parent = getenv("HEADROOM_TORTURE_ROOT");
+  bool keep = getenv("HEADROOM_TORTURE_KEEP") != NULL;
   struct statvfs info;
-  if (!parent || !*parent)
-    parent =
-        statvfs("/dev/shm", &info) == 0 && info.f_bavail * info.f_frsize > (256u << 20) && access("/dev/shm", W_OK) == 0
-            ? "/dev/shm"
-            : "/tmp";
-  (void)snprintf(base_path, sizeof base_path, "%s/headroom-torture-XXXXXX", parent);
-  if (!mkdtemp(base_path)) broken("cannot make %s", base_path);
+  if (!parent && statvfs("/dev/shm", &info) == 0 && info.f_bavail * info.f_frsize > (256u << 20) &&
+      access("/dev/shm", W_OK) == 0)
+    parent = "/dev/shm";
+  if (!parent) parent = getenv("TMPDIR");
+  if (!parent || !*parent) parent = "/tmp";
+  clear_left(parent);
+  (void)snprintf(base_path, sizeof base_path, "%s/headroom-torture%s-XXXXXX", parent, keep ? "d" : "");
+  if (!mkdtemp(base_path) || flock(open(base_path, O_RDONLY | O_DIRECTORY | O_CLOEXEC), LOCK_EX | LOCK_NB) != 0)
+    broken("cannot make %s", base_path); /* the lock goes with the last process of ours */
   base = realpath(base_path, NULL);
   if (!base) broken("cannot resolve %s", base_path);
 }
@@ -573,7 +597,7 @@ static void put_words(const char *path, size_t count, bool digits) {
   size_t used = 0;
   if (!text) broken("no memory");
   while (used < count) {
-    const char *word = words[next_random(&state) % 12];
+    const char *word = words[roll(&state) % 12];
     (void)strcpy(text + used, word);
     used += strlen(word);
   }

@@ -20,6 +20,8 @@
 #include "base/mem.h"
 #include "backend/cpu/arena.h"
 #include "device/host.h"
+#include "support/fork.h"
+#include "support/scratch.h"
 #include "support/team.h"
 
 #if defined(__SANITIZE_ADDRESS__)
@@ -105,27 +107,26 @@ static void test_refusal(void **state) {
   }
 }
 
-/* In a child with an address-space limit that leaves `room` bytes: 0 when reserving `bytes` succeeds. */
-static int reserve_in_room(uint64_t room, uint64_t bytes) {
-  pid_t child = fork();
-  int result = -1;
-  assert_true(child >= 0);
-  if (child == 0) {
-    uint64_t limit = hri_host_address_space_bytes() + room;
-    struct rlimit as = {limit, limit};
-    hri_arena arena;
-    hr_error error;
-    hr_status status;
-    if (setrlimit(RLIMIT_AS, &as) != 0) _exit(99);
-    if (hri_host_memory_now().usable_bytes > room) _exit(98);
-    status = hri_arena_reserve(&arena, bytes, NULL, NULL, &error);
-    if (status == HR_OK) _exit(arena.bytes == bytes ? 0 : 97);
-    _exit(status == HR_ERROR_MEMORY && error.requested_bytes == bytes && error.available_bytes <= room ? 1 : 96);
-  }
-  assert_int_equal(waitpid(child, &result, 0), child);
-  assert_true(WIFEXITED(result));
-  return WEXITSTATUS(result);
+typedef struct wish {
+  uint64_t room, bytes;
+} wish;
+
+static int reserve(void *context) {
+  const wish *w = context;
+  uint64_t limit = hri_host_address_space_bytes() + w->room;
+  struct rlimit as = {limit, limit};
+  hri_arena arena;
+  hr_error error;
+  hr_status status;
+  if (setrlimit(RLIMIT_AS, &as) != 0) return 99;
+  if (hri_host_memory_now().usable_bytes > w->room) return 98;
+  status = hri_arena_reserve(&arena, w->bytes, NULL, NULL, &error);
+  if (status == HR_OK) return arena.bytes == w->bytes ? 0 : 97;
+  return status == HR_ERROR_MEMORY && error.requested_bytes == w->bytes && error.available_bytes <= w->room ? 1 : 96;
 }
+
+/* In a child with an address-space limit that leaves `room` bytes: 0 when reserving `bytes` succeeds. */
+static int reserve_in_room(uint64_t room, uint64_t bytes) { return in_child(reserve, &(wish){room, bytes}, 60); }
 
 static void test_address_space_limit(void **state) {
   static const uint64_t sizes[] = {4096, 2 * MIB, 3 * MIB + 4096, 96 * MIB};
@@ -139,7 +140,7 @@ static void test_address_space_limit(void **state) {
 
 /* ---- made-up machines ---- */
 
-static char machine[64];
+static const char *machine;
 
 static void machine_write(const char *path, const char *text) {
   char full[PATH_MAX], *slash;
@@ -157,8 +158,7 @@ static void machine_write(const char *path, const char *text) {
 
 static int machine_setup(void **state) {
   (void)state;
-  (void)snprintf(machine, sizeof machine, "headroom-host-XXXXXX");
-  if (!mkdtemp(machine)) return -1;
+  machine = scratch_make("host");
   machine_write("/proc/meminfo",
                 "MemTotal:       16777216 kB\nMemFree:         1048576 kB\nMemAvailable:    8388608 kB\n");
   machine_write("/proc/cpuinfo",

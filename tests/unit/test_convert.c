@@ -50,11 +50,6 @@ __attribute__((format(printf, 1, 2))) static const char *kept(const char *format
 
 static const char *recorded(const char *name) { return kept("%s/gguf/%s", HR_TEST_DATA, name); }
 
-static void assert_says(const hr_error *error, const char *part) {
-  if (strstr(error->message, part)) return;
-  fail_msg("'%s' is not in '%s'", part, error->message);
-}
-
 static hr_convert_result convert(const char *source, const char *target, const char *type) {
   hr_convert_options options = {.type = type, .replace = true};
   hr_convert_result result;

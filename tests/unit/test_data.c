@@ -25,44 +25,11 @@
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "data/reader.h"
-
-static char directory[256]; /* everything here lies in it */
-
-static int setup(void **state) {
-  const char *base = getenv("TMPDIR");
-  (void)state;
-  (void)snprintf(directory, sizeof directory, "%s/hr-test-data-XXXXXX", base && base[0] ? base : "/tmp");
-  return mkdtemp(directory) ? 0 : 1;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : 1;
-}
+#include "support/files.h"
 
 /* ---- Helpers ---- */
 
 enum { MAX_FILES = 4 };
-
-/* A path in the directory; the last few results stay valid. */
-static const char *in_directory(const char *name) {
-  static char paths[8][512];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  (void)snprintf(path, 512, "%s/%s", directory, name);
-  return path;
-}
-
-static const char *write_file(const char *name, const void *bytes, size_t count) {
-  const char *path = in_directory(name);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, count, file), count);
-  assert_int_equal(fclose(file), 0);
-  return path;
-}
-
-static const char *write_text(const char *name, const char *text) { return write_file(name, text, strlen(text)); }
 
 static hri_dataset_options options_for(const char *const *path, uint32_t sequence, uint64_t vocabulary) {
   hri_dataset_options options = {.paths = path,
@@ -1173,5 +1140,5 @@ int main(void) {
       TEST(files_may_not_change_while_they_are_read),
       TEST(many_files_need_one_descriptor),
   };
-  return cmocka_run_group_tests_name("data", tests, setup, teardown);
+  return cmocka_run_group_tests_name("data", tests, make_directory, remove_directory);
 }

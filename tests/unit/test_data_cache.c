@@ -27,39 +27,11 @@
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/words.h"
+#include "support/files.h"
 
-enum { ROW = 64 };
+enum { ROW = 64, ENTRY = PATH_BYTES + 300 }; /* bytes of a path in the store */
 
-static char directory[256], store[300];
-
-static const char *in_directory(const char *name) {
-  static char paths[8][512];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  (void)snprintf(path, 512, "%s/%s", directory, name);
-  return path;
-}
-
-static const char *write_text(const char *name, const char *text) {
-  const char *path = in_directory(name);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
-  assert_int_equal(fclose(file), 0);
-  return path;
-}
-
-static int setup(void **state) {
-  const char *base = getenv("TMPDIR");
-  (void)state;
-  (void)snprintf(directory, sizeof directory, "%s/hr-test-cache-XXXXXX", base && base[0] ? base : "/tmp");
-  return mkdtemp(directory) ? 0 : 1;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : 1;
-}
+static char store[PATH_BYTES];
 
 /* A fresh store for each test. */
 static int fresh_store(void **state) {
@@ -103,12 +75,12 @@ static bool hits(const hri_dataset_options *options) {
 }
 
 /* Files in the store; the path of the last one in `path`. */
-static int entries(char path[700]) {
+static int entries(char path[ENTRY]) {
   DIR *list = opendir(store);
   int count = 0;
   for (struct dirent *entry; list && (entry = readdir(list));) {
     if (entry->d_name[0] == '.') continue;
-    (void)snprintf(path, 700, "%s/%s", store, entry->d_name);
+    (void)snprintf(path, ENTRY, "%s/%s", store, entry->d_name);
     count++;
   }
   if (list) closedir(list);
@@ -136,7 +108,7 @@ static void rows_from_the_cache_are_the_same(void **state) {
                           write_text("d.bin", "a\0b\0c\0")};
   hri_dataset_options options = options_for(paths, 3);
   hri_dataset *plain, *made, *found;
-  char path[700];
+  char path[ENTRY];
   (void)state;
   options.skip_bad = true;
   options.store_directory = NULL;
@@ -165,7 +137,7 @@ static void what_decides_tokens_makes_another_entry(void **state) {
   const char *paths[2] = {write_text("k.jsonl", rows),
                           write_text("k2.jsonl", "{\"prompt\": \"a\", \"completion\": \"b\"}\n")};
   hri_dataset_options base = options_for(paths, 2), changed;
-  char path[700];
+  char path[ENTRY];
   (void)state;
   base.skip_bad = true;
   assert_false(hits(&base));
@@ -282,7 +254,7 @@ static void damaged_entries_are_made_anew(void **state) {
   const char *data = write_text("d.jsonl", "{\"prompt\": \"what\", \"completion\": \"that\"}\n");
   hri_dataset_options options = options_for(&data, 1);
   hri_dataset *sound, *dataset;
-  char path[700], *bytes;
+  char path[ENTRY], *bytes;
   uint64_t count;
   (void)state;
   sound = open_ok(&options);
@@ -311,7 +283,7 @@ static void damaged_entries_are_made_anew(void **state) {
 static void foreign_entries_are_left_alone(void **state) {
   const char *data = write_text("f.jsonl", "{\"prompt\": \"what\", \"completion\": \"that\"}\n");
   hri_dataset_options options = options_for(&data, 1);
-  char path[700];
+  char path[ENTRY];
   (void)state;
   assert_false(hits(&options));
   assert_int_equal(entries(path), 1);
@@ -324,7 +296,7 @@ static void foreign_entries_are_left_alone(void **state) {
 static void text_in_place_needs_no_cache(void **state) {
   const char *data = write_text("t.txt", "some text");
   hri_dataset_options options = options_for(&data, 1);
-  char path[700];
+  char path[ENTRY];
   (void)state;
   assert_false(hits(&options));
   assert_int_equal(entries(path), 0);
@@ -338,7 +310,7 @@ static void failures_leave_nothing(void **state) {
   struct rlimit old, small;
   void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
   hr_error error = {0};
-  char path[700];
+  char path[ENTRY];
   uint64_t live = hri_mem_live_bytes();
   (void)state;
   assert_int_equal(getrlimit(RLIMIT_FSIZE, &old), 0);
@@ -453,7 +425,7 @@ static void one_tokenizes_and_others_wait(void **state) {
   const char *data = write_big();
   hri_dataset_options options = options_for(&data, 1);
   pid_t pids[SHARERS];
-  char path[700], rows_line[64];
+  char path[ENTRY], rows_line[64];
   hri_dataset *dataset;
   (void)state;
   (void)unlink(in_directory("said"));
@@ -475,7 +447,7 @@ static void one_tokenizes_and_others_wait(void **state) {
 
 /* Holds the lock of the entry as one that tokenizes does, until it is killed. */
 static pid_t hold_lock(const hri_dataset_options *options) {
-  char path[700], lock_path[720];
+  char path[ENTRY], lock_path[ENTRY + 16];
   int ready[2];
   char one;
   pid_t pid;
@@ -505,7 +477,7 @@ static void a_killed_maker_is_followed(void **state) {
   hri_dataset_options options = options_for(&data, 1);
   struct timespec pause_ = {0, 20000000};
   pid_t maker, pids[2];
-  char path[700];
+  char path[ENTRY];
   (void)state;
   maker = hold_lock(&options);
   (void)unlink(in_directory("said"));
@@ -531,7 +503,7 @@ static void kills_leave_nothing(void **state) {
   const char *quick = getenv("HEADROOM_TEST_QUICK");
   int rounds = quick && *quick && strcmp(quick, "0") != 0 ? 5 : 20;
   hri_dataset *sound = open_ok(&options);
-  char path[700];
+  char path[ENTRY];
   (void)state;
   for (int i = 0; i < rounds; i++) {
     struct timespec pause_ = {0, rand() % 100000000};
@@ -563,7 +535,7 @@ static void kills_leave_nothing(void **state) {
 static void text_in_place_waits_for_nobody(void **state) {
   const char *data = write_text("t2.txt", "some text");
   hri_dataset_options options = options_for(&data, 1);
-  char path[700];
+  char path[ENTRY];
   (void)state;
   options.on_note = say_note;
   (void)unlink(in_directory("said"));
@@ -579,7 +551,7 @@ static void what_is_kept_later_is_the_same(void **state) {
   const char *data = write_text("later.jsonl", rows);
   hri_dataset_options options = options_for(&data, 1);
   hri_dataset *plain, *later, *found;
-  char path[700];
+  char path[ENTRY];
   (void)state;
   options.skip_bad = true;
   options.keep_later = true;
@@ -613,7 +585,7 @@ static void keeping_that_fails_costs_nothing(void **state) {
   hri_dataset *plain, *later;
   struct rlimit old, small;
   void (*handler)(int) = signal(SIGXFSZ, SIG_IGN);
-  char path[700];
+  char path[ENTRY];
   (void)state;
   options.skip_bad = true;
   options.keep_later = true;
@@ -656,5 +628,5 @@ int main(void) {
       TEST(what_is_kept_later_is_the_same),
       TEST(keeping_that_fails_costs_nothing),
   };
-  return cmocka_run_group_tests_name("data_cache", tests, setup, teardown);
+  return cmocka_run_group_tests_name("data_cache", tests, make_directory, remove_directory);
 }

@@ -16,39 +16,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/dataset.h"
-
-static char directory[256]; /* everything here lies in it */
-
-static int setup(void **state) {
-  const char *base = getenv("TMPDIR");
-  (void)state;
-  (void)snprintf(directory, sizeof directory, "%s/hr-test-formats-XXXXXX", base && base[0] ? base : "/tmp");
-  return mkdtemp(directory) ? 0 : 1;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : 1;
-}
-
-static const char *in_directory(const char *name) {
-  static char paths[8][512];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  (void)snprintf(path, 512, "%s/%s", directory, name);
-  return path;
-}
-
-static const char *write_file(const char *name, const void *bytes, size_t count) {
-  const char *path = in_directory(name);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, count, file), count);
-  assert_int_equal(fclose(file), 0);
-  return path;
-}
-
-static const char *write_text(const char *name, const char *text) { return write_file(name, text, strlen(text)); }
+#include "support/files.h"
 
 enum { ROW = 512, END = 300 };
 
@@ -712,5 +680,5 @@ int main(void) {
       TEST(columns_that_are_not_used_are_named_once),
       TEST(refused_memory_is_a_clean_error),
   };
-  return cmocka_run_group_tests_name("data_formats", tests, setup, teardown);
+  return cmocka_run_group_tests_name("data_formats", tests, make_directory, remove_directory);
 }

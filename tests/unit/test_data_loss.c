@@ -16,25 +16,9 @@
 #include <headroom/train.h>
 
 #include "base/file.h"
+#include "support/files.h"
 
-static char directory[256], model[512];
-
-static const char *in_directory(const char *name) {
-  static char paths[8][512];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  (void)snprintf(path, 512, "%s/%s", directory, name);
-  return path;
-}
-
-static const char *write_text(const char *name, const char *text) {
-  const char *path = in_directory(name);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(text, 1, strlen(text), file), strlen(text));
-  assert_int_equal(fclose(file), 0);
-  return path;
-}
+static char model[PATH_BYTES];
 
 static void make_job(const char *source, hr_purpose purpose, hr_packing packing, hr_job *job) {
   hr_error error = {0};
@@ -59,12 +43,10 @@ static void train(const char *source, hr_job *job, const char *data, const hr_da
 
 /* A model that was trained a little, so that losses differ from token to token. */
 static int setup(void **state) {
-  const char *base = getenv("TMPDIR");
   hr_run_result result;
   hr_job job;
   (void)state;
-  (void)snprintf(directory, sizeof directory, "%s/hr-test-loss-XXXXXX", base && base[0] ? base : "/tmp");
-  if (!mkdtemp(directory)) return 1;
+  if (make_directory(state) != 0) return 1;
   make_job("micro-llama-bytes", HR_PURPOSE_TRAIN, HR_PACKING_PACK, &job);
   job.steps = 5;
   job.learning_rate = 1e-2;
@@ -74,11 +56,6 @@ static int setup(void **state) {
         NULL, in_directory("start"), &result);
   (void)snprintf(model, sizeof model, "%s/start/final", directory);
   return 0;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : 1;
 }
 
 static double evaluate(const char *data, hr_packing packing, hr_loss_scope loss, uint64_t *tokens) {
@@ -220,5 +197,5 @@ int main(void) {
       TEST(a_packed_step_is_the_step_over_its_documents),
       TEST(a_resumed_run_finds_its_tokens_again),
   };
-  return cmocka_run_group_tests_name("data_loss", tests, setup, teardown);
+  return cmocka_run_group_tests_name("data_loss", tests, setup, remove_directory);
 }

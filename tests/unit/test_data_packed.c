@@ -20,20 +20,7 @@
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/unpack.h"
-
-static char directory[256]; /* everything here lies in it */
-
-static int setup(void **state) {
-  const char *base = getenv("TMPDIR");
-  (void)state;
-  (void)snprintf(directory, sizeof directory, "%s/hr-test-packed-XXXXXX", base && base[0] ? base : "/tmp");
-  return mkdtemp(directory) ? 0 : 1;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : 1;
-}
+#include "support/files.h"
 
 /* ---- files ---- */
 
@@ -61,16 +48,8 @@ static bytes joined(bytes a, bytes b) {
   return both;
 }
 
-static const char *write_file(const char *name, bytes b) {
-  static char paths[8][512];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  FILE *file;
-  (void)snprintf(path, 512, "%s/%s", directory, name);
-  file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(b.at, 1, b.count, file), b.count);
-  assert_int_equal(fclose(file), 0);
+static const char *write_bytes(const char *name, bytes b) {
+  const char *path = write_file(name, b.at, b.count);
   free(b.at);
   return path;
 }
@@ -168,17 +147,17 @@ static void packed_rows_are_those_of_the_file(void **state) {
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++)
     for (int p = 0; p < PACKERS; p++) {
-      const char *more = write_file("more.txt", text("more text")), *one[2], *two[2];
+      const char *more = write_bytes("more.txt", text("more text")), *one[2], *two[2];
       hri_dataset_options plain = options_for(one), packed = options_for(two);
       char name[32];
       (void)snprintf(name, sizeof name, "%s%s", cases[i].name, endings[p]);
       one[1] = two[1] = more; /* the empty file needs one beside it */
-      one[0] = write_file(cases[i].name, text(cases[i].content));
-      two[0] = write_file(name, packers[p](text(cases[i].content)));
+      one[0] = write_bytes(cases[i].name, text(cases[i].content));
+      two[0] = write_bytes(name, packers[p](text(cases[i].content)));
       plain.path_count = packed.path_count = 2;
       same_rows(&plain, &packed);
-      two[0] = write_file(cases[i].name, packers[p](text(cases[i].content))); /* the bytes tell, not the name */
-      one[0] = write_file("b.jsonl", text(cases[i].content));
+      two[0] = write_bytes(cases[i].name, packers[p](text(cases[i].content))); /* the bytes tell, not the name */
+      one[0] = write_bytes("b.jsonl", text(cases[i].content));
       if (strstr(cases[i].name, "jsonl")) same_rows(&plain, &packed);
     }
 }
@@ -194,14 +173,14 @@ static void long_files_come_whole(void **state) {
     hri_text_add(&content, "{\"text\": \"%x %x %x\"}\n", word[0], word[1], word[2]);
   }
   for (int p = 0; p < PACKERS; p++) {
-    const char *one = write_file("long.jsonl", copy_of(content.chars, content.length)), *two;
+    const char *one = write_bytes("long.jsonl", copy_of(content.chars, content.length)), *two;
     hri_dataset_options plain = options_for(&one), packed = options_for(&two);
     size_t half = content.length / 2;
     bytes parts = joined(packers[p](copy_of(content.chars, half)), packers[p](text("")));
     if (p == 1) parts = joined(parts, copy_of(skippable, sizeof skippable - 1));
     parts = joined(parts, packers[p](copy_of(content.chars + half, content.length - half)));
     if (p == 0) parts = joined(parts, copy_of("\0\0\0", 3)); /* padding of a tape */
-    two = write_file("long.jsonl.packed", parts);
+    two = write_bytes("long.jsonl.packed", parts);
     packed.format = HR_DATA_TEXT_FIELD;
     plain.format = HR_DATA_TEXT_FIELD;
     same_rows(&plain, &packed);
@@ -219,17 +198,17 @@ static void damage_is_told(void **state) {
     size_t first = p == 0 ? 3 : 4;
     options.skip_bad = true; /* it is no matter of rows */
     for (size_t cut = first; cut < whole.count; cut++) {
-      path = write_file("cut.jsonl", copy_of(whole.at, cut));
+      path = write_bytes("cut.jsonl", copy_of(whole.at, cut));
       open_fails(&options,
                  p == 0 ? "cut.jsonl is a damaged gzip file: " : "cut.jsonl is a damaged zstd file: ", "anew");
     }
-    path = write_file("more.jsonl", joined(copy_of(whole.at, whole.count), text("x")));
+    path = write_bytes("more.jsonl", joined(copy_of(whole.at, whole.count), text("x")));
     open_fails(&options, p == 0 ? "something else stands behind its end" : "more.jsonl is a damaged zstd file", "anew");
     if (p == 0) { /* its checksum, and its length */
       for (size_t at = whole.count - 8; at < whole.count; at++) {
         bytes bad = copy_of(whole.at, whole.count);
         bad.at[at] ^= 1;
-        path = write_file("sum.jsonl", bad);
+        path = write_bytes("sum.jsonl", bad);
         open_fails(&options, at < whole.count - 4 ? "incorrect data check" : "incorrect length check", "anew");
       }
     }
@@ -247,7 +226,7 @@ static void bombs_are_refused(void **state) {
     assert_non_null(blank.at);
     memset(blank.at, ' ', BLOWN);
     blank.at[0] = '[';
-    path = write_file("bomb.json", packers[p](blank));
+    path = write_bytes("bomb.json", packers[p](blank));
     open_fails(&options,
                p == 0 ? "of this gzip file unpack to more than 500 times as many"
                       : "of this zstd file unpack to more than 500 times as many",
@@ -255,30 +234,30 @@ static void bombs_are_refused(void **state) {
   }
   { /* a window of a gigabyte, which would be held */
     static const char wide[] = "\x28\xB5\x2F\xFD\x00\xA0\x01\x00\x00";
-    const char *path = write_file("wide.jsonl.zst", copy_of(wide, sizeof wide - 1));
+    const char *path = write_bytes("wide.jsonl.zst", copy_of(wide, sizeof wide - 1));
     hri_dataset_options options = options_for(&path);
     open_fails(&options, "wide.jsonl.zst: unpacking this zstd file takes more than 128 MiB of memory", "--long=31");
   }
 }
 
 static void what_is_not_unpacked(void **state) {
-  const char *path = write_file("ids.bin.gz", gzip_of(text("abcdefgh")));
+  const char *path = write_bytes("ids.bin.gz", gzip_of(text("abcdefgh")));
   hri_dataset_options options = options_for(&path);
   (void)state;
   open_fails(&options, "ids.bin.gz: token bins are read in place, and this one is a gzip file", "unpack it first");
-  path = write_file("twice.jsonl.gz", gzip_of(gzip_of(text("{\"text\": \"a\"}"))));
+  path = write_bytes("twice.jsonl.gz", gzip_of(gzip_of(text("{\"text\": \"a\"}"))));
   open_fails(&options, "twice.jsonl.gz is a gzip file, not text", "unpack it first");
   { /* the beginning of an archive */
     bytes tar = {.at = calloc(1, 512), .count = 512};
     assert_non_null(tar.at);
     memcpy(tar.at, "a.jsonl", 7);
     memcpy(tar.at + 257, "ustar", 5);
-    path = write_file("set.tar.gz", gzip_of(tar));
+    path = write_bytes("set.tar.gz", gzip_of(tar));
     open_fails(&options, "set.tar.gz is a tar file, not text", "unpack it first");
   }
-  path = write_file("ids.bin", copy_of("\x1F\x00\x08\x00\x28\x00", 6)); /* bare ids, whatever they look like */
+  path = write_bytes("ids.bin", copy_of("\x1F\x00\x08\x00\x28\x00", 6)); /* bare ids, whatever they look like */
   hri_dataset_destroy(open_ok(&options));
-  path = write_file("table.csv.gz", gzip_of(text("a,b\n")));
+  path = write_bytes("table.csv.gz", gzip_of(text("a,b\n")));
   open_fails(&options, "table.csv.gz is a table", "JSONL");
 }
 
@@ -293,7 +272,7 @@ static void the_cache_tells_them_apart(void **state) {
   options.store_directory = store;
   for (int i = 0; i < 3; i++) {
     hri_dataset *dataset;
-    path = write_file(i == 1 ? "c.txt.gz" : "c.jsonl.gz", copy_of(packed.at, packed.count));
+    path = write_bytes(i == 1 ? "c.txt.gz" : "c.jsonl.gz", copy_of(packed.at, packed.count));
     dataset = open_ok(&options);
     hashes[i] = hri_dataset_hash(dataset);
     (void)snprintf(note[i], sizeof note[i], "%s", hri_dataset_note(dataset));
@@ -315,10 +294,10 @@ static void directories_hold_packed_files(void **state) {
   (void)state;
   (void)snprintf(path, sizeof path, "%s/set", directory);
   assert_int_equal(mkdir(path, 0700), 0);
-  (void)write_file("set/a.jsonl.gz", gzip_of(text("{\"text\": \"a\"}")));
-  (void)write_file("set/b.TXT.ZST", zstd_of(text("b")));
-  (void)write_file("set/c.gz", gzip_of(text("c")));
-  (void)write_file("set/.d.txt.gz", gzip_of(text("d")));
+  (void)write_bytes("set/a.jsonl.gz", gzip_of(text("{\"text\": \"a\"}")));
+  (void)write_bytes("set/b.TXT.ZST", zstd_of(text("b")));
+  (void)write_bytes("set/c.gz", gzip_of(text("c")));
+  (void)write_bytes("set/.d.txt.gz", gzip_of(text("d")));
   dataset = open_ok(&options);
   assert_int_equal(hri_dataset_document_count(dataset), 2);
   hri_dataset_destroy(dataset);
@@ -327,7 +306,7 @@ static void directories_hold_packed_files(void **state) {
 static void refused_memory_is_a_clean_error(void **state) {
   (void)state;
   for (int p = 0; p < PACKERS; p++) {
-    const char *path = write_file("m.jsonl", packers[p](text("{\"text\": \"a\"}\n")));
+    const char *path = write_bytes("m.jsonl", packers[p](text("{\"text\": \"a\"}\n")));
     hri_dataset_options options = options_for(&path);
     uint64_t live = hri_mem_live_bytes(), nth;
     for (nth = 1;; nth++) {
@@ -359,5 +338,5 @@ int main(void) {
       TEST(directories_hold_packed_files),
       TEST(refused_memory_is_a_clean_error),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

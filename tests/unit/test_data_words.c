@@ -17,39 +17,9 @@
 #include "base/mem.h"
 #include "data/dataset.h"
 #include "data/encode.h"
+#include "support/files.h"
 
 enum { LONG = 400000 };
-
-static char directory[256];
-
-static int setup(void **state) {
-  const char *base = getenv("TMPDIR");
-  (void)state;
-  (void)snprintf(directory, sizeof directory, "%s/hr-test-words-XXXXXX", base && base[0] ? base : "/tmp");
-  return mkdtemp(directory) ? 0 : 1;
-}
-
-static int teardown(void **state) {
-  (void)state;
-  return hri_dir_remove(directory, NULL) == HR_OK ? 0 : 1;
-}
-
-static const char *in_directory(const char *name) {
-  static char paths[8][512];
-  static unsigned next;
-  char *path = paths[next++ % 8];
-  (void)snprintf(path, 512, "%s/%s", directory, name);
-  return path;
-}
-
-static const char *write_file(const char *name, const char *bytes, size_t count) {
-  const char *path = in_directory(name);
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, count, file), count);
-  assert_int_equal(fclose(file), 0);
-  return path;
-}
 
 static hr_tokenizer *open_tokenizer(const char *name) {
   char path[512];
@@ -327,5 +297,5 @@ int main(void) {
       TEST(tokens_across_line_ends_are_not_cut),        TEST(completions_begin_behind_the_prompt),
       TEST(conversations_are_what_the_template_writes), TEST(a_tokenizer_of_another_model_is_refused),
   };
-  return cmocka_run_group_tests_name("data_words", tests, setup, teardown);
+  return cmocka_run_group_tests_name("data_words", tests, make_directory, remove_directory);
 }

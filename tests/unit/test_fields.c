@@ -16,6 +16,7 @@
 
 #include "base/mem.h"
 #include "job/fields.h"
+#include "support/scratch.h"
 
 typedef struct homes {
   hr_job job;
@@ -454,19 +455,18 @@ static bool elsewhere(const hr_field *f) {
 }
 
 static void test_files_hold_what_a_resume_needs(void **state) {
-  char directory[] = "/tmp/headroom-fields-XXXXXX", arguments[700], path[128];
+  const char *directory = scratch_make("fields");
+  char arguments[700 + 2 * PATH_BYTES];
   json_t *root, *job, *options, *identity;
   char *text;
   (void)state;
-  assert_non_null(mkdtemp(directory));
   (void)snprintf(
       arguments, sizeof arguments,
       "train micro-llama-bytes --seq 16 --freeze embed --train-only layers.0 --steps 1 --threads 1 --quiet --data %s/../README.md --eval-data %s/../README.md --eval-batches 1 --data-cache %s/cache "
       "--document-separator x --chat-template chatml --sample hi --out %s/run",
       HR_TEST_DATA, HR_TEST_DATA, directory, directory);
   free(output_of(arguments));
-  (void)snprintf(path, sizeof path, "%s/run/run.json", directory);
-  root = json_load_file(path, 0, NULL);
+  root = json_load_file(path_of("%s/run/run.json", directory), 0, NULL);
   if (!root) fail_msg("no run.json");
   job = json_object_get(root, "job");
   options = json_object_get(root, "options");
@@ -505,8 +505,7 @@ static void test_files_hold_what_a_resume_needs(void **state) {
       fail_msg("%s does not come from the run", f->name);
   }
   free(text);
-  (void)snprintf(arguments, sizeof arguments, "rm -rf %s", directory);
-  assert_int_equal(system(arguments), 0);
+  scratch_remove(directory);
 }
 
 int main(void) {

@@ -18,31 +18,7 @@
 #include "formats/gguf.h"
 #include "formats/quant_search.h"
 #include "formats/safetensors.h"
-
-static char directory[64];
-
-static int setup(void **state) {
-  (void)state;
-  strcpy(directory, "/tmp/hr-gguf-XXXXXX");
-  return mkdtemp(directory) ? 0 : -1;
-}
-
-static int teardown(void **state) {
-  hr_error error;
-  (void)state;
-  return hri_dir_remove(directory, &error) == HR_OK ? 0 : -1;
-}
-
-static const char *path_of(const char *name) {
-  static char path[160];
-  (void)snprintf(path, sizeof path, "%s/%s", directory, name);
-  return path;
-}
-
-static void assert_says(const hr_error *error, const char *part) {
-  if (strstr(error->message, part)) return;
-  fail_msg("'%s' is not in '%s'", part, error->message);
-}
+#include "support/files.h"
 
 /* ---- files made by hand ---- */
 
@@ -58,7 +34,7 @@ static void put(made *m, const void *bytes, size_t count) {
 }
 static void put_u32(made *m, uint32_t value) { put(m, &value, sizeof value); }
 static void put_u64(made *m, uint64_t value) { put(m, &value, sizeof value); }
-static void put_text(made *m, const char *text) {
+static void put_string(made *m, const char *text) {
   put_u64(m, strlen(text));
   put(m, text, strlen(text));
 }
@@ -72,12 +48,12 @@ static void put_head(made *m, uint32_t version, uint64_t tensors, uint64_t keys)
   put_u64(m, keys);
 }
 static void put_key_u32(made *m, const char *key, uint32_t value) {
-  put_text(m, key);
+  put_string(m, key);
   put_u32(m, HRI_GGUF_U32);
   put_u32(m, value);
 }
 static void put_tensor(made *m, const char *name, uint32_t rank, const uint64_t *dims, uint32_t type, uint64_t offset) {
-  put_text(m, name);
+  put_string(m, name);
   put_u32(m, rank);
   for (uint32_t i = 0; i < rank; i++) put_u64(m, dims[i]);
   put_u32(m, type);
@@ -85,7 +61,7 @@ static void put_tensor(made *m, const char *name, uint32_t rank, const uint64_t 
 }
 
 static hr_status open_made(const made *m, hri_gguf **file, hr_error *error) {
-  const char *path = path_of("case.gguf");
+  const char *path = in_directory("case.gguf");
   FILE *stream = fopen(path, "wb");
   assert_non_null(stream);
   assert_int_equal(fwrite(m->bytes, 1, m->count, stream), m->count);
@@ -185,7 +161,7 @@ static void test_header_empty(void **state) {
 static made key_file(const char *key, uint32_t type) {
   made m = {.count = 0};
   put_head(&m, 3, 0, 1);
-  put_text(&m, key);
+  put_string(&m, key);
   put_u32(&m, type);
   return m;
 }
@@ -257,21 +233,21 @@ static void put_all_types(made *m) {
   static const double f64 = -1.5e300;
   static const float f32 = 0.5f;
   put_head(m, 3, 0, 14);
-  put_text(m, "u8"), put_u32(m, HRI_GGUF_U8), put(m, "\xFF", 1);
-  put_text(m, "i8"), put_u32(m, HRI_GGUF_I8), put(m, "\xFF", 1);
-  put_text(m, "u16"), put_u32(m, HRI_GGUF_U16), put(m, "\xFF\xFF", 2);
-  put_text(m, "i16"), put_u32(m, HRI_GGUF_I16), put(m, "\xFE\xFF", 2);
+  put_string(m, "u8"), put_u32(m, HRI_GGUF_U8), put(m, "\xFF", 1);
+  put_string(m, "i8"), put_u32(m, HRI_GGUF_I8), put(m, "\xFF", 1);
+  put_string(m, "u16"), put_u32(m, HRI_GGUF_U16), put(m, "\xFF\xFF", 2);
+  put_string(m, "i16"), put_u32(m, HRI_GGUF_I16), put(m, "\xFE\xFF", 2);
   put_key_u32(m, "u32", UINT32_MAX);
-  put_text(m, "i32"), put_u32(m, HRI_GGUF_I32), put_u32(m, (uint32_t)-3);
-  put_text(m, "f32"), put_u32(m, HRI_GGUF_F32), put(m, &f32, 4);
-  put_text(m, "bool"), put_u32(m, HRI_GGUF_BOOL), put(m, "\1", 1);
-  put_text(m, "string"), put_u32(m, HRI_GGUF_STRING), put_text(m, "text");
-  put_text(m, "u64"), put_u32(m, HRI_GGUF_U64), put_u64(m, UINT64_MAX);
-  put_text(m, "i64"), put_u32(m, HRI_GGUF_I64), put_u64(m, (uint64_t)INT64_MIN);
-  put_text(m, "f64"), put_u32(m, HRI_GGUF_F64), put(m, &f64, 8);
-  put_text(m, "strings"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_STRING), put_u64(m, 3), put_text(m, "one"),
-      put_text(m, ""), put_text(m, "three");
-  put_text(m, "halves"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_I16), put_u64(m, 2),
+  put_string(m, "i32"), put_u32(m, HRI_GGUF_I32), put_u32(m, (uint32_t)-3);
+  put_string(m, "f32"), put_u32(m, HRI_GGUF_F32), put(m, &f32, 4);
+  put_string(m, "bool"), put_u32(m, HRI_GGUF_BOOL), put(m, "\1", 1);
+  put_string(m, "string"), put_u32(m, HRI_GGUF_STRING), put_string(m, "text");
+  put_string(m, "u64"), put_u32(m, HRI_GGUF_U64), put_u64(m, UINT64_MAX);
+  put_string(m, "i64"), put_u32(m, HRI_GGUF_I64), put_u64(m, (uint64_t)INT64_MIN);
+  put_string(m, "f64"), put_u32(m, HRI_GGUF_F64), put(m, &f64, 8);
+  put_string(m, "strings"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_STRING), put_u64(m, 3),
+      put_string(m, "one"), put_string(m, ""), put_string(m, "three");
+  put_string(m, "halves"), put_u32(m, HRI_GGUF_ARRAY), put_u32(m, HRI_GGUF_I16), put_u64(m, 2),
       put(m, "\xFF\xFF\x01\x00", 4);
 }
 
@@ -458,7 +434,7 @@ static void test_large_head(void **state) {
   char token[64], path[160];
   uint64_t bytes;
   (void)state;
-  strcpy(path, path_of("large.gguf"));
+  strcpy(path, in_directory("large.gguf"));
   hri_gguf_put_array(&keys, "tokens", HRI_GGUF_STRING, 50000);
   for (int i = 0; i < 50000; i++)
     hri_gguf_add_string(&keys, token, (uint64_t)snprintf(token, sizeof token, "token %d of many", i));
@@ -490,7 +466,7 @@ static void test_memory(void **state) {
   for (uint64_t n = 1; status != HR_OK; n++) {
     assert_true(n < 100);
     hri_mem_fail_after(n);
-    status = hri_gguf_open(path_of("case.gguf"), &file, &error);
+    status = hri_gguf_open(in_directory("case.gguf"), &file, &error);
     hri_mem_fail_after(0);
     if (status != HR_OK) assert_int_equal(status, HR_ERROR_MEMORY);
     else hri_gguf_close(file);
@@ -502,12 +478,12 @@ static void test_no_file(void **state) {
   hri_gguf *file;
   hr_error error;
   (void)state;
-  assert_int_equal(hri_gguf_open(path_of("none.gguf"), &file, &error), HR_ERROR_IO);
-  assert_int_equal(mkfifo(path_of("pipe.gguf"), 0600), 0);
-  assert_int_equal(hri_gguf_open(path_of("pipe.gguf"), &file, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_gguf_open(in_directory("none.gguf"), &file, &error), HR_ERROR_IO);
+  assert_int_equal(mkfifo(in_directory("pipe.gguf"), 0600), 0);
+  assert_int_equal(hri_gguf_open(in_directory("pipe.gguf"), &file, &error), HR_ERROR_INPUT);
   assert_says(&error, "not a regular file");
-  assert_false(hri_gguf_is(path_of("pipe.gguf")));
-  assert_false(hri_gguf_is(path_of("none.gguf")));
+  assert_false(hri_gguf_is(in_directory("pipe.gguf")));
+  assert_false(hri_gguf_is(in_directory("none.gguf")));
   assert_false(hri_gguf_is(directory));
 }
 
@@ -673,7 +649,7 @@ static void test_writer(void **state) {
   float read[6];
   double number;
   (void)state;
-  strcpy(path, path_of("written.gguf"));
+  strcpy(path, in_directory("written.gguf"));
   hri_gguf_put_f32(&keys, "number", 0.25);
   hri_gguf_put_bool(&keys, "yes", true);
   assert_int_equal(hri_gguf_writer_open(path, &keys, tensors, 2, &writer, &error), HR_OK);
@@ -704,7 +680,7 @@ static void test_writer_refuses(void **state) {
   hr_error error;
   char path[160];
   (void)state;
-  strcpy(path, path_of("refused.gguf"));
+  strcpy(path, in_directory("refused.gguf"));
   assert_int_equal(hri_gguf_writer_open(path, &keys, twice, 2, &writer, &error), HR_ERROR_USAGE);
   assert_says(&error, "two tensors are named 'a'");
   bad.type = HRI_GGML_Q8_0; /* half a block */
@@ -733,5 +709,5 @@ int main(void) {
       cmocka_unit_test(test_encode_ends),      cmocka_unit_test(test_types),
       cmocka_unit_test(test_writer),           cmocka_unit_test(test_writer_refuses),
   };
-  return cmocka_run_group_tests(tests, setup, teardown);
+  return cmocka_run_group_tests(tests, make_directory, remove_directory);
 }

@@ -11,14 +11,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
-#include <unistd.h>
 #if defined(_OPENMP)
 #include <omp.h>
 #endif
 
 #include <headroom/train.h>
 
+#include "support/fork.h"
 #include "support/scratch.h"
 
 enum { CALLERS = 3, HOST_THREADS = 4 };
@@ -165,26 +164,21 @@ static void test_inside_parallel_regions(void **state) {
   assert_settings(&before);
 }
 
+static int train_forked(void *context) {
+  weights got;
+  (void)context;
+  if (train("forked", 3, &got)) return 1;
+  return same(&got, &alone) ? 0 : 2;
+}
+
 /* In the child none of the host's threads is left, and none of ours: a run starts its own. */
 static void test_after_a_fork(void **state) {
   const long sum = host_loop();
-  int status = 0;
-  pid_t child;
   (void)state;
 #if defined(__SANITIZE_THREAD__)
   skip(); /* it allows no threads after a fork */
 #endif
-  child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    weights got;
-    alarm(60);
-    if (train("forked", 3, &got)) _exit(1);
-    _exit(same(&got, &alone) ? 0 : 2);
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
+  assert_int_equal(in_child(train_forked, NULL, 60), 0);
   assert_int_equal(host_loop(), sum);
 }
 #else

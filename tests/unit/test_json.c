@@ -17,14 +17,10 @@
 #include "base/file.h"
 #include "base/json.h"
 #include "base/json_scan.h"
+#include "support/scratch.h"
 
 static hr_status parse(const char *text, hri_json *root, hr_error *error) {
   return hri_json_parse(text, strlen(text), "f.json", root, error);
-}
-
-static void assert_says(const hr_error *error, const char *part) {
-  if (strstr(error->message, part)) return;
-  fail_msg("'%s' is not in '%s'", part, error->message);
 }
 
 /* Texts that are refused, and what is said; `tree`: only the tree refuses them. */
@@ -269,20 +265,17 @@ static void test_long_names(void **state) {
 }
 
 static void test_read_file(void **state) {
-  char path[] = "/tmp/hr-json-XXXXXX";
-  int fd = mkstemp(path);
+  const char *directory = scratch_make("json"), *path = path_of("%s/a", directory);
   hri_json root;
   hr_error error = {0};
   (void)state;
-  assert_true(fd >= 0);
-  assert_int_equal(hri_file_write_all(fd, path, "{\"a\":\n}", 7, &error), HR_OK);
+  put_text(path, "{\"a\":\n}");
   assert_int_equal(hri_json_read(path, 100, &root, &error), HR_ERROR_INPUT);
   assert_says(&error, path);
   assert_says(&error, "line 2");
   assert_int_equal(hri_json_read(path, 6, &root, &error), HR_ERROR_INPUT);
   assert_says(&error, "7 bytes");
-  close(fd);
-  unlink(path);
+  scratch_remove(directory);
   assert_int_equal(hri_json_read(path, 100, &root, &error), HR_ERROR_IO);
 }
 

@@ -27,10 +27,6 @@ static void assert_ok(hr_status status, const hr_error *error) {
   if (status != HR_OK) fail_msg("%s (%s)", error->message, error->hint);
 }
 
-static void assert_says(const hr_error *error, const char *part) {
-  if (!strstr(error->message, part)) fail_msg("'%s' is not in '%s'", part, error->message);
-}
-
 static uint32_t seed = 7;
 static uint32_t draw(void) { return seed = seed * 1664525u + 1013904223u, seed >> 8; }
 

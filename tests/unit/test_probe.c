@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "plan/cost.h"
 #include "support/cpu.h"
+#include "support/scratch.h"
 
 /* ---- one node and a table ---- */
 
@@ -282,7 +283,7 @@ static void test_links_of_a_card(void **state) {
 
 /* ---- the file ---- */
 
-static char directory[128];
+static const char *directory;
 
 static hr_device_rates some_rates(void) {
   hr_device d;
@@ -462,8 +463,8 @@ int main(void) {
                                      cmocka_unit_test(test_the_choice_is_stored_for_all_teams),
                                      cmocka_unit_test(test_refusals)};
   int failed;
-  (void)snprintf(directory, sizeof directory, "/tmp/headroom-probe-XXXXXX");
-  if (!mkdtemp(directory) || setenv("HEADROOM_CACHE", directory, 1) != 0) return 1;
+  directory = scratch_make("probe");
+  if (setenv("HEADROOM_CACHE", directory, 1) != 0) return 1;
   failed = cmocka_run_group_tests(tests, NULL, NULL);
   (void)hri_dir_remove(directory, NULL);
   return failed;

@@ -18,6 +18,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/replay.h"
+#include "frameworks/pytorch/stack.h"
 #include "model/params.h"
 
 /* ---- a job of the table ---- */
@@ -29,6 +30,10 @@ static const struct {
     {"gpt2-774m", "gpt2-774m"},
     {"llama3-1b", "llama-3.2-1b"},
     {"llama3-8b", "llama-3-8b"},
+    {"llama3.1-8b", "llama-3.1-8b"},
+    {"llama2-7b", "llama-2-7b"},
+    {"gemma-2b", "gemma-2b"},
+    {"qwen2.5-7b", "qwen2.5-7b"},
     {"mistral-7b", "mistral-7b"},
     {"qwen2.5-0.5b", "qwen2.5-0.5b"},
     {"qwen3-4b", "qwen3-4b"},
@@ -116,6 +121,8 @@ static void adapt(const hri_json *job, hr_model *model) {
   for (uint64_t i = 0; i < hri_json_count(&targets); i++) {
     const char *target = json_string_value(hri_json_item(&targets, i).value);
     if (strcmp(target, "c_attn") == 0 || strcmp(target, "qkv_proj") == 0) set |= 1u << HR_MODULE_Q;
+    if (strcmp(target, "output_proj") == 0) set |= 1u << HR_MODULE_ATTENTION_OUTPUT; /* torchtune's names */
+    if (strcmp(target, "mlp") == 0) set |= 1u << HR_MODULE_MLP_GATE | 1u << HR_MODULE_MLP_UP | 1u << HR_MODULE_MLP_DOWN;
     for (unsigned k = 0; k < sizeof names / sizeof *names; k++)
       if (strcmp(target, names[k]) == 0) set |= 1u << k;
   }
@@ -192,6 +199,42 @@ static void share(const hri_json *job, hri_torch_job *out) {
   }
 }
 
+/* Names of the last blocks, as --train-only has them. */
+static const char *last_blocks(const hr_model *model, uint64_t count) {
+  static char text[256];
+  text[0] = 0;
+  for (uint64_t i = model->layer_count - count; i < model->layer_count; i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s*.layers.%llu.*", *text ? "," : "",
+                   (unsigned long long)i);
+  return text;
+}
+
+/* A job of stacks.json: what the stack decides is taken from its table, as plans take it. */
+static void by_stack(const hri_json *job, hri_torch_job *out) {
+  const hri_torch_stack *stack =
+      hri_torch_stack_of(is(job, "loop", "axolotl") ? HR_PYTORCH_AXOLOTL : HR_PYTORCH_LLAMA_FACTORY);
+  bool half = out->autocast != HRI_F32, kernels = true;
+  hr_error error;
+  out->trainer = true;
+  out->wide_embeddings = true;
+  out->prepared = stack->prepared;
+  out->loading = stack->loading;
+  out->empties_cache = stack->empties_cache;
+  out->adapted_input = stack->adapted_input;
+  out->checkpoints_trained = stack->checkpoints_trained;
+  out->counts_tokens = stack->counts_tokens;
+  if (out->optimizer == HRI_TORCH_ADAMW) out->optimizer = HRI_TORCH_ADAMW_FUSED;
+  if (half && (stack->half_weights || out->model->lora.rank)) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "upcast_layernorm", &out->wide_norms, &error), HR_OK);
+  if (hri_json_has(job, "frozen_but")) out->frozen.train_only = last_blocks(out->model, number_of(job, "frozen_but"));
+  out->wide_trained = stack->wide_trained && half && out->model->lora.rank == 0;
+  if (out->wide_trained) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "kernels", &kernels, &error), HR_OK);
+  assert_int_equal(hri_json_opt_bool(job, "sample_packing", &out->packed, &error), HR_OK);
+  out->qkv_kernel = out->o_kernel = out->mlp_kernel =
+      stack->lora_kernels && kernels && out->model->lora.rank && out->quantized != HRI_TORCH_INT8;
+}
+
 static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   const char *precision = text_of(job, "precision"), *checkpointing = text_of(job, "checkpointing");
   hri_torch_job out = {.model = model, .steps = 2};
@@ -245,8 +288,15 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.keeps_outputs = is(job, "loop", "plain");
   out.clip = hri_json_has(job, "clip");
   out.dropout = hri_model_dropout(model, model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0);
+  if (is(job, "loop", "torchtune")) {
+    out.recipe.runs = true;
+    out.recipe.chunks = (uint32_t)number_of(job, "chunks");
+    assert_int_equal(hri_json_opt_bool(job, "in_backward", &out.recipe.in_backward, &error), HR_OK);
+    assert_int_equal(hri_json_opt_bool(job, "packed", &out.recipe.packed, &error), HR_OK);
+  }
   adapt(job, model);
   share(job, &out);
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) by_stack(job, &out);
   return out;
 }
 
@@ -348,6 +398,8 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   double off, truth;
   bool right[2];
   recorded_peaks(result, &allocated, &reserved, &evaluation);
+  if (is(job, "loop", "axolotl"))
+    assert_int_equal(hr_alloc_config_parse(hr_pytorch_stack_alloc_conf(HR_PYTORCH_AXOLOTL), &config, &error), HR_OK);
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
@@ -379,16 +431,20 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
 static const char *kind_of(const hri_json *job) {
   hri_json how;
   hr_error error;
+  if (is(job, "loop", "torchtune")) return "tune";
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) return text_of(job, "loop");
   if (hri_json_has(job, "liger")) return "liger";
   if (!hri_json_has(job, "sharding")) return "";
   assert_int_equal(hri_json_get_object(job, "sharding", &how, &error), HR_OK);
   return text_of(&how, "kind");
 }
 
-/* Tables of jobs: of several ranks, of what stands beside ("beside:PART"), with Liger's kernels; else of one rank. */
+/* Tables of jobs: of several ranks, of what stands beside ("beside:PART"), with Liger's kernels, of torchtune ("tune"),
+ * of stacks; else of one rank. */
 static const char *table_of(const char *kind) {
-  if (strcmp(kind, "liger") == 0) return "liger";
+  if (strcmp(kind, "liger") == 0 || strcmp(kind, "tune") == 0) return kind;
   if (strncmp(kind, "beside:", 7) == 0) return "beside";
+  if (strcmp(kind, "axolotl") == 0 || strcmp(kind, "llama-factory") == 0) return "stacks";
   return *kind ? "sharded" : "jobs";
 }
 
@@ -551,9 +607,21 @@ static void our_sizes(const hri_torch *torch, hri_torch_phase phase, request_siz
   }
 }
 
+static void check_requests(const char *name, const hri_json *lesson, const hri_torch *torch, const char *step,
+                           hri_torch_phase phase) {
+  static request_sizes theirs, ours;
+  uint32_t k = 0;
+  lesson_sizes(lesson, step, &theirs);
+  our_sizes(torch, phase, &ours);
+  while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
+  if (k < theirs.count || k < ours.count)
+    fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", name, step, k, theirs.count,
+             (unsigned long long)theirs.items[k], ours.count, (unsigned long long)ours.items[k]);
+  assert_true(theirs.count > (phase == HRI_TORCH_LOSS ? 1 : 30));
+}
+
 /* Request by request, also those that no peak shows: gradients that take a place that is there already, what is gathered when. */
 static void check_lesson(const char *name) {
-  static request_sizes theirs, ours;
   char file[256];
   hri_json lesson, settings;
   hr_model model;
@@ -567,27 +635,30 @@ static void check_lesson(const char *name) {
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &job));
-  for (int backward = 0; backward < 2; backward++) {
-    lesson_sizes(&lesson, backward ? "2 backward" : "2 forward", &theirs);
-    our_sizes(&torch, backward ? HRI_TORCH_BACKWARD : HRI_TORCH_FORWARD, &ours);
-    uint32_t k = 0;
-    while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
-    if (k < theirs.count || k < ours.count)
-      fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", name, backward ? "backward" : "forward",
-               k, theirs.count, (unsigned long long)theirs.items[k], ours.count, (unsigned long long)ours.items[k]);
-    assert_true(theirs.count > 30);
-  }
+  check_requests(name, &lesson, &torch, "2 forward", HRI_TORCH_FORWARD);
+  check_requests(name, &lesson, &torch, "2 backward", HRI_TORCH_BACKWARD);
+  if (job.recipe.runs) check_requests(name, &lesson, &torch, "2 loss", HRI_TORCH_LOSS);
   hri_torch_deinit(&torch);
   hri_json_deinit(&lesson);
 }
 
-static void test_liger_lessons(void **state) {
-  static const char *const names[] = {"llama3-1b-b2-s256-bf16", "llama3-1b-b2-s256-amp-bf16-trainer",
-                                      "phi3-mini-b2-s256-fp32", "gemma3-1b-b2-s256-amp-bf16-non-reentrant"};
+static void test_torchtune_lessons(void **state) {
+  static const char *const names[] = {"llama3-1b-b2-s256-bf16",
+                                      "llama3-1b-b2-s256-fp32-checkpointed",
+                                      "llama3-8b-b2-s256-bf16-lora",
+                                      "qwen2.5-0.5b-b2-s256-bf16-inbwd",
+                                      "phi3-mini-b2-s256-bf16",
+                                      "llama3-1b-b2-s256-bf16-nf4-lora-checkpointed",
+                                      "gemma2-2b-b2-s256-bf16",
+                                      "gemma2-2b-b2-s256-fp32",
+                                      "llama3-1b-b2-s256-bf16-dora",
+                                      "llama3-1b-b2-s256-bf16-packed",
+                                      "qwen2.5-0.5b-b2-s256-bf16-packed-checkpointed",
+                                      "gemma-2b-b2-s256-bf16-checkpointed"};
   (void)state;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
     char name[128];
-    (void)snprintf(name, sizeof name, "%s-liger", names[i]);
+    (void)snprintf(name, sizeof name, "%s-tune", names[i]);
     check_lesson(name);
   }
 }
@@ -622,6 +693,30 @@ static void test_beside_lessons(void **state) {
   }
 }
 
+static void test_liger_lessons(void **state) {
+  static const char *const names[] = {"llama3-1b-b2-s256-bf16-liger", "llama3-1b-b2-s256-amp-bf16-trainer-liger",
+                                      "phi3-mini-b2-s256-fp32-liger", "gemma3-1b-b2-s256-amp-bf16-non-reentrant-liger"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_lesson(names[i]);
+}
+
+static void test_stack_lessons(void **state) {
+  static const char *const names[] = {"llama3-1b-b2-s256-amp-bf16-axolotl-lora8all-no-kernels",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-lora8all-packing",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-lora8all",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-lora8alldrop",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-packing",
+                                      "llama3-1b-b2-s256-amp-bf16-llama-factory-lora8all-upcast",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-axolotl-lora8all-nf4-double",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-axolotl",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-llama-factory-lora8all-nf4-double",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-llama-factory-lora8all",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-llama-factory",
+                                      "llama3-1b-b2-s256-bf16-llama-factory"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_lesson(names[i]);
+}
+
 /* More than a band: 20 and 10 are equal to the byte. */
 static void test_liger(void **state) {
   score scores[2];
@@ -629,6 +724,40 @@ static void test_liger(void **state) {
   check_kind("liger", 30, 16, scores);
   for (int held = 0; held < 2; held++)
     assert_true(scores[held].equal >= (held ? 10 : 20) && scores[held].close >= (held ? 16 : 26));
+}
+
+/* torchtune's recipes, whose models and loops are their own. */
+static void test_torchtune(void **state) {
+  score scores[2];
+  (void)state;
+  check_kind("tune", 80, 42, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= (held ? 37 : 76));
+    assert_int_equal(scores[held].close, scores[held].jobs);
+  }
+}
+
+/* axolotl and LLaMA-Factory by their own entry points; nearly all to the byte. Each phase and the five largest tensors at the peak are right. */
+static void check_stack(const char *stack, uint32_t seen, uint32_t held_back, const uint32_t equal[2]) {
+  score scores[2];
+  check_kind(stack, seen, held_back, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= equal[held] && scores[held].close + 1 >= scores[held].jobs);
+    assert_int_equal(scores[held].phase, scores[held].jobs);
+    assert_int_equal(scores[held].largest, scores[held].jobs);
+  }
+}
+
+static void test_axolotl(void **state) {
+  static const uint32_t equal[2] = {18, 10};
+  (void)state;
+  check_stack("axolotl", 21, 10, equal);
+}
+
+static void test_llama_factory(void **state) {
+  static const uint32_t equal[2] = {18, 11};
+  (void)state;
+  check_stack("llama-factory", 22, 11, equal);
 }
 
 /* ---- a card ---- */
@@ -896,6 +1025,30 @@ static void test_refusals(void **state) {
   }
 }
 
+/* Rows that nobody has chosen are not taken for one; once they are, whoever chose, the answer is that of those rows. */
+static void test_open_rows(void **state) {
+  hr_job job = job_on("gpt2-124m", "rtx-3060"), given;
+  hr_error error;
+  hr_pytorch *pytorch = (hr_pytorch *)&error;
+  (void)state;
+  job.micro_batch = HR_MICRO_BATCH_AUTO;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(job.rows_choice, HR_ROWS_OPEN);
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_USAGE);
+  assert_null(pytorch);
+  assert_non_null(strstr(error.message, "--micro-batch auto"));
+  assert_non_null(strstr(error.hint, "hr_plan_rows"));
+  assert_int_equal(hr_plan_rows(&job, NULL, &error), HR_OK);
+  assert_true(job.rows_choice == HR_ROWS_CHOSEN && job.micro_batch > 1);
+  given = job_on("gpt2-124m", "rtx-3060");
+  given.micro_batch = job.micro_batch;
+  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
+  assert_int_equal(info_on(job, job.budget_bytes).allocated_bytes, info_on(given, job.budget_bytes).allocated_bytes);
+  given.micro_batch = 1;
+  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
+  assert_true(info_on(given, job.budget_bytes).allocated_bytes < info_on(job, job.budget_bytes).allocated_bytes);
+}
+
 /* QLoRA by the public interface is the recorded program: the same bytes as the job of the table with these settings. A setting that
  * there is not is told with those that there are. */
 static void test_settings(void **state) {
@@ -1137,6 +1290,12 @@ int main(void) {
       cmocka_unit_test(test_course),
       cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons),
+      cmocka_unit_test(test_open_rows),
+      cmocka_unit_test(test_axolotl),
+      cmocka_unit_test(test_llama_factory),
+      cmocka_unit_test(test_stack_lessons),
+      cmocka_unit_test(test_torchtune),
+      cmocka_unit_test(test_torchtune_lessons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -19,65 +19,19 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/safetensors.h"
-
-static char directory[64];
-
-/* The path of a file in the test's directory; the same string each time for the same name. */
-static const char *path_of(const char *name) {
-  static char paths[32][160];
-  char path[160];
-  size_t i;
-  (void)snprintf(path, sizeof path, "%s/%s", directory, name);
-  for (i = 0; i < 32; i++) {
-    if (!paths[i][0]) strcpy(paths[i], path);
-    if (strcmp(paths[i], path) == 0) return paths[i];
-  }
-  fail_msg("more than 32 paths");
-  return NULL;
-}
-
-static int setup(void **state) {
-  (void)state;
-  strcpy(directory, "/tmp/hr-safetensors-XXXXXX");
-  return mkdtemp(directory) ? 0 : -1;
-}
-
-static int teardown(void **state) {
-  hr_error error;
-  (void)state;
-  return hri_dir_remove(directory, &error) == HR_OK ? 0 : -1;
-}
-
-static void assert_says(const hr_error *error, const char *part) {
-  if (strstr(error->message, part)) return;
-  fail_msg("'%s' is not in '%s'", part, error->message);
-}
-
-static void put_file(const char *path, const void *bytes, size_t count) {
-  FILE *file = fopen(path, "wb");
-  assert_non_null(file);
-  assert_int_equal(fwrite(bytes, 1, count, file), count);
-  assert_int_equal(fclose(file), 0);
-}
+#include "support/files.h"
 
 /* length, header, `data_bytes` bytes of 1, 2, 3, ... */
 static const char *put_header(const char *header, uint64_t announced, uint64_t data_bytes) {
   static unsigned char bytes[4096];
   size_t length = strlen(header), i;
-  const char *path = path_of("case.safetensors");
+  const char *path = in_directory("case.safetensors");
   assert_true(8 + length + data_bytes <= sizeof bytes);
   memcpy(bytes, &announced, 8);
   memcpy(bytes + 8, header, length);
   for (i = 0; i < data_bytes; i++) bytes[8 + length + i] = (unsigned char)(i + 1);
   put_file(path, bytes, 8 + length + data_bytes);
   return path;
-}
-
-static char *get_file(const char *path, uint64_t *count) {
-  char *bytes = NULL;
-  hr_error error = {0};
-  if (hri_file_read(path, 1 << 20, &bytes, count, &error) != HR_OK) fail_msg("%s", error.message);
-  return bytes;
 }
 
 /* ---- Reading: the classes of interop.md 1.1; the corpus of fuzz_safetensors has each as a file, too ---- */
@@ -163,7 +117,7 @@ static void assert_refused(const char *path, const char *message) {
 
 static void test_malformed_length(void **state) {
   static const unsigned char large[8] = {0x3c, 0, 0, 0, 0, 0xff, 0xff, 0xff};
-  const char *path = path_of("short");
+  const char *path = in_directory("short");
   (void)state;
   put_file(path, "", 0);
   assert_refused(path, "has 0 bytes, less than the 8");
@@ -180,12 +134,12 @@ static void test_malformed_length(void **state) {
 static void test_not_a_file(void **state) {
   hri_safetensors *file = NULL;
   hr_error error = {0};
-  const char *fifo = path_of("fifo");
+  const char *fifo = in_directory("fifo");
   (void)state;
   assert_int_equal(mkfifo(fifo, 0600), 0);
   assert_refused(fifo, "is a FIFO, not a regular file"); /* and does not wait for a writer */
   assert_refused(directory, "is a directory, not a regular file");
-  assert_int_equal(hri_safetensors_open(path_of("absent"), &file, &error), HR_ERROR_IO);
+  assert_int_equal(hri_safetensors_open(in_directory("absent"), &file, &error), HR_ERROR_IO);
   assert_says(&error, "absent");
 }
 
@@ -272,7 +226,7 @@ static double seconds(void) {
 
 /* `count` tensors named so that they do not come sorted; 1 byte each in turn, or all of them the bytes [0, 1). */
 static const char *put_many(uint32_t count, bool overlap) {
-  const char *path = path_of("many.safetensors");
+  const char *path = in_directory("many.safetensors");
   hri_text text = {0};
   uint64_t length;
   uint32_t i;
@@ -300,14 +254,14 @@ static void test_many_tensors(void **state) {
   (void)state;
   put_many(5000, false);
   begin = seconds();
-  assert_int_equal(hri_safetensors_open(path_of("many.safetensors"), &file, &error), HR_OK);
+  assert_int_equal(hri_safetensors_open(in_directory("many.safetensors"), &file, &error), HR_OK);
   assert_true(seconds() - begin < 0.5);
   assert_int_equal(hri_safetensors_count(file), 5000);
   assert_int_equal(hri_safetensors_find(file, "layers.2919.w1"), 1);
   hri_safetensors_close(file);
   put_many(100000, true);
   begin = seconds();
-  assert_int_equal(hri_safetensors_open(path_of("many.safetensors"), &file, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_safetensors_open(in_directory("many.safetensors"), &file, &error), HR_ERROR_INPUT);
   assert_says(&error, "overlap at data byte 0");
   assert_true(seconds() - begin < 5);
 }
@@ -326,13 +280,14 @@ static void test_many_metadata(void **state) {
     pairs[i] = (hri_safetensors_pair){keys + i * 16, ""};
   }
   begin = seconds();
-  assert_int_equal(hri_safetensors_writer_open(path_of("many-pairs.safetensors"), NULL, 0, pairs, MANY, &writer,
+  assert_int_equal(hri_safetensors_writer_open(in_directory("many-pairs.safetensors"), NULL, 0, pairs, MANY, &writer,
                                                &error),
                    HR_OK);
   assert_true(seconds() - begin < 10);
   assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_OK);
   pairs[MANY - 1].key = pairs[0].key;
-  assert_int_equal(hri_safetensors_writer_open(path_of("twice.safetensors"), NULL, 0, pairs, MANY, &writer, &error),
+  assert_int_equal(hri_safetensors_writer_open(in_directory("twice.safetensors"), NULL, 0, pairs, MANY, &writer,
+                                               &error),
                    HR_ERROR_USAGE);
   assert_says(&error, "the metadata key 'key0' is given twice");
   free(pairs);
@@ -369,14 +324,16 @@ static const char golden_data[] =
     "\7\0\0\0\0\0\0\0\0\0\0\0\0\0\xC0\x3F\0\0\0\xC0\x80\x3F\0\x40\x40\x40\x80\x40\x09\1\0\1";
 
 static void assert_golden(const char *path) {
-  uint64_t count, length;
+  uint64_t length;
+  size_t count;
   char *bytes = get_file(path, &count);
+  assert_non_null(bytes);
   memcpy(&length, bytes, 8);
   assert_true(length == sizeof golden_header - 1 && length % 8 == 0);
   assert_true(count == 8 + length + sizeof golden_data - 1);
   assert_memory_equal(bytes + 8, golden_header, length);
   assert_memory_equal(bytes + 8 + length, golden_data, sizeof golden_data - 1);
-  hri_free(bytes);
+  free(bytes);
 }
 
 static hr_status write_listed(const char *path, hri_file_list *files, hr_error *error) {
@@ -398,7 +355,7 @@ static hr_status write_listed(const char *path, hri_file_list *files, hr_error *
 static hr_status write_all(const char *path, hr_error *error) { return write_listed(path, NULL, error); }
 
 static void test_write_golden(void **state) {
-  const char *path = path_of("golden.safetensors");
+  const char *path = in_directory("golden.safetensors");
   hr_error error = {0};
   (void)state;
   if (write_all(path, &error) != HR_OK) fail_msg("%s", error.message);
@@ -409,7 +366,7 @@ static void test_write_golden(void **state) {
 /* What the writer tells of its file is what one pass over the file gives; and reading it, in pieces, the unread ones at
  * the end. */
 static void test_write_and_read_digest(void **state) {
-  const char *path = path_of("digest.safetensors");
+  const char *path = in_directory("digest.safetensors");
   hri_safetensors *file = NULL;
   hri_file_list written = {0}, read = {0};
   hr_error error = {0};
@@ -443,7 +400,7 @@ static void test_write_and_read_digest(void **state) {
 static void test_write_metadata(void **state) {
   static const hri_safetensors_pair pairs[] = {{"step", "7"}, {"quote", "\"\xFF"}}, own[] = {{"format", "np"}},
                                     twice[] = {{"k", "1"}, {"k", "2"}};
-  const char *path = path_of("meta.safetensors");
+  const char *path = in_directory("meta.safetensors");
   hri_safetensors_writer *writer = NULL;
   hri_safetensors *file = NULL;
   hr_error error = {0};
@@ -482,7 +439,7 @@ static void test_write_refuses(void **state) {
       {{{"a", HRI_FILE_F32, 1, {1}, 0, 0}, {"b", HRI_FILE_F32, 9, {1}, 0, 0}}, "tensor 'b' has a shape or dtype"},
       {{{"a", HRI_FILE_U8, 1, {1ull << 60}, 0, 0}, {"b", HRI_FILE_U8, 1, {1}, 0, 0}}, "too large for a file"},
   };
-  const char *path = path_of("refused.safetensors");
+  const char *path = in_directory("refused.safetensors");
   size_t i;
   (void)state;
   for (i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -497,7 +454,7 @@ static void test_write_refuses(void **state) {
 
 /* Whatever goes wrong, the file goes, and one that stood there stays. */
 static void test_write_incomplete(void **state) {
-  const char *path = path_of("kept.safetensors"), *other = path_of("other.safetensors");
+  const char *path = in_directory("kept.safetensors"), *other = in_directory("other.safetensors");
   hri_safetensors_writer *writer = NULL;
   hr_error error = {0};
   uint64_t live = hri_mem_live_bytes();
@@ -531,19 +488,19 @@ static void test_write_unwritable(void **state) {
   hri_safetensors_writer *writer = NULL;
   hr_error error = {0};
   (void)state;
-  assert_int_equal(hri_safetensors_writer_open(path_of("absent/x.safetensors"), tensors, TENSORS, NULL, 0, &writer,
+  assert_int_equal(hri_safetensors_writer_open(in_directory("absent/x.safetensors"), tensors, TENSORS, NULL, 0, &writer,
                                                &error),
                    HR_ERROR_IO);
   assert_says(&error, "absent/x.safetensors");
-  assert_int_equal(mkdir(path_of("taken.safetensors"), 0700), 0);
-  assert_int_equal(write_all(path_of("taken.safetensors"), &error), HR_ERROR_IO);
+  assert_int_equal(mkdir(in_directory("taken.safetensors"), 0700), 0);
+  assert_int_equal(write_all(in_directory("taken.safetensors"), &error), HR_ERROR_IO);
   assert_says(&error, "taken.safetensors");
-  assert_true(hri_path_is_dir(path_of("taken.safetensors")));
+  assert_true(hri_path_is_dir(in_directory("taken.safetensors")));
 }
 
 /* A pipe stands for a file whose sync fails (EINVAL): the file is given up, whether it could be closed or not. */
 static void test_failed_sync(void **state) {
-  const char *path = path_of("unsynced");
+  const char *path = in_directory("unsynced");
   hr_error error = {0};
   int ends[2], fd;
   (void)state;
@@ -568,7 +525,7 @@ static void test_failed_sync(void **state) {
 /* A limit on file sizes stands for a full disk: the same calls fail, with another errno. */
 static void test_write_full_disk(void **state) {
   static const hri_safetensor large[] = {{"a", HRI_FILE_F32, 1, {1 << 20}, 0, 0}};
-  const char *path = path_of("full.safetensors");
+  const char *path = in_directory("full.safetensors");
   hri_safetensors_writer *writer = NULL;
   hr_error error = {0};
   struct rlimit old, small;
@@ -604,7 +561,7 @@ static void test_refused_memory(void **state) {
   static const char header[] =
       "{\"__metadata__\":{\"format\":\"pt\"},\"b\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[1,2]},"
       "\"a\":{\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}";
-  const char *read = put_header(header, sizeof header - 1, 2), *written = path_of("memory.safetensors");
+  const char *read = put_header(header, sizeof header - 1, 2), *written = in_directory("memory.safetensors");
   uint64_t n, live = hri_mem_live_bytes();
   hr_status status = HR_ERROR_MEMORY;
   (void)state;
@@ -654,5 +611,5 @@ int main(void) {
       cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_many_metadata),
   };
-  return cmocka_run_group_tests(tests_, setup, teardown);
+  return cmocka_run_group_tests(tests_, make_directory, remove_directory);
 }

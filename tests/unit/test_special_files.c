@@ -86,12 +86,17 @@ static void run(child *c, const char *program) { child_run(c, program, directory
 
 /* ---- making things ---- */
 
+/* From within its directory: an address has room for a short path alone. */
 static int make_socket(const char *path) {
   struct sockaddr_un address = {.sun_family = AF_UNIX};
-  int fd = socket(AF_UNIX, SOCK_STREAM, 0);
-  assert_true(strlen(path) < sizeof address.sun_path);
-  (void)strcpy(address.sun_path, path);
-  assert_true(fd >= 0 && bind(fd, (struct sockaddr *)&address, sizeof address) == 0);
+  int fd = socket(AF_UNIX, SOCK_STREAM, 0), before = open(".", O_RDONLY | O_DIRECTORY);
+  const char *name = strrchr(path, '/') + 1;
+  assert_true(fd >= 0 && before >= 0 && strlen(name) < sizeof address.sun_path);
+  (void)strcpy(address.sun_path, name);
+  assert_int_equal(chdir(path_of("%.*s", (int)(name - path), path)), 0);
+  assert_int_equal(bind(fd, (struct sockaddr *)&address, sizeof address), 0);
+  assert_int_equal(fchdir(before), 0);
+  (void)close(before);
   return fd;
 }
 

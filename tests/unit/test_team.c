@@ -15,12 +15,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
-#include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
 #include "base/mem.h"
 #include "base/rng.h"
+#include "support/fork.h"
 #include "team/team.h"
 
 enum { MOST = 5000 };
@@ -247,65 +247,55 @@ static void test_callers_at_once(void **state) {
   hri_team_destroy(shared);
 }
 
+static int with_a_copy(void *context) {
+  hri_team *team = context, *fresh = NULL;
+  nested n = {0};
+  hr_error error = {0};
+  hri_team_each(team, 1000, 1, add, &n);
+  hri_team_destroy(team);
+  if (n.sum != 499500 || hri_team_create(4, &fresh, &error) != HR_OK || hri_team_start(fresh, &error) != HR_OK)
+    return 1;
+  n.sum = 0;
+  hri_team_each(fresh, 1000, 1, add, &n);
+  hri_team_destroy(fresh);
+  return n.sum == 499500 ? 0 : 1;
+}
+
 /* A child has no workers: its copy of the team still does every loop, can be ended, and a new one can be started. */
 static void test_fork(void **state) {
   hri_team *team = started(4);
-  int status = 0;
-  pid_t child;
+  nested n = {0};
   (void)state;
 #if defined(__SANITIZE_THREAD__)
   skip(); /* it allows no threads after a fork */
 #endif
-  child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    nested n = {0};
-    hri_team *fresh = NULL;
-    hr_error error = {0};
-    alarm(20);
-    hri_team_each(team, 1000, 1, add, &n);
-    hri_team_destroy(team);
-    if (n.sum != 499500 || hri_team_create(4, &fresh, &error) != HR_OK || hri_team_start(fresh, &error) != HR_OK)
-      _exit(1);
-    n.sum = 0;
-    hri_team_each(fresh, 1000, 1, add, &n);
-    hri_team_destroy(fresh);
-    _exit(n.sum == 499500 ? 0 : 1);
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
-  nested n = {0};
+  assert_int_equal(in_child(with_a_copy, team, 20), 0);
   hri_team_each(team, 1000, 1, add, &n);
   assert_int_equal(n.sum, 499500);
   hri_team_destroy(team);
 }
 
+static int without_room(void *context) {
+  struct rlimit limit = {.rlim_cur = (rlim_t)64 << 20, .rlim_max = (rlim_t)64 << 20};
+  hri_team *team = NULL;
+  hr_error error = {0};
+  nested n = {0};
+  (void)context;
+  if (setrlimit(RLIMIT_AS, &limit) != 0 || hri_team_create(200, &team, &error) != HR_OK) return 1;
+  if (hri_team_start(team, &error) != HR_ERROR_BUDGET || !strstr(error.message, "of 200")) return 2;
+  hri_team_each(team, 1000, 1, add, &n);
+  if (n.sum != 499500 || hri_team_start_bytes(team) == 0) return 3;
+  hri_team_destroy(team);
+  return 0;
+}
+
 /* The system refuses the threads: said as such, and the team still works, alone. In a child, whose limit may be lowered. */
 static void test_refused(void **state) {
-  int status = 0;
-  pid_t child;
   (void)state;
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   skip(); /* address space is not to be limited there */
 #endif
-  child = fork();
-  assert_true(child >= 0);
-  if (child == 0) {
-    struct rlimit limit = {.rlim_cur = (rlim_t)64 << 20, .rlim_max = (rlim_t)64 << 20};
-    hri_team *team = NULL;
-    hr_error error = {0};
-    nested n = {0};
-    alarm(20);
-    if (setrlimit(RLIMIT_AS, &limit) != 0 || hri_team_create(200, &team, &error) != HR_OK) _exit(1);
-    if (hri_team_start(team, &error) != HR_ERROR_BUDGET || !strstr(error.message, "of 200")) _exit(2);
-    hri_team_each(team, 1000, 1, add, &n);
-    if (n.sum != 499500 || hri_team_start_bytes(team) == 0) _exit(3);
-    hri_team_destroy(team);
-    _exit(0);
-  }
-  assert_int_equal(waitpid(child, &status, 0), child);
-  assert_true(WIFEXITED(status));
-  assert_int_equal(WEXITSTATUS(status), 0);
+  assert_int_equal(in_child(without_room, NULL, 20), 0);
 }
 
 /* Signals that the process gets are handled by its own threads. */

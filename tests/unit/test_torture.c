@@ -381,7 +381,10 @@ static void test_directory_that_may_not_be_written(void **state) {
   bool root = geteuid() == 0;
   (void)state;
   assert_int_equal(mkdir(locked, 0555), 0);
-  if (root && seteuid(65534) != 0) skip();
+  if (root && (seteuid(65534) != 0 || euidaccess(data, R_OK) != 0)) { /* a folder above may be closed to others */
+    (void)seteuid(0);
+    skip();
+  }
   status = whole_run(run, NULL, &error);
   if (root) assert_int_equal(seteuid(0), 0);
   if (status != HR_ERROR_IO || !strstr(error.message, locked) || !error.hint[0])

@@ -13,45 +13,7 @@
 
 #include "base/file.h"
 #include "formats/weights.h"
-
-static char directory[64], paths[32][160];
-
-/* The path of a file in the test's directory; the same string each time for the same name. */
-static const char *path_of(const char *name) {
-  char path[160];
-  size_t i;
-  (void)snprintf(path, sizeof path, "%s/%s", directory, name);
-  for (i = 0; i < 32; i++) {
-    if (!paths[i][0]) strcpy(paths[i], path);
-    if (strcmp(paths[i], path) == 0) return paths[i];
-  }
-  fail_msg("more than 32 paths");
-  return NULL;
-}
-
-/* Each test gets an empty directory. */
-static int setup(void **state) {
-  (void)state;
-  memset(paths, 0, sizeof paths);
-  strcpy(directory, "/tmp/hr-weights-XXXXXX");
-  return mkdtemp(directory) ? 0 : -1;
-}
-
-static int teardown(void **state) {
-  hr_error error;
-  (void)state;
-  return hri_dir_remove(directory, &error) == HR_OK ? 0 : -1;
-}
-
-static void assert_says(const hr_error *error, const char *part) {
-  if (strstr(error->message, part)) return;
-  fail_msg("'%s' is not in '%s'", part, error->message);
-}
-
-static void put_text(const char *name, const char *text) {
-  hr_error error = {0};
-  if (hri_file_replace(path_of(name), text, strlen(text), &error) != HR_OK) fail_msg("%s", error.message);
-}
+#include "support/files.h"
 
 /* Four tensors of 8, 24, 4 and 4 bytes; byte k of tensor i is 16 i + k. */
 static const hri_safetensor tensors[] = {{"l.0.w", HRI_FILE_F32, 1, {2}, 0, 0},
@@ -144,10 +106,10 @@ static void test_single(void **state) {
   hr_error error = {0};
   (void)state;
   assert_int_equal(save(40, &error), HR_OK);
-  assert_true(hri_path_exists(path_of("model.safetensors")));
-  assert_false(hri_path_exists(path_of("model.safetensors.index.json")));
+  assert_true(hri_path_exists(in_directory("model.safetensors")));
+  assert_false(hri_path_exists(in_directory("model.safetensors.index.json")));
   assert_loads(directory);
-  assert_loads(path_of("model.safetensors"));
+  assert_loads(in_directory("model.safetensors"));
 }
 
 static void test_sharded(void **state) {
@@ -156,9 +118,9 @@ static void test_sharded(void **state) {
   hr_error error = {0};
   (void)state;
   assert_int_equal(save(12, &error), HR_OK);
-  assert_true(hri_path_exists(path_of("model-00001-of-00003.safetensors")));
-  assert_false(hri_path_exists(path_of("model.safetensors")));
-  assert_int_equal(hri_file_read(path_of("model.safetensors.index.json"), 4096, &text, &count, &error), HR_OK);
+  assert_true(hri_path_exists(in_directory("model-00001-of-00003.safetensors")));
+  assert_false(hri_path_exists(in_directory("model.safetensors")));
+  assert_int_equal(hri_file_read(in_directory("model.safetensors.index.json"), 4096, &text, &count, &error), HR_OK);
   assert_string_equal(
       text, "{\n  \"metadata\": {\n    \"total_parameters\": 19,\n    \"total_size\": 40\n  },\n  \"weight_map\": {\n"
             "    \"a.norm\": \"model-00003-of-00003.safetensors\",\n"
@@ -167,22 +129,22 @@ static void test_sharded(void **state) {
             "    \"l.1.w\": \"model-00002-of-00003.safetensors\"\n  }\n}\n");
   hri_free(text);
   assert_loads(directory);
-  assert_loads(path_of("model.safetensors.index.json"));
+  assert_loads(in_directory("model.safetensors.index.json"));
 }
 
 /* Nothing is written over: a directory that holds weights is not a fresh one. */
 static void test_taken_names(void **state) {
   hr_error error = {0};
   (void)state;
-  put_text("model.safetensors", "old");
+  write_text("model.safetensors", "old");
   assert_int_equal(save(0, &error), HR_ERROR_IO);
   assert_says(&error, "model.safetensors: File exists");
-  put_text("model-00002-of-00003.safetensors", "old");
+  write_text("model-00002-of-00003.safetensors", "old");
   assert_int_equal(save(12, &error), HR_ERROR_IO);
   assert_says(&error, "model-00002-of-00003.safetensors: File exists");
-  assert_false(hri_path_exists(path_of("model-00001-of-00003.safetensors")));
-  assert_int_equal(unlink(path_of("model-00002-of-00003.safetensors")), 0);
-  put_text("model.safetensors.index.json", "{}");
+  assert_false(hri_path_exists(in_directory("model-00001-of-00003.safetensors")));
+  assert_int_equal(unlink(in_directory("model-00002-of-00003.safetensors")), 0);
+  write_text("model.safetensors.index.json", "{}");
   assert_int_equal(save(12, &error), HR_ERROR_IO);
   assert_says(&error, "model.safetensors.index.json: File exists");
 }
@@ -199,7 +161,7 @@ static void test_digests(void **state) {
   assert_string_equal(written.items[3].name, "model.safetensors.index.json");
   for (size_t k = 0; k < written.count; k++) {
     uint64_t count, value;
-    assert_int_equal(hri_file_digest_read(path_of(written.items[k].name), &count, &value, &error), HR_OK);
+    assert_int_equal(hri_file_digest_read(in_directory(written.items[k].name), &count, &value, &error), HR_OK);
     assert_true(count == written.items[k].bytes && value == written.items[k].digest);
   }
   assert_int_equal(hri_weights_open(directory, &weights, &error), HR_OK);
@@ -225,9 +187,9 @@ static void test_unfinished(void **state) {
   uint64_t live = hri_mem_live_bytes();
   (void)state;
   assert_int_equal(hri_weights_writer_open(directory, tensors, 4, 12, &writer, &error), HR_OK);
-  assert_true(hri_path_exists(path_of("model-00002-of-00003.safetensors")));
+  assert_true(hri_path_exists(in_directory("model-00002-of-00003.safetensors")));
   hri_weights_writer_abort(writer);
-  assert_false(hri_path_exists(path_of("model-00002-of-00003.safetensors")));
+  assert_false(hri_path_exists(in_directory("model-00002-of-00003.safetensors")));
   assert_int_equal(hri_weights_writer_open(directory, tensors, 4, 12, &writer, &error), HR_OK);
   assert_int_equal(hri_weights_writer_write(writer, 4, 0, "", 1, &error), HR_ERROR_INTERNAL);
   assert_int_equal(hri_weights_writer_finish(writer, NULL, &error), HR_ERROR_INTERNAL);
@@ -300,11 +262,11 @@ static void test_index(void **state) {
   hr_error error = {0};
   (void)state;
   assert_int_equal(save(12, &error), HR_OK);
-  put_text("broken.safetensors", "abc");
+  write_text("broken.safetensors", "abc");
   for (i = 0; i < sizeof cases / sizeof *cases; i++) {
     hri_weights *weights = NULL;
     uint64_t live = hri_mem_live_bytes();
-    put_text("model.safetensors.index.json", cases[i].text);
+    write_text("model.safetensors.index.json", cases[i].text);
     if (!cases[i].message) {
       assert_loads(directory);
       continue;
@@ -328,13 +290,13 @@ static void test_tensor_in_two_shards(void **state) {
   (void)state;
   memcpy(bytes, file, sizeof file);
   memcpy(bytes, &length, 8);
-  assert_int_equal(hri_file_replace(path_of("1.safetensors"), bytes, sizeof file - 1, &error), HR_OK);
+  assert_int_equal(hri_file_replace(in_directory("1.safetensors"), bytes, sizeof file - 1, &error), HR_OK);
   memcpy(bytes + 8, "{\"b\"", 4);
-  assert_int_equal(hri_file_replace(path_of("2.safetensors"), bytes, sizeof file - 1, &error), HR_OK);
-  put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}}");
+  assert_int_equal(hri_file_replace(in_directory("2.safetensors"), bytes, sizeof file - 1, &error), HR_OK);
+  write_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"1.safetensors\",\"b\":\"2.safetensors\"}}");
   assert_int_equal(hri_weights_open(directory, &weights, &error), HR_OK);
   hri_weights_close(weights);
-  put_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"2.safetensors\",\"b\":\"1.safetensors\"}}");
+  write_text("model.safetensors.index.json", "{\"weight_map\":{\"a\":\"2.safetensors\",\"b\":\"1.safetensors\"}}");
   assert_int_equal(hri_weights_open(directory, &weights, &error), HR_ERROR_INPUT);
   assert_says(&error, "places the tensor 'a' in 2.safetensors, which does not hold it");
 }
@@ -345,11 +307,11 @@ static void test_no_weights(void **state) {
   (void)state;
   assert_int_equal(hri_weights_open(directory, &weights, &error), HR_ERROR_INPUT);
   assert_says(&error, "has neither model.safetensors nor model.safetensors.index.json");
-  put_text("pytorch_model.bin", "x");
+  write_text("pytorch_model.bin", "x");
   assert_int_equal(hri_weights_open(directory, &weights, &error), HR_ERROR_INPUT);
   assert_string_equal(error.hint, "it has pytorch_model.bin: save the model as safetensors first");
-  assert_int_equal(hri_weights_open(path_of("absent"), &weights, &error), HR_ERROR_IO);
-  assert_int_equal(hri_weights_open(path_of("absent.json"), &weights, &error), HR_ERROR_IO);
+  assert_int_equal(hri_weights_open(in_directory("absent"), &weights, &error), HR_ERROR_IO);
+  assert_int_equal(hri_weights_open(in_directory("absent.json"), &weights, &error), HR_ERROR_IO);
 }
 
 static void test_refused_memory(void **state) {
@@ -364,7 +326,7 @@ static void test_refused_memory(void **state) {
     hri_mem_fail_after(0);
     assert_true(status == HR_OK || (status == HR_ERROR_MEMORY && error.message[0]));
     assert_true(hri_mem_live_bytes() == live);
-    assert_true(hri_path_exists(path_of("model.safetensors.index.json")) ==
+    assert_true(hri_path_exists(in_directory("model.safetensors.index.json")) ==
                 (status == HR_OK)); /* without it nobody takes the shards for a model */
     if (status == HR_OK) break;
     assert_int_equal(hri_dir_remove(directory, &error), HR_OK);
@@ -387,7 +349,7 @@ static void test_refused_memory(void **state) {
   assert_loads(directory);
 }
 
-#define TEST(function) cmocka_unit_test_setup_teardown(function, setup, teardown)
+#define TEST(function) cmocka_unit_test_setup_teardown(function, make_directory, remove_directory)
 
 int main(void) {
   const struct CMUnitTest tests[] = {

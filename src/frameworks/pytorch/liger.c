@@ -214,9 +214,7 @@ static hri_ten *fused(hri_torch *t, hri_ten *hidden, hri_ten *weight) {
 
 hri_ten *hri_liger_loss(hri_torch *t, hri_ten *hidden, hri_ten *weight, const hri_ten *labels, bool summed) {
   uint64_t rows = labels->shape.dims[0], tokens = labels->shape.dims[1], width = hidden->shape.dims[2];
-  hri_ten *padded = matrix(t, "constant_pad_nd", HRI_I64, rows, tokens + 1), *shifted, *flat, *loss;
-  /* labels[..., 1:].contiguous(): of one row it is so already */
-  shifted = rows == 1 ? hri_ten_view(t, padded, labels->shape) : matrix(t, "clone", HRI_I64, rows, tokens);
+  hri_ten *padded, *shifted = hri_aten_shift_labels(t, labels, &padded), *flat, *loss;
   flat = hri_aten_view(t, hidden, hri_ten_shape_of(2, rows * tokens, width, 0, 0));
   loss = fused(t, flat, weight);
   if (summed) hri_ten_set(t, &loss, hri_aten_div_scalar(t, loss));

@@ -24,6 +24,7 @@ typedef struct maker {
   uint32_t capacity;
   piece *pieces; /* beside module->parameters */
   bool biases;   /* what is made is one */
+  bool by_names; /* from_pretrained brings weights in the order of their names, and buffers behind them */
 } maker;
 
 static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight, hri_torch_8bit *narrow) {
@@ -307,7 +308,7 @@ static void add_all(maker *m) {
     m->module->positions = parameter(m, 2, model->max_positions, model->hidden_size);
   }
   add_layers(m);
-  if (!m->module->quantized) add_buffers(m);
+  if (!m->by_names) add_buffers(m);
   if (model->tied_embeddings) return;
   hri_torch_at(m->torch, "lm_head", -1);
   m->module->head = parameter(m, 2, model->vocabulary_size, model->hidden_size);
@@ -342,10 +343,17 @@ static void warm_up(maker *m) {
 }
 
 static void load_pieces(maker *m) {
+  const uint32_t count = m->module->parameter_count;
+  piece *sorted = hri_alloc_zero(count, sizeof *sorted);
   bool first = true;
-  qsort(m->pieces, m->module->parameter_count, sizeof *m->pieces, by_name);
-  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
-    const piece *p = &m->pieces[i];
+  if (!sorted) {
+    m->torch->failed = true;
+    return;
+  }
+  memcpy(sorted, m->pieces, count * sizeof *sorted);
+  qsort(sorted, count, sizeof *sorted, by_name);
+  for (uint32_t i = 0; i < count; i++) {
+    const piece *p = &sorted[i];
     hri_torch_at(m->torch, p->module, p->layer);
     if (p->narrow) {
       hri_bnb8_quantize(m->torch, p->narrow);
@@ -358,6 +366,7 @@ static void load_pieces(maker *m) {
     hri_bnb_quantize(m->torch, p->packed, first);
     first = false;
   }
+  hri_free(sorted);
 }
 
 /* prepare_model_for_kbit_training: what is not in 4 bits becomes fp32, embeddings and head too, and the cache is emptied. */
@@ -369,13 +378,17 @@ static void prepare(maker *m) {
   hri_torch_empty_cache(m->torch);
 }
 
-static void load_quantized(maker *m) {
+static void load_by_names(maker *m) {
   m->torch->meta = true;
   add_all(m);
   m->torch->meta = false;
   warm_up(m);
   load_pieces(m);
   add_buffers(m);
+}
+
+static void load_quantized(maker *m) {
+  load_by_names(m);
   hri_torch_at(m->torch, "prepare_model_for_kbit_training", -1);
   if (m->module->prepared == HRI_PREPARED_BY_PEFT || m->module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare(m);
 }
@@ -393,6 +406,21 @@ static void prepare_for_axolotl(maker *m) {
   hri_torch_at(m->torch, "_convert_embedding_modules_dtype", -1);
   if (!m->module->quantized) retype_ends(m, HRI_F32);
   if (m->module->model->lora.rank) retype_ends(m, m->type);
+}
+
+/* LLaMA-Factory's prepare_model_for_training. */
+static void widen_norms(maker *m) {
+  hri_torch_at(m->torch, "prepare_model_for_training", -1);
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
+    const piece *p = &m->pieces[i];
+    if (strstr(p->module, "norm") || strncmp(p->module, "ln_", 3) == 0) hri_ten_retype(m->torch, p->tensor, HRI_F32);
+  }
+}
+
+/* LLaMA-Factory's _setup_full_tuning, _setup_freeze_tuning: param.data.to(torch.float32) of what trains. */
+static void widen_trained(maker *m) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++)
+    if (m->module->parameters[i]->requires_grad) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
 }
 
 /* ---- requires_grad_(False) ---- */
@@ -436,20 +464,25 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
   bool moved = module->moves_late && !module->on_host && !module->quantized;
+  m.by_names = module->quantized || module->loading == HRI_LOADED_BY_MAP;
   torch->meta = module->on_host || moved;
   if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !module->narrow || !m.pieces)
     torch->failed = true;
   else if (module->quantized) load_quantized(&m);
+  else if (m.by_names) load_by_names(&m);
   else add_all(&m);
   if (!torch->failed && module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare_for_axolotl(&m);
+  if (!torch->failed && module->wide_norms) widen_norms(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
   else if (!torch->failed && (frozen->freeze || frozen->train_only))
     freeze_some(&m, frozen->freeze, frozen->train_only);
+  if (!torch->failed && module->wide_trained) widen_trained(&m);
   torch->meta = false;
   if (!torch->failed && module->in_order) put_in_order(&m);
   for (uint32_t i = 0; moved && !torch->failed && i < module->parameter_count; i++)
     hri_ten_materialize(torch, "to", module->parameters[i]);
   if (moved && !torch->failed) hri_module_place_buffers(torch, module);
+  if (!torch->failed && module->empties_cache) hri_torch_empty_cache(torch);
   hri_free(m.pieces);
   return !torch->failed;
 }

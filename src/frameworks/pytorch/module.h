@@ -51,6 +51,12 @@ typedef enum hri_module_prepared {
   HRI_PREPARED_BY_AXOLOTL /* embeddings, head and norms fp32, whole models too; beside adapters 16 bits again */
 } hri_module_prepared;
 
+/* How weights that are not quantized come to the device. */
+typedef enum hri_module_loading {
+  HRI_LOADED_BY_TO = 0, /* model.to("cuda") */
+  HRI_LOADED_BY_MAP /* from_pretrained(device_map=...): one after the other, in the order of their names, as quantized ones do */
+} hri_module_loading;
+
 /* What is put around modules (register_forward_pre_hook, register_forward_hook): blocks by their layer, and some by name. */
 enum {
   HRI_MODULE_WHOLE = -1,
@@ -81,8 +87,14 @@ typedef struct hri_module {
   hri_ten *frequencies[4], *scale;             /* buffers: of the rotary embedding, of scaled embeddings */
   hri_torch_quantized quantized;
   hri_module_prepared prepared;
-  hri_ten_type storage;   /* bnb_4bit_quant_storage: HRI_U8, or one that can be shared as weights are */
-  hri_torch_4bit *packed; /* of all layers */
+  hri_module_loading loading;
+  bool wide_norms;          /* weights of norms become fp32 (LLaMA-Factory's upcast_layernorm) */
+  bool wide_trained;        /* what trains becomes fp32, the rest keeps its type */
+  bool empties_cache;       /* behind the load */
+  bool adapted_input;       /* enable_input_require_grads beside adapters, also without checkpointing */
+  bool checkpoints_trained; /* only blocks in which something trains are checkpointed */
+  hri_ten_type storage;     /* bnb_4bit_quant_storage: HRI_U8, or one that can be shared as weights are */
+  hri_torch_4bit *packed;   /* of all layers */
   hri_torch_8bit *narrow;
   uint32_t packed_count;
   hri_module_layer *layers;
@@ -107,9 +119,11 @@ typedef struct hri_module {
   hri_dropout dropout;
   double lora_dropout;
   bool checkpoint, reentrant, use_cache;
-  bool wrapped;      /* `checkpoint` is fully_shard's own, of which PEFT is not told */
-  bool fused_head;   /* TRL's */
+  bool wrapped;                          /* `checkpoint` is fully_shard's own, of which PEFT is not told */
+  bool fused_head;                       /* TRL's */
+  bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's, where adapters stand (lora_kernels.h) */
   bool liger;        /* Liger's kernels: norms, rotary embeddings, gated MLPs, and the head with its loss */
+  bool packed_rows;  /* torchtune's: positions and a block mask come with the batch */
   bool keeps_logits; /* an evaluation that wants them: Liger's head makes none otherwise */
 } hri_module;
 
@@ -148,6 +162,7 @@ typedef struct hri_module_batch {
   hri_ten *ids, *mask, *labels; /* [rows, tokens]; mask NULL: none is given */
   hri_ten *items;               /* num_items_in_batch: the loss is a sum divided by it; NULL: a mean */
   bool padded;                  /* the mask has zeros */
+  hri_ten *positions; /* [rows, tokens] of packed documents, in place of a mask; NULL: the model counts them itself */
 } hri_module_batch;
 /* model(input_ids=ids, attention_mask=mask, labels=labels) */
 hri_module_output hri_module_forward(hri_torch *torch, hri_module *module, const hri_module_batch *batch);

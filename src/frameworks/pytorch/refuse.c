@@ -103,7 +103,7 @@ static const char *refuse_liger(const hr_job *job, const hri_torch_settings *s) 
 
 /* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
 static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
-  bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
+  bool reentrant = s->reentrant && s->checkpointing && !s->checkpoints_trained && job->model.lora.rank == 0;
   hri_param_spec spec;
   hri_param_get(&job->model, 0, &spec);
   return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
@@ -136,6 +136,161 @@ hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings
   if (!what) what = refuse_liger(job, settings);
   if (!what) return HR_OK;
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
+}
+
+/* ---- torchtune's recipes ---- */
+
+/* Models of its builders, whose sizes are arguments: what else a description says must be as they have it. */
+static const char *refuse_recipe_model(const hr_model *m) {
+  bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA,
+       scaled = m->rope.scaling == HR_ROPE_LLAMA3;
+  bool width = (uint64_t)m->head_count * m->head_size == m->hidden_size;
+  if (m->family != HR_FAMILY_LLAMA && m->family != HR_FAMILY_MISTRAL && m->family != HR_FAMILY_QWEN2 &&
+      m->family != HR_FAMILY_PHI3 && !gemma)
+    return "no rules for this family; of torchtune 0.6's there are for llama, mistral, qwen2, phi3, gemma and gemma2";
+  if ((m->rope.scaling != HR_ROPE_DEFAULT && !(scaled && m->family == HR_FAMILY_LLAMA)) ||
+      m->rotary_size != m->head_size)
+    return "no rules for this rotary embedding, of which torchtune 0.6 has no module for the family";
+  if ((!width && !gemma) || m->attention_output_bias || m->mlp_bias || m->qkv_bias != (m->family == HR_FAMILY_QWEN2))
+    return "no rules for these linear modules: torchtune 0.6 has no builder with such heads or biases";
+  if (m->tied_embeddings && !scaled && m->family != HR_FAMILY_QWEN2 && !gemma)
+    return "no rules for a tied head here: torchtune 0.6 ties it in llama3_2, qwen2, gemma and gemma2";
+  return NULL;
+}
+
+/* All layers have the same adapters, and MLPs all three of them or none. */
+static const char *refuse_recipe_adapters(const hr_model *m) {
+  const uint32_t attention =
+      1u << HR_MODULE_Q | 1u << HR_MODULE_K | 1u << HR_MODULE_V | 1u << HR_MODULE_ATTENTION_OUTPUT;
+  const uint32_t up = m->family == HR_FAMILY_PHI3 ? 0 : 1u << HR_MODULE_MLP_UP;
+  const uint32_t mlp = 1u << HR_MODULE_MLP_GATE | up | 1u << HR_MODULE_MLP_DOWN;
+  const hr_lora *lora = &m->lora;
+  if (!lora->rank) return NULL;
+  if (lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding)
+    return "rules for adapters of linear modules alone: its recipe has no bias, no modules_to_save and no adapter of the embedding";
+  if (lora->own[0].rank) return "rules for adapters of one rank alone, as its recipe has them (model.lora_rank)";
+  for (uint32_t i = 0; i < m->layer_count; i++) {
+    if (lora->modules[i] != lora->modules[0]) return "rules for adapters in all layers alone, as its recipe has them";
+    if ((lora->modules[i] & mlp) && (lora->modules[i] & mlp) != mlp)
+      return "adapters of all three products of an MLP or of none (model.apply_lora_to_mlp)";
+    if (!(lora->modules[i] & attention)) return "no adapters without some in attention (model.lora_attn_modules)";
+  }
+  return NULL;
+}
+
+/* NF4Tensor of torchao's; its builder of qwen2 leaves MLPs as they are, and nobody makes a model of that. */
+static const char *refuse_recipe_quantized(const hr_job *job) {
+  const hr_quantize files = job->model.quantization;
+  if (job->quantize == HR_QUANTIZE_NONE && files == HR_QUANTIZE_NONE) return NULL;
+  if (job->quantize != HR_QUANTIZE_NF4_DQ || (files != HR_QUANTIZE_NONE && files != job->quantize))
+    return "rules for quantized weights of torchao's NF4Tensor alone, whose scales are quantized too (--quantize nf4+dq)";
+  return job->model.family == HR_FAMILY_QWEN2 ? "no quantized qwen2, as torchtune 0.6 has none" : NULL;
+}
+
+static const char *refuse_recipe(const hr_job *job, const hri_torch_settings *s) {
+  bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_ADAMW8BIT ||
+               job->optimizer == HR_OPTIMIZER_SGD;
+  const hr_model *m = &job->model;
+  const char *what = refuse_device(job);
+  if (job->purpose != HR_PURPOSE_TRAIN) return "no rules for anything but training";
+  if (!what) what = refuse_recipe_model(m);
+  if (!what) what = refuse_recipe_adapters(m);
+  if (what) return what;
+  if (!known && s->optim == HRI_OPTIM_OF_JOB)
+    return "no rules for this --optimizer; there are for adamw, adamw8bit and sgd, or optimizer._component_";
+  if (job->precision == HR_PRECISION_FP16)
+    return "no fp16: its recipes take dtype=bf16 and fp32 (--precision bf16-pure, fp32)";
+  if (type_of(job->precision) == HRI_BF16 && job->device.compute_capability < 80)
+    return "no rules for dtype=bf16 below compute capability 8.0; --precision fp32";
+  if (!what) what = refuse_recipe_quantized(job);
+  if (what) return what;
+  if (job->freeze || job->train_only) return "no --freeze and --train-only: its recipes train all, or adapters alone";
+  if (job->dropout > 0) return "no rules for --dropout (attn_dropout of its builders)";
+  if (job->update == HR_UPDATE_IN_BACKWARD && m->lora.rank)
+    return "no --update in-backward beside adapters: optimizer_in_bwd is of full_finetune_single_device";
+  if (s->recipe.packed && m->family == HR_FAMILY_GEMMA2)
+    return "no dataset.packed=True with Gemma 2, whose attention takes no block masks";
+  if (s->recipe.packed && job->device.compute_capability < 75)
+    return "no rules for dataset.packed=True below compute capability 7.5, where it has no flex_attention";
+  if (job->sequence_length > m->max_positions) return "no rows longer than the model's max_seq_len, which it refuses";
+  return NULL;
+}
+
+hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
+                                  hr_error *error) {
+  const char *what =
+      ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has %s", what) : HR_OK;
+}
+
+/* ---- stacks ---- */
+
+static bool names_kernels(const hri_torch_settings *s) { return s->qkv_kernel || s->o_kernel || s->mlp_kernel; }
+
+hri_torch_lora_kernels hri_torch_lora_kernels_of(const hr_job *job, const hri_torch_settings *s,
+                                                 const hri_torch_stack *stack) {
+  bool usual = !names_kernels(s) && job->quantize != HR_QUANTIZE_INT8;
+  if (!stack->lora_kernels || job->model.lora.rank == 0) return (hri_torch_lora_kernels){0};
+  if (usual) return (hri_torch_lora_kernels){true, true, true};
+  return (hri_torch_lora_kernels){s->qkv_kernel == HRI_TRUE, s->o_kernel == HRI_TRUE, s->mlp_kernel == HRI_TRUE};
+}
+
+/* What axolotl itself does not start with, or with what its kernels have other rules. */
+static const char *refuse_kernels(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
+  hri_torch_lora_kernels on = hri_torch_lora_kernels_of(job, s, stack);
+  bool any = on.qkv || on.o || on.mlp,
+       fused = job->model.family == HR_FAMILY_PHI3 || job->model.family == HR_FAMILY_GPT2;
+  if (names_kernels(s) && !stack->lora_kernels)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel by axolotl alone; --engine pytorch:axolotl";
+  if (names_kernels(s) && job->model.lora.rank == 0)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel beside adapters alone; --lora r=16, or leave them out";
+  if (any && job->quantize == HR_QUANTIZE_INT8)
+    return "no LoRA kernels of axolotl's beside 8-bit weights, as axolotl itself; leave lora_*_kernel=true out";
+  if ((on.qkv || on.o) && fused)
+    return "no LoRA kernels of axolotl's for fused q, k and v, with which axolotl itself stops; "
+           "lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  if (any && job->model.lora.dora)
+    return "no rules for DoRA by axolotl's LoRA kernels; lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  return NULL;
+}
+
+/* Rows that documents share are told apart by varlen_attn, or by a mask, in models whose layers see all tokens. */
+static const char *refuse_packing(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
+  bool some, all;
+  if (!s->packing) return NULL;
+  hri_module_kinds_of_layers(&job->model, &some, &all);
+  if (!stack->packs) return "rules for sample_packing=true by axolotl alone; --engine pytorch:axolotl";
+  if (job->packing == HR_PACKING_OFF) return "no way for sample_packing=true beside --packing off: rows are full";
+  if (some || job->model.learned_positions)
+    return "rules for sample_packing=true with llama, qwen2 and qwen3 alone, whose layers have no sliding window";
+  if (hri_torch_is_eager(job, s) || s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2)
+    return "rules for sample_packing=true with attn_implementation=sdpa and PyTorch's own choice of its kernel alone";
+  if (job->device.compute_capability < 80) return "rules for sample_packing=true from compute capability 8.0 on";
+  return s->version == HRI_TRANSFORMERS_5 ? NULL : "rules for sample_packing=true with transformers=5 alone";
+}
+
+/* Gradients of 16-bit weights in fp16 are what GradScaler stops at. */
+static bool trains_fp16(const hr_job *job, const hri_torch_stack *stack) {
+  return stack->half_weights && job->precision == HR_PRECISION_FP16 && job->model.lora.rank == 0;
+}
+
+hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
+                                 hr_error *error) {
+  const char *what = refuse_kernels(job, s, stack);
+  if (!what) what = refuse_packing(job, s, stack);
+  if (!what && s->wide_norms && !stack->upcasts_norms)
+    what = "rules for upcast_layernorm=true by LLaMA-Factory alone; --engine pytorch:llama-factory";
+  if (!what && s->wide_norms && job->precision == HR_PRECISION_BF16_PURE)
+    what = "no way for upcast_layernorm=true without autocast, as LLaMA-Factory itself; --precision bf16";
+  if (!what && stack->half_weights && job->precision == HR_PRECISION_BF16_PURE)
+    what =
+        "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
+        "autocast); --precision bf16";
+  if (!what && trains_fp16(job, stack))
+    what =
+        "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "
+        "--precision bf16, or --lora";
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }
 
 /* ---- several ranks ---- */
