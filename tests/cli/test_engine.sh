@@ -154,6 +154,9 @@ run $shares --recompute block --engine pytorch --engine-conf fsdp=true,use_reent
 run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true; expect_rc 0; expect_out 'fp16=True with GradScaler'
 run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf zero_stage=2 --json; expect_json 'any("\"fp16\": {\"enabled\": True}" in a for a in d["engines"]["pytorch"]["arguments"])'
 run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'found_inf'
+run $shares --lora r=8 --recompute block --engine pytorch --engine-conf use_reentrant=true; refuses 2; expect_err "ready twice"
+run $shares --lora r=8 --recompute block --engine pytorch --engine-conf use_reentrant=true,ddp_find_unused_parameters=false; expect_rc 0
+run $shares --lora r=8 --recompute block --engine pytorch --json; expect_json 'any("ddp_find_unused_parameters=True" in a for a in d["engines"]["pytorch"]["arguments"])'
 run $shares --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json; own=$(json_number evaluate)
 run plan llama-3.2-1b --device a100-80 --precision bf16 --micro-batch 2 --ranks 2 --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json
 [ "$own" -gt $((2 * $(json_number evaluate))) ] || fail "logits of all ranks are not gathered"
