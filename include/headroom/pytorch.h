@@ -26,9 +26,10 @@ typedef enum hr_pytorch_stack {
   HR_PYTORCH_TRL,         /* TRL's SFTTrainer, with its fused head */
   HR_PYTORCH_AXOLOTL,
   HR_PYTORCH_LLAMA_FACTORY,
+  HR_PYTORCH_TORCHTUNE, /* its recipes for one device: full_finetune_single_device, lora_finetune_single_device */
   HR_PYTORCH_STACKS
 } hr_pytorch_stack;
-/* "trainer", "plain", "trl", "axolotl", "llama-factory"; for people: "Trainer", "TRL's SFTTrainer". Static. */
+/* "trainer", "plain", "trl", "axolotl", "llama-factory", "torchtune"; for people: "Trainer", "TRL's SFTTrainer". Static. */
 HR_API const char *hr_pytorch_stack_name(hr_pytorch_stack stack);
 HR_API const char *hr_pytorch_stack_title(hr_pytorch_stack stack);
 /* Whether it checkpoints every block unless the job says otherwise. */

@@ -35,7 +35,10 @@ static bool begins_with_field(const char *at, const char *end) {
 }
 
 bool hri_rows_begin(const char *bytes, uint64_t count) {
-  const char *end = bytes + count, *at = behind_blanks(bytes + hri_utf8_mark(bytes, count), end);
+  const char *end, *at;
+  if (count == 0) return false; /* there may be no bytes to point to */
+  end = bytes + count;
+  at = behind_blanks(bytes + hri_utf8_mark(bytes, count), end);
   if (at < end && *at == '[') {
     at = behind_blanks(at + 1, end);
     return at < end && *at == '{' && begins_with_field(at, end);

@@ -64,6 +64,8 @@ static const hri_oom_head heads[] = {
     {"os error 1455", "windows", HRI_OOM_HOST},
     {"paging file is too small for this operation", "windows", HRI_OOM_HOST},
     {"rayoutofmemoryerror: more than", "ray", HRI_OOM_HOST},
+    {"which exceeds the memory usage threshold of", "ray", HRI_OOM_HOST},
+    {"memory_allocation_failure(el", "cann", HRI_OOM_LIBRARY}, /* Ascend's, with a number */
     {"oomkilled", "", HRI_OOM_NOTHING},
     {"srun: error:", "", HRI_OOM_NOTHING},
     {"killed process ", "", HRI_OOM_NOTHING},

@@ -91,6 +91,7 @@ static void judge_share(hr_oom_failure *f) {
 
 static void judge_foreign(hr_oom_failure *f, bool anybodys) {
   if (hri_oom_is_wrong_size(f)) {
+    hri_oom_line(f, "%s was asked for %s", f->source, HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
                 "the request is absurd: no device has this much; a size was computed wrongly");
     return;

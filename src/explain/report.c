@@ -74,8 +74,11 @@ static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t 
   for (size_t i = 0; i < HRI_COUNT(others); i++)
     if (hri_match_at(text, verb_end, end, others[i])) return false;
   if (hri_match_part(text, verb, verb_end, functions, HRI_COUNT(functions))) return true;
-  if (hri_match_at(text, verb_end, end, " of size ") && verb_end + 9 < end && hri_is_digit(text[verb_end + 9]))
-    return true;
+  if (hri_match_at(text, verb_end, end, " of size ")) {
+    size_t at = verb_end + 9;
+    while (at < end && text[at] == ':') at++;
+    if (at < end && hri_is_digit(text[at])) return true;
+  }
   end = hri_sentence_end(text, verb_end, end);
   for (size_t i = verb_end; i + 3 < end; i++) /* "163840 KB", "12.5GB" */
     if (hri_is_digit(text[i]) && (text[i + 1] == 'm' || text[i + 1] == 'g' || text[i + 1] == 'k') && text[i + 2] == 'b')
@@ -754,6 +757,13 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
     if (hri_match_end(p->text, line, from, telling[i])) return true;
   if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
   if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
+  if (p->shape & HRI_OOM_TITLE && from > line && !is_change(p)) { /* "loading fails with vulkan out-of-memory error" */
+    static const char *const ends[] = {" fails with ", " crashes with ", " fails due to ", " crashes due to "};
+    for (size_t i = 0; i < HRI_COUNT(ends); i++) {
+      size_t at = hri_oom_word(p->text, from > line + 30 ? from - 30 : line, from, ends[i]);
+      if (at < from && hri_sentence_start(p->text, at, from) <= at) return true;
+    }
+  }
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
 }
 
@@ -772,6 +782,46 @@ static bool tells_of_kill(const hri_oom_place *p) {
   return head && (strcmp(head->words, "killed") == 0 || head->words[0] == '\xe8');
 }
 
+/* "out of memory (oom) or excessive use of it": a case beside another. */
+static bool is_one_of_several(const hri_oom_place *p, size_t to) {
+  size_t at = hri_match_at(p->text, to, p->line_end, " (oom)") ? to + 6 : to;
+  return hri_match_at(p->text, at, p->line_end, " or ") || hri_match_at(p->text, at, p->line_end, " / ");
+}
+
+/* "oom: reduce the batch", "a fallback for bad_alloc": a title that gives advice, or names what deals with it. */
+static bool is_titled_advice(const hri_oom_place *p, size_t from, size_t to) {
+  static const char *const dealing[] = {" logic for ",   " fallback for ",      " handling for ",   " handling of ",
+                                        " support for ", " test for ",          " tests for ",      " check for ",
+                                        " message for ", " detection of ",      " workaround for ", " recovery from ",
+                                        " guard for ",   " protection against "};
+  static const char *const joints[] = {" (oom): ", ": ", " - ", " \xe2\x80\x94 "};
+  static const char *const advice[] = {"reduce ", "lower ", "use ",  "set ", "increase ", "decrease ",
+                                       "try ",    "how ",   "what ", "why ", "when ",     "tips "};
+  if (!(p->shape & HRI_OOM_TITLE)) return false;
+  while (from > p->line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == ':')) from--; /* "std::" */
+  for (size_t i = 0; i < HRI_COUNT(dealing); i++)
+    if (hri_match_end(p->text, p->line, from, dealing[i])) return true;
+  for (size_t i = 0; i < HRI_COUNT(joints); i++)
+    for (size_t k = 0; k < HRI_COUNT(advice) && hri_match_at(p->text, to, p->line_end, joints[i]); k++)
+      if (hri_match_at(p->text, to + strlen(joints[i]), p->line_end, advice[k])) return true;
+  return false;
+}
+
+/* "137 means ...", "128 + 9": the lines around explain what such words mean. */
+static bool is_meant(const hri_oom_place *p) {
+  static const char *const words[] = {"137 means",         "137 mean ",       "137 mean?",
+                                      "137 indicates",     "137 typically",   "137 usually",
+                                      "137 is the",        "137) means",      "137** means",
+                                      "137` means",        "oomkilled means", "oomkilled mean",
+                                      "sigkill means",     "128 + 9",         "128+9",
+                                      "128 + signal",      "oom stands for",  "stands for out of memory",
+                                      "what is exit code", "killed mean"};
+  size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
+  size_t end = p->line_end + 300 < p->count ? p->line_end + 300 : p->count;
+  return hri_match_part(p->before, from, p->before_count, words, HRI_COUNT(words)) ||
+         hri_match_part(p->text, p->line, end, words, HRI_COUNT(words));
+}
+
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
   size_t line = p->line, rest = to;
   uint64_t signs = signs_of_topic(p, from, to);
@@ -787,6 +837,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
   SIGN(TITLE, p->shape & HRI_OOM_TITLE && !is_change(p));
+  SIGN(MEANT, is_meant(p));
   SIGN(CONDITION, is_change(p));
   SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
@@ -802,6 +853,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(TOLD, told);
   SIGN(BEHIND, !told && hri_match_at(p->text, to, p->line_end, " error") && /* "the dreaded x error" */
                    hri_oom_word(p->text, from > line + 16 ? from - 16 : line, from, "the ") < from);
+  SIGN(BEHIND, !told && (is_one_of_several(p, to) || is_titled_advice(p, from, to)));
   SIGN(ITEM, p->shape & HRI_OOM_COMMENT && p->tick_from < p->tick_to && !told);
   SIGN(ENDED, tells_of_end(p, from, to));
   SIGN(CONCRETE, is_concrete(p->text, line, p->line_end));

@@ -487,8 +487,8 @@ bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); 
 
 /* Whether the line that introduces the message, "if ...:", makes it a case. */
 static bool is_introduced_as_case(const hri_oom_place *p) {
-  static const char *const words[] = {"if",      "may",     "might", "would",   "could see",
-                                      "can see", "can get", "e.g.",  "example", "whenever"};
+  static const char *const words[] = {"if",      "may",  "might",   "would",    "could see",    "can see",
+                                      "can get", "e.g.", "example", "whenever", "such as this", "such as"};
   static const char *const languages[] = {" text", " txt", " console", " log", " bash", " shell", " sh", " output"};
   size_t end = p->before_count, from;
   while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;

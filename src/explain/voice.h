@@ -55,6 +55,7 @@ typedef enum hri_sign {
   HRI_SIGN_PROSE, /* a sentence that goes before it */
   HRI_SIGN_TAIL,  /* a sentence that goes on behind it */
   HRI_SIGN_ITEM,  /* between back quotes in an item or comment */
+  HRI_SIGN_MEANT, /* close by it is explained what such words mean */
   /* signs that count together (voice.c) */
   HRI_SIGN_KILL_TOLD,  /* words of a kill in a sentence */
   HRI_SIGN_NAME_TOLD,  /* a name in a sentence */

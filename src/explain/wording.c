@@ -94,11 +94,12 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
 
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
-  static const char *const before[] = {"!=",      "&&",      "||",     "throw std::", "const std::", "throws std::",
-                                       " raise",  " return", "==",     "== \"",       "== '",        " when",
-                                       " if",     " as",     " case",  " a",          " using",      " use",
-                                       " of",     " the",    "kill -", "signal.",     " via",        " with",
-                                       " raises", " sends",  " send",  " sending",    " due to"};
+  static const char *const before[] = {"!=",      "&&",      "||",       "throw std::", "const std::", "throws std::",
+                                       " raise",  " return", "==",       "== \"",       "== '",        " when",
+                                       " if",     " as",     " case",    " a",          " using",      " use",
+                                       " of",     " the",    "kill -",   "signal.",     " via",        " with",
+                                       " raises", " sends",  " send",    " sending",    " due to",     " logic for",
+                                       " avoid",  " avoids", " prevent", " handle",     " handles",    " catches"};
   static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
                                        " as ",   " is ",     " was ",      " when ", " if ", " means",
                                        " occur", " message", " exception", "/",      "ed"};
@@ -245,7 +246,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
   size_t at = a->after;
   if (strcmp(words, "oom killed") == 0 || strcmp(words, "oom-killed") == 0) { /* in people's words, or as a reason */
-    static const char *const verbs[] = {" was", " got", " been", " were", " is", " being"};
+    static const char *const verbs[] = {" was", " got", " been", " were", " is", " being", " gets", " getting"};
     for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill") && !before_ends(a, "init was"); i++)
       if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
     return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "container init was")
@@ -317,7 +318,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
           after_starts(a, " unable to alloc")) &&
          after_has(a, 100, "array")))
       return nothing;
-    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
+    bool repr =
+        after_starts(a, "() ") || after_starts(a, "()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
+    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count || repr
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }

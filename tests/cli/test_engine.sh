@@ -286,7 +286,57 @@ run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory; expect_ou
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --engine-conf use_reentrant=false; ! grep -q 'use_reentrant' out || fail "use_reentrant=false is not taken"
 run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --auto --quiet; expect_out 'micro_batch_size: 1'; expect_out 'bf16 weights'; expect_out 'head and norms in fp32'
 run plan llama-3.2-1b --device a100-80 --recompute block --engine pytorch --engine-conf transformers=4.49; expect_out 'use_reentrant'
-run plan llama-3.2-1b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'torchtune'
+
+# torchtune's recipes: settings by the keys of their configurations, each of which changes the bytes as it should or is refused.
+tune="plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:torchtune --json"
+run $tune; expect_rc 0; own=$(json_number allocated_bytes); weights=$((1235814400 * 2))
+expect_json 'd["engines"]["pytorch"]["recorded"]' '"torchtune 0.6" in d["engines"]["pytorch"]["versions"]' 'd["engines"]["pytorch"]["unlike"].startswith("weights, gradients and states are bf16")'
+expect_json '{"tune run full_finetune_single_device", "dtype=bf16", "batch_size=4", "optimizer._component_=torch.optim.AdamW", "optimizer.fused=True", "optimizer_in_bwd=False", "clip_grad_norm=null", "enable_activation_checkpointing=False", "loss.num_output_chunks=8"} <= set(d["engines"]["pytorch"]["arguments"])'
+run $tune --precision fp32; [ "$(json_number allocated_bytes)" -gt $((own * 3 / 2)) ] || fail "fp32 is not twice bf16"; expect_json '"dtype=fp32" in d["engines"]["pytorch"]["arguments"]'
+run $tune --recompute block; [ "$(json_number allocated_bytes)" -lt $((own * 9 / 10)) ] || fail "checkpointing saves nothing"; expect_json '"enable_activation_checkpointing=True" in d["engines"]["pytorch"]["arguments"]'
+small="plan llama-3.2-1b --device a100-80 --seq 128 --recompute block --engine pytorch:torchtune --json"
+run $small; whole=$(json_number allocated_bytes)
+run $small --update in-backward; [ "$(json_number allocated_bytes)" -lt $((whole - weights / 3)) ] || fail "gradients wait although the optimizer steps in the backward"
+expect_json '"optimizer_in_bwd=True" in d["engines"]["pytorch"]["arguments"]'
+run $tune --engine-conf optimizer._component_=bitsandbytes.optim.PagedAdamW8bit; [ "$(json_number allocated_bytes)" -lt $((own - weights)) ] || fail "paged states are on the device"
+run $small --engine-conf optimizer.fused=False; [ "$(json_number allocated_bytes)" -gt $((whole + weights / 2)) ] || fail "a list of square roots takes nothing"
+run $tune --engine-conf loss._component_=torch.nn.CrossEntropyLoss; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "whole logits take no more"; expect_json '"loss._component_=torch.nn.CrossEntropyLoss" in d["engines"]["pytorch"]["arguments"]'
+run $tune --clip 1; expect_json '"clip_grad_norm=1" in d["engines"]["pytorch"]["arguments"]'
+run $tune --accumulate 4; expect_json '"gradient_accumulation_steps=4" in d["engines"]["pytorch"]["arguments"]'
+run $tune --lora r=16,targets=q_proj,v_proj,o_proj; expect_rc 0; lora=$(json_number allocated_bytes); [ "$lora" -lt "$own" ] || fail "adapters train as much"
+expect_json '{"tune run lora_finetune_single_device", "model.lora_attn_modules=[q_proj,v_proj,output_proj]", "model.apply_lora_to_mlp=False", "model.lora_rank=16"} <= set(d["engines"]["pytorch"]["arguments"])'
+run plan llama-3-8b --device rtx-4090 --lora r=16,targets=all-linear --quantize nf4+dq --recompute block --engine pytorch:torchtune --json; expect_rc 0; expect_json 'd["model"]["parameter_count"] == 8030261248 + d["model"]["trainable_parameter_count"]' '"NF4Tensor" in d["engines"]["pytorch"]["settings"]' '"model.apply_lora_to_mlp=True" in d["engines"]["pytorch"]["arguments"]'
+run plan llama-3.2-3b --device rtx-4090 --seq 4096 --micro-batch 4 --precision bf16-pure --engine pytorch:torchtune --fixes --json; expect_rc 3
+expect_json 'any("enable_activation_checkpointing=True" in f["options"] for f in d["fixes"])' 'not any("TrainingArguments" in f["options"] or "fsdp" in f["options"] for f in d["fixes"])'
+inward="--recompute block --update in-backward --engine-conf optimizer._component_=bitsandbytes.optim.PagedAdamW8bit"
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --micro-batch 2 --engine pytorch:torchtune --json; expect_rc 3; expect_json "any(f['plan_options'] == '$inward' for f in d['fixes'])"
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --micro-batch 2 --engine pytorch:torchtune $inward; expect_rc 0
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --engine pytorch:torchtune --auto --json; expect_rc 0
+expect_json 'd["engines"]["pytorch"]["verdict"] == "fits"' 'any("PagedAdamW8bit" in a or "optimizer_in_bwd=True" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device rtx-4090 --engine pytorch:torchtune --table seq,micro-batch; expect_rc 0
+refused() { run $tune "${@:2}"; refuses 2; expect_err "$1"; }
+refused 'enable_activation_offloading=True' --engine-conf enable_activation_offloading=True
+run $tune --engine-conf dataset.packed=True; expect_rc 0; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "positions of packed rows take nothing"; expect_json '"dataset.packed=True" in d["engines"]["pytorch"]["arguments"]'
+run plan gemma-2-2b --device a100-80 --engine pytorch:torchtune --engine-conf dataset.packed=True; refuses 2; expect_err 'takes no block masks'
+refused 'compile=True' --engine-conf compile=True
+run $tune --engine-conf compile=False,dataset.packed=False; expect_rc 0; [ "$(json_number allocated_bytes)" = "$own" ] || fail "defaults that are said change something"
+refused '--micro-batch N stands for it' --engine-conf batch_size=2
+refused 'optimizer._component_' --engine-conf optim=adamw_torch
+refused 'AdamW8bit, ' --engine-conf optimizer._component_=torch.optim.Adam
+refused '1 to 32' --engine-conf loss.num_output_chunks=40
+refused 'is of CEWithChunkedOutputLoss' --engine-conf loss._component_=torch.nn.CrossEntropyLoss,loss.num_output_chunks=4
+refused 'ranks' --ranks 2
+refused 'fp16' --precision fp16
+run $tune --lora r=8,dora; expect_rc 0; expect_json '"model.use_dora=True" in d["engines"]["pytorch"]["arguments"]'
+run plan gemma-2b --device a100-80 --engine pytorch:torchtune --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+refused 'all three products' --lora r=8,targets=q_proj,up_proj
+refused 'nf4\+dq' --lora r=8 --quantize int8
+refused 'optimizer' --optimizer lion
+refused 'freeze' --freeze embed
+run plan qwen3-0.6b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'llama, mistral, qwen2, phi3, gemma and gemma2'
+run plan llama-3-8b --device a100-80 --seq 16384 --engine pytorch:torchtune; refuses 2; expect_err 'max_seq_len'
+run plan llama-3.2-1b --device t4 --precision bf16-pure --engine pytorch:torchtune; refuses 2; expect_err 'below compute capability 8\.0'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf optimizer.fused=True; refuses 2; expect_err 'no setting'
 
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'

@@ -42,6 +42,12 @@ if [[ ! -d $work/trl ]]; then
   "$pip" install -q --no-deps --target "$work/trl" trl==1.16.0 datasets==5.2.0 pyarrow==26.0.1 pandas==3.1.1 dill==0.4.1 multiprocess==0.70.19 \
     xxhash==4.1.0 python-dateutil==4.0.0 six==1.17.0 pytz==2026.6 tzdata==2026.6 aiohttp==3.14.5
 fi
+# torchtune with the torchao of its days: newer ones have moved what it imports.
+if [[ ! -d $work/torchtune ]]; then
+  "$pip" install -q --no-deps --target "$work/torchtune" torchtune==0.6.1 torchao==0.10.0 torchdata==0.11.0 omegaconf==2.3.0 antlr4-python3-runtime==4.9.3 \
+    sentencepiece==0.2.3 tiktoken==0.14.0 blobfile==3.3.0 pycryptodomex==3.24.2 lxml==6.1.3 kagglehub==1.0.3 Pillow==13.0.0 datasets==5.2.0 pyarrow==26.0.1 pandas==3.1.1 dill==0.4.1 multiprocess==0.70.19 \
+    xxhash==4.1.0 python-dateutil==4.0.0 six==1.17.0 pytz==2026.6 tzdata==2026.6 aiohttp==3.14.5
+fi
 # What both stacks want beside the versions of Hugging Face's libraries that each of them pins. wandb, evaluate's metrics and torchaudio are not among it
 # (frameworks.py has stand-ins).
 beside=(aiohappyeyeballs==2.7.1 aiohttp==3.14.5 aiosignal==1.4.0 anyio==4.16.0 attrs==26.1.0 certifi==2026.10.19.post1 einops==0.8.2 fire==0.7.1 frozenlist==1.8.0

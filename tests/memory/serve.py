@@ -25,6 +25,8 @@ def versions(job):
 
     names = ("torch", "transformers", "accelerate", "peft", "bitsandbytes") + (("liger-kernel",) if job.get("liger") else ())
     names += {"axolotl": ("axolotl",), "llama-factory": ("llamafactory",)}.get(job["loop"], ())
+    if job["loop"] == "torchtune":
+        names = ("torch", "torchtune", "torchao", "bitsandbytes")
     return {name: version(name) for name in names}
 
 
@@ -76,7 +78,7 @@ def record(job, out):
             job, lambda: torch.cuda.memory._record_memory_history("all", stacks="all", max_entries=1 << 30))
     if job.get("saving") != "save":  # files are written by copies that nobody looks into
         # TRL: the backward of masked_scatter asks how many it takes, and makes up with zeros for what it does not get
-        reads.check(training.STEPS * job["accumulation"] if job["loop"] == "trl" else 0)
+        reads.check(training.STEPS * job["accumulation"] if job["loop"] == "trl" else training.unnoted(job))
     rows = phases.merged()
     events = tracing.history()
     result = {"name": job["name"], "parameters": sum(p.numel() for p in model.parameters()),

@@ -54,8 +54,10 @@ class Reads:
                 value = plain(tensor)
                 if not tensor.is_cuda:
                     return value
-                self.count += 1
                 frame = caller()
+                if frame == "read":  # "with device:" calls it again
+                    return value
+                self.count += 1
                 if frame in self.true and name == "__bool__":
                     value = True
                 self.seen[frame + "." + name] = str(value)
@@ -166,7 +168,8 @@ class Phases:
 
 
 def storage_of(tensor):
-    """Of the bytes of a tensor, or of this rank's part of it."""
+    """Of the bytes of a tensor, or of this rank's part of it; of torchao's NF4Tensor those of its codes."""
+    tensor = getattr(tensor, "quantized_data", tensor)
     return getattr(tensor, "_local_tensor", tensor).untyped_storage().data_ptr()
 
 
@@ -210,8 +213,8 @@ def place(frame):
     return f"{os.path.basename(path)}:{owner}{frame['name']}" + ("" if ours else f":{line}")
 
 
-LIBRARIES = re.compile(r"/(transformers|peft|bitsandbytes|trl|accelerate)/")
-PYTORCH = re.compile(r"/torch/(optim|utils|nn/utils|nn/parallel|amp|nn/modules|distributed/fsdp)/|/memory/(training|ranks).py")
+LIBRARIES = re.compile(r"/(transformers|peft|bitsandbytes|trl|accelerate|torchtune|torchao|recipes)/")
+PYTORCH = re.compile(r"/torch/(optim|utils|nn/utils|nn/parallel|amp|nn/modules|distributed/fsdp)/|/memory/(training|ranks|tuning).py")
 
 
 def label(frames):

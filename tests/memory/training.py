@@ -163,9 +163,11 @@ def quantized(job):
     finally:
         shutil.rmtree(folder)
     model.config.use_cache = False
-    if job["loop"] == "trl" or job.get("storage"):
-        return model  # as it is: TRL prepares nothing, and who shares the codes of 4 bits leaves what lies beside them in their type
     checkpointing = {"use_reentrant": job["checkpointing"] == "reentrant"}
+    if job["loop"] == "trl" or job.get("storage"):
+        if job["checkpointing"] and job["loop"] == "plain":
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=checkpointing)
+        return model  # as it is: TRL prepares nothing, and who shares the codes of 4 bits leaves what lies beside them in their type
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(job["checkpointing"]), gradient_checkpointing_kwargs=checkpointing)
 
 
@@ -467,7 +469,20 @@ def trainer_loop(job, phases):
     return model, trainer.optimizer
 
 
+def unnoted(job):
+    """How many reads from the device are known that nobody notes."""
+    if job["loop"] != "torchtune":
+        return 0
+    import tuning
+
+    return tuning.unnoted(job)
+
+
 def run(job, phases):
+    if job["loop"] == "torchtune":
+        import tuning
+
+        return tuning.run(job, phases)
     with attention_backend(job):
         if ranks.kind(job) == "zero" and job["loop"] != "trainer":
             return ranks.deepspeed_loop(job, phases, made, rows, optimizer_for, STEPS)

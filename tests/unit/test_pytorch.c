@@ -30,6 +30,10 @@ static const struct {
     {"gpt2-774m", "gpt2-774m"},
     {"llama3-1b", "llama-3.2-1b"},
     {"llama3-8b", "llama-3-8b"},
+    {"llama3.1-8b", "llama-3.1-8b"},
+    {"llama2-7b", "llama-2-7b"},
+    {"gemma-2b", "gemma-2b"},
+    {"qwen2.5-7b", "qwen2.5-7b"},
     {"mistral-7b", "mistral-7b"},
     {"qwen2.5-0.5b", "qwen2.5-0.5b"},
     {"qwen3-4b", "qwen3-4b"},
@@ -117,6 +121,8 @@ static void adapt(const hri_json *job, hr_model *model) {
   for (uint64_t i = 0; i < hri_json_count(&targets); i++) {
     const char *target = json_string_value(hri_json_item(&targets, i).value);
     if (strcmp(target, "c_attn") == 0 || strcmp(target, "qkv_proj") == 0) set |= 1u << HR_MODULE_Q;
+    if (strcmp(target, "output_proj") == 0) set |= 1u << HR_MODULE_ATTENTION_OUTPUT; /* torchtune's names */
+    if (strcmp(target, "mlp") == 0) set |= 1u << HR_MODULE_MLP_GATE | 1u << HR_MODULE_MLP_UP | 1u << HR_MODULE_MLP_DOWN;
     for (unsigned k = 0; k < sizeof names / sizeof *names; k++)
       if (strcmp(target, names[k]) == 0) set |= 1u << k;
   }
@@ -282,6 +288,12 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.keeps_outputs = is(job, "loop", "plain");
   out.clip = hri_json_has(job, "clip");
   out.dropout = hri_model_dropout(model, model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0);
+  if (is(job, "loop", "torchtune")) {
+    out.recipe.runs = true;
+    out.recipe.chunks = (uint32_t)number_of(job, "chunks");
+    assert_int_equal(hri_json_opt_bool(job, "in_backward", &out.recipe.in_backward, &error), HR_OK);
+    assert_int_equal(hri_json_opt_bool(job, "packed", &out.recipe.packed, &error), HR_OK);
+  }
   adapt(job, model);
   share(job, &out);
   if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) by_stack(job, &out);
@@ -419,6 +431,7 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
 static const char *kind_of(const hri_json *job) {
   hri_json how;
   hr_error error;
+  if (is(job, "loop", "torchtune")) return "tune";
   if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) return text_of(job, "loop");
   if (hri_json_has(job, "liger")) return "liger";
   if (!hri_json_has(job, "sharding")) return "";
@@ -426,9 +439,10 @@ static const char *kind_of(const hri_json *job) {
   return text_of(&how, "kind");
 }
 
-/* Tables of jobs: of several ranks, of what stands beside ("beside:PART"), with Liger's kernels, of stacks; else of one rank. */
+/* Tables of jobs: of several ranks, of what stands beside ("beside:PART"), with Liger's kernels, of torchtune ("tune"),
+ * of stacks; else of one rank. */
 static const char *table_of(const char *kind) {
-  if (strcmp(kind, "liger") == 0) return "liger";
+  if (strcmp(kind, "liger") == 0 || strcmp(kind, "tune") == 0) return kind;
   if (strncmp(kind, "beside:", 7) == 0) return "beside";
   if (strcmp(kind, "axolotl") == 0 || strcmp(kind, "llama-factory") == 0) return "stacks";
   return *kind ? "sharded" : "jobs";
@@ -592,9 +606,21 @@ static void our_sizes(const hri_torch *torch, hri_torch_phase phase, request_siz
   }
 }
 
+static void check_requests(const char *name, const hri_json *lesson, const hri_torch *torch, const char *step,
+                           hri_torch_phase phase) {
+  static request_sizes theirs, ours;
+  uint32_t k = 0;
+  lesson_sizes(lesson, step, &theirs);
+  our_sizes(torch, phase, &ours);
+  while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
+  if (k < theirs.count || k < ours.count)
+    fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", name, step, k, theirs.count,
+             (unsigned long long)theirs.items[k], ours.count, (unsigned long long)ours.items[k]);
+  assert_true(theirs.count > (phase == HRI_TORCH_LOSS ? 1 : 30));
+}
+
 /* Request by request, also those that no peak shows: gradients that take a place that is there already, what is gathered when. */
 static void check_lesson(const char *name) {
-  static request_sizes theirs, ours;
   char file[256];
   hri_json lesson, settings;
   hr_model model;
@@ -608,18 +634,32 @@ static void check_lesson(const char *name) {
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &job));
-  for (int backward = 0; backward < 2; backward++) {
-    lesson_sizes(&lesson, backward ? "2 backward" : "2 forward", &theirs);
-    our_sizes(&torch, backward ? HRI_TORCH_BACKWARD : HRI_TORCH_FORWARD, &ours);
-    uint32_t k = 0;
-    while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
-    if (k < theirs.count || k < ours.count)
-      fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", name, backward ? "backward" : "forward",
-               k, theirs.count, (unsigned long long)theirs.items[k], ours.count, (unsigned long long)ours.items[k]);
-    assert_true(theirs.count > 30);
-  }
+  check_requests(name, &lesson, &torch, "2 forward", HRI_TORCH_FORWARD);
+  check_requests(name, &lesson, &torch, "2 backward", HRI_TORCH_BACKWARD);
+  if (job.recipe.runs) check_requests(name, &lesson, &torch, "2 loss", HRI_TORCH_LOSS);
   hri_torch_deinit(&torch);
   hri_json_deinit(&lesson);
+}
+
+static void test_torchtune_lessons(void **state) {
+  static const char *const names[] = {"llama3-1b-b2-s256-bf16",
+                                      "llama3-1b-b2-s256-fp32-checkpointed",
+                                      "llama3-8b-b2-s256-bf16-lora",
+                                      "qwen2.5-0.5b-b2-s256-bf16-inbwd",
+                                      "phi3-mini-b2-s256-bf16",
+                                      "llama3-1b-b2-s256-bf16-nf4-lora-checkpointed",
+                                      "gemma2-2b-b2-s256-bf16",
+                                      "gemma2-2b-b2-s256-fp32",
+                                      "llama3-1b-b2-s256-bf16-dora",
+                                      "llama3-1b-b2-s256-bf16-packed",
+                                      "qwen2.5-0.5b-b2-s256-bf16-packed-checkpointed",
+                                      "gemma-2b-b2-s256-bf16-checkpointed"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s-tune", names[i]);
+    check_lesson(name);
+  }
 }
 
 static void test_beside_lessons(void **state) {
@@ -683,6 +723,17 @@ static void test_liger(void **state) {
   check_kind("liger", 30, 16, scores);
   for (int held = 0; held < 2; held++)
     assert_true(scores[held].equal >= (held ? 10 : 20) && scores[held].close >= (held ? 16 : 26));
+}
+
+/* torchtune's recipes, whose models and loops are their own. */
+static void test_torchtune(void **state) {
+  score scores[2];
+  (void)state;
+  check_kind("tune", 80, 42, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= (held ? 37 : 76));
+    assert_int_equal(scores[held].close, scores[held].jobs);
+  }
 }
 
 /* axolotl and LLaMA-Factory by their own entry points; nearly all to the byte. Each phase and the five largest tensors at the peak are right. */
@@ -1242,6 +1293,8 @@ int main(void) {
       cmocka_unit_test(test_axolotl),
       cmocka_unit_test(test_llama_factory),
       cmocka_unit_test(test_stack_lessons),
+      cmocka_unit_test(test_torchtune),
+      cmocka_unit_test(test_torchtune_lessons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

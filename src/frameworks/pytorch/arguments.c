@@ -317,10 +317,55 @@ static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_argu
   if (t->liger) begin(out, "enable_liger_kernel: true");
 }
 
+/* Keys of a recipe's configuration, as `tune run RECIPE --config ...` takes them behind it. */
+static void write_torchtune_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  static const char *const names[] = {"q_proj", "k_proj", "v_proj", "output_proj"};
+  const hr_model *m = of->torch->model;
+  uint32_t set = m->lora.modules[0];
+  bool first = true;
+  if (!m->lora.rank) return;
+  if (m->family == HR_FAMILY_PHI3 && !(set & (1u << HR_MODULE_K | 1u << HR_MODULE_V)) && (set & 1u << HR_MODULE_Q))
+    set |= 1u << HR_MODULE_K | 1u << HR_MODULE_V; /* one product of transformers', three here */
+  begin(out, "model.lora_attn_modules=[");
+  for (int k = 0; k < 4; k++) {
+    if (!(set & 1u << k)) continue;
+    add(out, "%s%s", first ? "" : ",", names[k]);
+    first = false;
+  }
+  add(out, "]");
+  begin(out, "model.apply_lora_to_mlp=%s", truth(set & 1u << HR_MODULE_MLP_DOWN));
+  begin(out, "model.lora_rank=%u", m->lora.rank);
+  begin(out, "model.lora_alpha=%g", m->lora.alpha);
+  begin(out, "model.lora_dropout=%g", m->lora.dropout);
+  if (m->lora.dora) begin(out, "model.use_dora=True");
+}
+
+static void write_torchtune(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  bool lora = t->model->lora.rank > 0, adamw = t->optimizer <= HRI_TORCH_ADAMW_FUSED;
+  begin(out, "tune run %s_finetune_single_device", lora ? "lora" : "full");
+  write_torchtune_adapters(of, out);
+  begin(out, "dtype=%s", t->weights == HRI_BF16 ? "bf16" : "fp32");
+  begin(out, "batch_size=%u", (unsigned)t->batch);
+  begin(out, "gradient_accumulation_steps=%u", t->accumulate);
+  begin(out, "tokenizer.max_seq_len=%u", (unsigned)t->tokens);
+  if (t->recipe.packed) begin(out, "dataset.packed=True");
+  begin(out, "enable_activation_checkpointing=%s", truth(t->checkpoint));
+  begin(out, "optimizer._component_=%s", hri_recipe_optimizer(of->optim));
+  if (adamw) begin(out, "optimizer.fused=%s", truth(t->optimizer == HRI_TORCH_ADAMW_FUSED));
+  if (!lora) begin(out, "optimizer_in_bwd=%s", truth(t->recipe.in_backward));
+  if (t->clip) begin(out, "clip_grad_norm=%g", of->job->clip);
+  else begin(out, "clip_grad_norm=null");
+  begin(out, "loss._component_=%s", hri_recipe_loss(&of->settings->recipe));
+  if (t->recipe.chunks) begin(out, "loss.num_output_chunks=%u", t->recipe.chunks);
+}
+
 void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   memset(out, 0, sizeof *out);
   if (of->stack == HR_PYTORCH_AXOLOTL) {
     write_axolotl(of, out);
+  } else if (of->stack == HR_PYTORCH_TORCHTUNE) {
+    write_torchtune(of, out);
   } else if (of->stack == HR_PYTORCH_LLAMA_FACTORY) {
     write_llama_factory(of, out);
   } else {

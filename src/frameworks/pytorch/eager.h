@@ -23,7 +23,8 @@
 #include "base/mem.h"
 
 typedef enum hri_ten_type { HRI_F32 = 0, HRI_BF16, HRI_F16, HRI_I64, HRI_I32, HRI_U8, HRI_BOOL } hri_ten_type;
-enum { HRI_TEN_DIMS = 5, HRI_FN_EDGES = 8, HRI_FN_SAVED = 10, HRI_FN_HELD = 4 };
+/* Results: as many chunks as a head may have. */
+enum { HRI_TEN_DIMS = 5, HRI_FN_EDGES = 8, HRI_FN_SAVED = 10, HRI_FN_HELD = 4, HRI_FN_RESULTS = 32 };
 
 typedef struct hri_torch hri_torch;
 typedef struct hri_ten hri_ten;
@@ -130,7 +131,7 @@ struct hri_fn {
   /* of one pass of the engine */
   uint32_t waiting;
   uint64_t pass;
-  hri_ten *buffer[4];
+  hri_ten *buffer[HRI_FN_RESULTS];
 };
 
 struct hri_torch {

@@ -337,9 +337,15 @@ static void prefetch_flat(hri_torch *t, const hri_fsdp_unit *u) {
   if (other && other->hooked && !f->settings.by_accelerate) gather(t, other);
 }
 
+/* Views of a flat tensor that trains: what is frozen gets gradients as well, which the optimizer does not see. */
+static bool trained_in(const hri_fsdp_unit *u) {
+  for (uint32_t k = 0; k < u->count; k++)
+    if (u->fsdp->module->parameters[u->members[k]]->requires_grad) return true;
+  return false;
+}
+
 /* The hook on what a unit gave: it is gathered again, and the one that ran before it too. */
-static void before_backward(hri_torch *t, void *context) {
-  hri_fsdp_unit *u = context;
+static void gather_again(hri_torch *t, hri_fsdp_unit *u) {
   hri_fsdp *f = u->fsdp;
   if (u->state == HRI_FSDP_BEFORE) return;
   u->state = HRI_FSDP_BEFORE;
@@ -350,6 +356,21 @@ static void before_backward(hri_torch *t, void *context) {
   u->ran = false;
   if (f->settings.flat) prefetch_flat(t, u);
   else if (u->place > 0) gather(t, f->order[u->place - 1]);
+}
+
+/* Hooks of a tensor run as they were put on: that of the unit which gave it, then that of the one which reads it. */
+static void before_backward(hri_torch *t, void *context) {
+  hri_fsdp_unit *u = context;
+  gather_again(t, u);
+  if (u->reader) behind_backward(t, u->reader);
+  u->reader = NULL;
+}
+
+/* _register_post_backward_reshard_only_hook: of a unit that trains nothing the hook is on its input, not on a gradient of its own. */
+static bool hook_input(hri_fsdp_unit *u, const hri_ten *input) {
+  if (!u->fsdp->settings.flat || trained_in(u) || !input->made_by || input->made_by->before != before_backward) return false;
+  ((hri_fsdp_unit *)input->made_by->before_context)->reader = u;
+  return true;
 }
 
 /* ---- the hooks of modules ---- */
@@ -410,6 +431,7 @@ static hri_ten *enter(hri_torch *t, void *context, int32_t module, hri_ten *inpu
   gather(t, u);
   wait_for(t, u);
   given = cast_input(t, f, input);
+  if (first && given && hook_input(u, given)) return given;
   if (!first || !given || !(fn = hri_fn_make(t, behind_backward_fn, &given, 1))) return given;
   fn->numbers[0] = (uintptr_t)u;
   passed = hri_ten_view(t, given, given->shape);
@@ -457,6 +479,7 @@ static void finish(hri_torch *t, hri_fsdp_unit *u) {
   hri_ten_set(t, &u->gathered, NULL); /* ahead of a use that did not come */
   u->state = HRI_FSDP_IDLE;
   u->ran = u->hooked = false;
+  u->reader = NULL;
 }
 
 void hri_fsdp_after_backward(hri_torch *t, hri_fsdp *f) {
@@ -540,20 +563,18 @@ static void shard(hri_torch *t, hri_fsdp_unit *u) {
   }
 }
 
-/* sync_module_states: weights of rank 0 go to all. */
+/* sync_module_states: buffers, which are the root's, and weights of rank 0 go to all. */
 static void send_states(hri_torch *t, const hri_fsdp_unit *u) {
-  hri_ten **tensors = hri_alloc_zero(u->count, sizeof(hri_ten *));
-  if (!tensors) t->failed = true;
-  for (uint32_t k = 0; k < u->count && tensors; k++) tensors[k] = u->fsdp->module->parameters[u->members[k]];
-  if (tensors) hri_ddp_broadcast(t, tensors, u->count);
+  const hri_module *m = u->fsdp->module;
+  hri_ten **tensors = hri_alloc_zero(u->count + HRI_MODULE_BUFFERS, sizeof(hri_ten *));
+  if (!tensors) {
+    t->failed = true;
+    return;
+  }
+  uint32_t count = u == u->fsdp->root ? hri_module_buffers(m, tensors) : 0;
+  for (uint32_t k = 0; k < u->count; k++) tensors[count++] = m->parameters[u->members[k]];
+  hri_ddp_broadcast(t, tensors, count);
   hri_free(tensors);
-}
-
-/* Views of a flat tensor that trains: what is frozen gets gradients as well, which the optimizer does not see. */
-static bool trained_in(const hri_fsdp_unit *u) {
-  for (uint32_t k = 0; k < u->count; k++)
-    if (u->fsdp->module->parameters[u->members[k]]->requires_grad) return true;
-  return false;
 }
 
 /* FullyShardedDataParallel: parameters are joined, this rank's part of the flat tensor is cloned; what lies in it of each parameter is what the

@@ -463,7 +463,7 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
   module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
-  bool moved = module->in_order && !module->on_host && !module->quantized; /* to the device when adapters are there */
+  bool moved = module->moves_late && !module->on_host && !module->quantized;
   m.by_names = module->quantized || module->loading == HRI_LOADED_BY_MAP;
   torch->meta = module->on_host || moved;
   if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !module->narrow || !m.pieces)
@@ -487,11 +487,20 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   return !torch->failed;
 }
 
+uint32_t hri_module_buffers(const hri_module *module, hri_ten **buffers) {
+  hri_ten *const all[HRI_MODULE_BUFFERS] = {module->frequencies[0], module->frequencies[1], module->frequencies[2],
+                                            module->frequencies[3], module->scale};
+  uint32_t count = 0;
+  for (unsigned k = 0; k < HRI_MODULE_BUFFERS; k++)
+    if (all[k]) buffers[count++] = all[k];
+  return count;
+}
+
 void hri_module_place_buffers(hri_torch *torch, hri_module *module) {
-  hri_ten *const all[] = {module->frequencies[0], module->frequencies[1], module->frequencies[2],
-                          module->frequencies[3], module->scale};
-  for (unsigned k = 0; k < sizeof all / sizeof *all; k++)
-    if (all[k] && all[k]->storage == 0) hri_ten_materialize(torch, "to", all[k]);
+  hri_ten *buffers[HRI_MODULE_BUFFERS];
+  uint32_t count = hri_module_buffers(module, buffers);
+  for (uint32_t k = 0; k < count; k++)
+    if (buffers[k]->storage == 0) hri_ten_materialize(torch, "to", buffers[k]);
 }
 
 void hri_module_deinit(hri_module *module) {

@@ -36,6 +36,14 @@ typedef struct hri_torch_evaluation {
   bool middle;      /* eval_strategy="steps": behind each step, its batch still there */
 } hri_torch_evaluation;
 
+/* torchtune's recipes for one device (torchtune.h). */
+typedef struct hri_torch_recipe {
+  bool runs;        /* one of them runs the job, with models of its own */
+  bool in_backward; /* optimizer_in_bwd: each parameter's step when its gradient is there */
+  bool packed;      /* dataset.packed: attention by compiled flex_attention */
+  uint32_t chunks;  /* CEWithChunkedOutputLoss.num_output_chunks; 0: CrossEntropyLoss */
+} hri_torch_recipe;
+
 typedef struct hri_torch_job {
   const hr_model *model;
   hri_transformers version;
@@ -80,6 +88,7 @@ typedef struct hri_torch_job {
   hri_zero_settings zero;
   hri_zero3_settings zero3;
   bool wrapped; /* fsdp: checkpoint_wrapper inside the units (activation_checkpointing of its configuration) */
+  hri_torch_recipe recipe;
 } hri_torch_job;
 
 /* Where PyTorch's allocated peak lies in all recordings, as a share of what is found here: tests/unit/test_pytorch.c holds

@@ -55,9 +55,8 @@ static hri_ten *rms_norm(hri_torch *t, const char *name, hri_ten *given, hri_ten
 }
 
 /* Gemma's: x.float() normed, times (1 + weight.float()), cast back at the end. */
-static hri_ten *gemma_norm(hri_torch *t, const char *name, hri_ten *given, hri_ten *weight) {
+hri_ten *hri_module_gemma_norm(hri_torch *t, hri_ten *given, hri_ten *weight) {
   hri_ten *x, *square, *variance, *normed, *wide, *factor, *y;
-  hri_torch_at(t, name, -2);
   x = hri_aten_to(t, given, HRI_F32);
   square = hri_aten_pow(t, x);
   variance = hri_aten_mean_last(t, square);
@@ -83,11 +82,10 @@ static bool norms_turned_heads(const hri_module *module, const hri_ten *x) {
 }
 
 static hri_ten *rms(hri_torch *t, const hri_module *module, const char *name, hri_ten *x, hri_ten *weight) {
-  if (module->liger) {
-    hri_torch_at(t, name, -2);
+  hri_torch_at(t, name, -2);
+  if (module->liger)
     return hri_liger_norm(t, x, weight, norms_turned_heads(module, x), module->model->norm_weight_offset == 0);
-  }
-  return module->model->norm_weight_offset != 0 ? gemma_norm(t, name, x, weight) : rms_norm(t, name, x, weight);
+  return module->model->norm_weight_offset != 0 ? hri_module_gemma_norm(t, x, weight) : rms_norm(t, name, x, weight);
 }
 
 static hri_ten *any_norm(hri_torch *t, const hri_module *module, const char *name, hri_ten *given,

@@ -103,6 +103,7 @@ typedef struct hri_module {
   uint32_t parameter_count;
   hri_transformers version;
   bool in_order; /* adapters stand among `parameters` where model.parameters() has them, behind their module's own */
+  bool moves_late;         /* to the device, when adapters are there */
   bool adapters_rest_wide; /* PEFT sees them in fp32 before they are gathered in another type, modules that they are */
   bool narrow_adapters;    /* adapters stay in the type of the weights, as DeepSpeed makes them */
   bool
@@ -122,6 +123,7 @@ typedef struct hri_module {
   bool fused_head;                       /* TRL's */
   bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's, where adapters stand (lora_kernels.h) */
   bool liger;        /* Liger's kernels: norms, rotary embeddings, gated MLPs, and the head with its loss */
+  bool packed_rows;  /* torchtune's: positions and a block mask come with the batch */
   bool keeps_logits; /* an evaluation that wants them: Liger's head makes none otherwise */
 } hri_module;
 
@@ -134,6 +136,10 @@ typedef struct hri_module_frozen {
  * model with adapters only those train, and are fp32 (PEFT's autocast_adapter_dtype); they come behind the others. False: memory. */
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,
                      const hri_module_frozen *frozen);
+enum { HRI_MODULE_BUFFERS = 5 };
+
+/* Writes a model's buffers, HRI_MODULE_BUFFERS at most; their count. */
+uint32_t hri_module_buffers(const hri_module *module, hri_ten **buffers);
 /* Buffers of a model that was made without bytes. */
 void hri_module_place_buffers(hri_torch *torch, hri_module *module);
 void hri_module_deinit(hri_module *module); /* the lists; tensors live as long as the process */

@@ -14,6 +14,7 @@
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/settings.h"
 #include "frameworks/pytorch/stack.h"
+#include "frameworks/pytorch/torchtune.h"
 
 /* What the rules were recorded from (tests/memory/README.md). */
 static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"PyTorch 2.14, transformers 5",
@@ -409,6 +410,86 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
 }
 
+/* ---- torchtune's recipes ---- */
+
+/* By the job's name of it, or the recipe's key. */
+static hri_torch_optim recipe_optim_of(const hr_job *job, const hri_torch_settings *settings) {
+  hri_torch_optim optim = settings->optim;
+  if (optim == HRI_OPTIM_OF_JOB && job->optimizer == HR_OPTIMIZER_SGD) optim = HRI_OPTIM_SGD;
+  if (optim == HRI_OPTIM_OF_JOB && job->optimizer == HR_OPTIMIZER_ADAMW8BIT) optim = HRI_OPTIM_ADAMW_BNB_8BIT;
+  if (optim != HRI_OPTIM_OF_JOB && optim != HRI_OPTIM_ADAMW_TORCH) return optim;
+  return settings->recipe.fused == HRI_FALSE ? HRI_OPTIM_ADAMW_TORCH : HRI_OPTIM_ADAMW_TORCH_FUSED;
+}
+
+static void set_recipe_precision(hr_pytorch *p, const hr_job *job) {
+  bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_BF16_PURE;
+  p->job.weights = half ? HRI_BF16 : HRI_F32;
+  add(p->info.settings, "dtype=%s", half ? "bf16" : "fp32");
+  if (job->precision == HR_PRECISION_BF16)
+    unlike(&p->info, "weights, gradients and states are bf16: its recipes have no autocast");
+  if (job->precision == HR_PRECISION_TF32) unlike(&p->info, "tf32 is not its recipes' to set");
+}
+
+/* Its configurations have AdamW fused, and clip nothing unless they are told to. */
+static void set_recipe_optimizer(hr_pytorch *p, const hr_job *job) {
+  static const char *const texts[HRI_OPTIMS] = {[HRI_OPTIM_ADAMW_TORCH] = "AdamW foreach",
+                                                [HRI_OPTIM_ADAMW_TORCH_FUSED] = "AdamW fused",
+                                                [HRI_OPTIM_ADAMW_BNB_8BIT] = "AdamW 8-bit by bitsandbytes",
+                                                [HRI_OPTIM_PAGED_ADAMW_8BIT] = "paged AdamW 8-bit by bitsandbytes",
+                                                [HRI_OPTIM_SGD] = "SGD"};
+  hri_torch_optim optim = recipe_optim_of(job, &p->settings);
+  p->job.optimizer = optim == HRI_OPTIM_SGD                 ? HRI_TORCH_SGD
+                     : optim == HRI_OPTIM_ADAMW_TORCH       ? HRI_TORCH_ADAMW
+                     : optim == HRI_OPTIM_ADAMW_TORCH_FUSED ? HRI_TORCH_ADAMW_FUSED
+                                                            : HRI_TORCH_ADAMW_8BIT;
+  p->job.paged = optim == HRI_OPTIM_PAGED_ADAMW_8BIT;
+  p->job.recipe.in_backward = job->update == HR_UPDATE_IN_BACKWARD;
+  p->job.clip = job->clip > 0 && (job->given & HR_GIVEN_CLIP);
+  add(p->info.settings, ", %s%s%s", texts[optim], p->job.recipe.in_backward ? " in the backward" : "",
+      p->job.clip ? "" : ", no clipping");
+  if (p->job.paged) unlike(&p->info, "paged states are host memory as far as the device's figures go");
+}
+
+static void set_recipe(hr_pytorch *p, const hr_job *job) {
+  hri_torch_job *out = &p->job;
+  p->model = job->model;
+  out->model = &p->model;
+  out->batch = job->micro_batch;
+  out->tokens = job->sequence_length;
+  out->accumulate = job->accumulate;
+  out->steps = 2;
+  out->ranks = p->info.ranks = 1;
+  out->capability = job->device.compute_capability;
+  out->recipe.runs = true;
+  if (p->model.attention_softcap > 0) out->attention = HRI_TORCH_EAGER; /* Gemma2Attention's own products */
+  set_recipe_precision(p, job);
+  set_recipe_optimizer(p, job);
+  out->checkpoint = p->settings.checkpointing;
+  if (out->checkpoint) add(p->info.settings, ", activation checkpointing");
+  p->job.quantized = hri_torch_quantized_as(job->quantize);
+  if (p->job.quantized) add(p->info.settings, ", base in NF4Tensor");
+  if (p->model.lora.rank)
+    add(p->info.settings, ", %sadapters of rank %u in the type of the weights", p->model.lora.dora ? "DoRA's " : "",
+        p->model.lora.rank);
+  out->recipe.chunks = p->settings.recipe.whole_loss   ? 0
+                       : p->settings.recipe.chunks > 0 ? p->settings.recipe.chunks
+                                                       : HRI_TUNE_CHUNKS;
+  if (out->recipe.chunks) add(p->info.settings, ", the loss in %u chunks", out->recipe.chunks);
+  else add(p->info.settings, ", the loss of whole logits in fp32");
+  out->recipe.packed = p->settings.recipe.packed;
+  if (out->recipe.packed) add(p->info.settings, ", packed rows by flex_attention");
+  if (job->recompute.kind != HR_RECOMPUTE_BLOCK && job->recompute.kind != HR_RECOMPUTE_NONE)
+    unlike(&p->info, "activation checkpointing is of every layer");
+  if (job->attention == HR_ATTENTION_MATERIALIZED && (job->given & HR_GIVEN_ATTENTION) &&
+      p->model.attention_softcap <= 0)
+    unlike(&p->info, "attention is scaled_dot_product_attention");
+  if (p->model.sliding_window > 0 && p->model.family != HR_FAMILY_GEMMA2 &&
+      job->sequence_length > p->model.sliding_window)
+    unlike(&p->info, "attention has no window");
+  if (job->given & HR_GIVEN_LOSS_CHUNK) unlike(&p->info, "chunks of the loss are loss.num_output_chunks");
+  if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
+}
+
 /* ---- what is told ---- */
 
 static bool same_group(const hr_pytorch_live *a, const hri_torch_label *l, hr_role role, uint64_t bytes) {
@@ -482,6 +563,7 @@ static bool is_recorded(const hr_pytorch *p) {
   const hri_torch_settings *s = &p->settings;
   bool trl = p->job.fused_head && (s->version != HRI_TRANSFORMERS_5 || p->job.quantized == HRI_TORCH_INT8);
   bool stack = p->stack->version && !p->job.fused_head;
+  if (p->stack->recipes) return true; /* what tests/memory/tune.json has not is refused */
   if (stack && !stack_was_recorded(p)) return false;
   return p->stack->recorded && !trl && s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
 }
@@ -533,8 +615,10 @@ static void tell_job(hr_pytorch *p, const hr_job *job) {
   info->micro_batch = (uint32_t)p->job.batch;
   info->accumulate = p->job.accumulate;
   info->sequence_length = (uint32_t)p->job.tokens;
-  info->optim = hri_torch_optim_name(optim_of(job, &p->settings, p->stack));
+  info->optim = p->stack->recipes ? hri_recipe_optimizer(recipe_optim_of(job, &p->settings))
+                                  : hri_torch_optim_name(optim_of(job, &p->settings, p->stack));
   info->attention = flash_2 ? "flash_attention_2" : p->job.attention == HRI_TORCH_EAGER ? "eager" : "sdpa";
+  if (p->job.recipe.packed) info->attention = "flex_attention";
   info->checkpointing = p->job.checkpoint;
   info->reentrant = p->job.checkpoint && p->job.reentrant;
   info->parameter_count = p->torch.parameter_count;
@@ -590,18 +674,10 @@ static hr_status refuse_open_rows(const hr_job *job, hr_error *error) {
                   "Headroom would take");
 }
 
-hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
-                            hr_error *error) {
-  hr_pytorch_options usual;
+/* What the options' settings are, and whether there are rules for the job with them. */
+static hr_status read_usual(const hr_job *job, const hr_pytorch_options *options, const hri_torch_stack *stack,
+                            hri_torch_settings *out, hr_error *error) {
   hri_torch_settings settings;
-  const hri_torch_stack *stack;
-  hr_pytorch *p;
-  hr_status status = HR_OK;
-  *pytorch = NULL;
-  hr_pytorch_options_init(&usual);
-  if (!options) options = &usual;
-  HRI_TRY(refuse_open_rows(job, error));
-  stack = hri_torch_stack_of(options->stack);
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
   take_defaults(job, stack, &settings);
   if (settings.eval_batches && !stack->trainer)
@@ -623,18 +699,49 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   HRI_TRY(hri_torch_refuse(job, &settings, error));
   HRI_TRY(hri_torch_refuse_stack(job, &settings, stack, error));
   HRI_TRY(hri_torch_refuse_ranks(job, &settings, stack, options->ranks, error));
+  *out = settings;
+  return HR_OK;
+}
+
+static hr_status read_settings(const hr_job *job, const hr_pytorch_options *options, const hri_torch_stack *stack,
+                               hri_torch_settings *out, hr_error *error) {
+  if (!stack->recipes) return read_usual(job, options, stack, out, error);
+  HRI_TRY(hri_recipe_settings_parse(options->conf, out, error));
+  take_defaults(job, stack, out);
+  return hri_torch_refuse_recipe(job, out, options->ranks, error);
+}
+
+hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
+                            hr_error *error) {
+  hr_pytorch_options usual;
+  hri_torch_settings settings;
+  hri_torch_optim optim;
+  const hri_torch_stack *stack;
+  hr_pytorch *p;
+  hr_status status = HR_OK;
+  *pytorch = NULL;
+  hr_pytorch_options_init(&usual);
+  if (!options) options = &usual;
+  HRI_TRY(refuse_open_rows(job, error));
+  stack = hri_torch_stack_of(options->stack);
+  HRI_TRY(read_settings(job, options, stack, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
-  p->info.versions = versions[settings.version];
+  p->info.versions = stack->recipes ? "PyTorch 2.14, torchtune 0.6" : versions[settings.version];
   p->settings = settings;
   p->stack = stack;
   hri_torch_init(&p->torch);
   p->config = hr_alloc_config_default();
   HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf ? options->alloc_conf : stack->alloc_conf, &p->config, error));
-  set_job(p, job, stack, options->alloc_conf);
-  set_ranks(p, options->ranks);
-  hri_torch_arguments_write(&(hri_torch_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, stack),
-                                                      options->stack, options->alloc_conf},
+  if (stack->recipes) {
+    set_recipe(p, job);
+  } else {
+    set_job(p, job, stack, options->alloc_conf);
+    set_ranks(p, options->ranks);
+  }
+  optim = stack->recipes ? recipe_optim_of(job, &p->settings) : optim_of(job, &p->settings, stack);
+  hri_torch_arguments_write(&(hri_torch_arguments_of){job, &p->job, &p->settings, optim, options->stack,
+                                                      options->alloc_conf},
                             &p->arguments);
   p->device = hri_aten_device_of(job->device.compute_capability);
   p->torch.kernels = &p->device;

@@ -138,6 +138,91 @@ hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
 }
 
+/* ---- torchtune's recipes ---- */
+
+/* Models of its builders, whose sizes are arguments: what else a description says must be as they have it. */
+static const char *refuse_recipe_model(const hr_model *m) {
+  bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA,
+       scaled = m->rope.scaling == HR_ROPE_LLAMA3;
+  bool width = (uint64_t)m->head_count * m->head_size == m->hidden_size;
+  if (m->family != HR_FAMILY_LLAMA && m->family != HR_FAMILY_MISTRAL && m->family != HR_FAMILY_QWEN2 &&
+      m->family != HR_FAMILY_PHI3 && !gemma)
+    return "no rules for this family; of torchtune 0.6's there are for llama, mistral, qwen2, phi3, gemma and gemma2";
+  if ((m->rope.scaling != HR_ROPE_DEFAULT && !(scaled && m->family == HR_FAMILY_LLAMA)) ||
+      m->rotary_size != m->head_size)
+    return "no rules for this rotary embedding, of which torchtune 0.6 has no module for the family";
+  if ((!width && !gemma) || m->attention_output_bias || m->mlp_bias || m->qkv_bias != (m->family == HR_FAMILY_QWEN2))
+    return "no rules for these linear modules: torchtune 0.6 has no builder with such heads or biases";
+  if (m->tied_embeddings && !scaled && m->family != HR_FAMILY_QWEN2 && !gemma)
+    return "no rules for a tied head here: torchtune 0.6 ties it in llama3_2, qwen2, gemma and gemma2";
+  return NULL;
+}
+
+/* All layers have the same adapters, and MLPs all three of them or none. */
+static const char *refuse_recipe_adapters(const hr_model *m) {
+  const uint32_t attention =
+      1u << HR_MODULE_Q | 1u << HR_MODULE_K | 1u << HR_MODULE_V | 1u << HR_MODULE_ATTENTION_OUTPUT;
+  const uint32_t up = m->family == HR_FAMILY_PHI3 ? 0 : 1u << HR_MODULE_MLP_UP;
+  const uint32_t mlp = 1u << HR_MODULE_MLP_GATE | up | 1u << HR_MODULE_MLP_DOWN;
+  const hr_lora *lora = &m->lora;
+  if (!lora->rank) return NULL;
+  if (lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding)
+    return "rules for adapters of linear modules alone: its recipe has no bias, no modules_to_save and no adapter of the embedding";
+  if (lora->own[0].rank) return "rules for adapters of one rank alone, as its recipe has them (model.lora_rank)";
+  for (uint32_t i = 0; i < m->layer_count; i++) {
+    if (lora->modules[i] != lora->modules[0]) return "rules for adapters in all layers alone, as its recipe has them";
+    if ((lora->modules[i] & mlp) && (lora->modules[i] & mlp) != mlp)
+      return "adapters of all three products of an MLP or of none (model.apply_lora_to_mlp)";
+    if (!(lora->modules[i] & attention)) return "no adapters without some in attention (model.lora_attn_modules)";
+  }
+  return NULL;
+}
+
+/* NF4Tensor of torchao's; its builder of qwen2 leaves MLPs as they are, and nobody makes a model of that. */
+static const char *refuse_recipe_quantized(const hr_job *job) {
+  const hr_quantize files = job->model.quantization;
+  if (job->quantize == HR_QUANTIZE_NONE && files == HR_QUANTIZE_NONE) return NULL;
+  if (job->quantize != HR_QUANTIZE_NF4_DQ || (files != HR_QUANTIZE_NONE && files != job->quantize))
+    return "rules for quantized weights of torchao's NF4Tensor alone, whose scales are quantized too (--quantize nf4+dq)";
+  return job->model.family == HR_FAMILY_QWEN2 ? "no quantized qwen2, as torchtune 0.6 has none" : NULL;
+}
+
+static const char *refuse_recipe(const hr_job *job, const hri_torch_settings *s) {
+  bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_ADAMW8BIT ||
+               job->optimizer == HR_OPTIMIZER_SGD;
+  const hr_model *m = &job->model;
+  const char *what = refuse_device(job);
+  if (job->purpose != HR_PURPOSE_TRAIN) return "no rules for anything but training";
+  if (!what) what = refuse_recipe_model(m);
+  if (!what) what = refuse_recipe_adapters(m);
+  if (what) return what;
+  if (!known && s->optim == HRI_OPTIM_OF_JOB)
+    return "no rules for this --optimizer; there are for adamw, adamw8bit and sgd, or optimizer._component_";
+  if (job->precision == HR_PRECISION_FP16)
+    return "no fp16: its recipes take dtype=bf16 and fp32 (--precision bf16-pure, fp32)";
+  if (type_of(job->precision) == HRI_BF16 && job->device.compute_capability < 80)
+    return "no rules for dtype=bf16 below compute capability 8.0; --precision fp32";
+  if (!what) what = refuse_recipe_quantized(job);
+  if (what) return what;
+  if (job->freeze || job->train_only) return "no --freeze and --train-only: its recipes train all, or adapters alone";
+  if (job->dropout > 0) return "no rules for --dropout (attn_dropout of its builders)";
+  if (job->update == HR_UPDATE_IN_BACKWARD && m->lora.rank)
+    return "no --update in-backward beside adapters: optimizer_in_bwd is of full_finetune_single_device";
+  if (s->recipe.packed && m->family == HR_FAMILY_GEMMA2)
+    return "no dataset.packed=True with Gemma 2, whose attention takes no block masks";
+  if (s->recipe.packed && job->device.compute_capability < 75)
+    return "no rules for dataset.packed=True below compute capability 7.5, where it has no flex_attention";
+  if (job->sequence_length > m->max_positions) return "no rows longer than the model's max_seq_len, which it refuses";
+  return NULL;
+}
+
+hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
+                                  hr_error *error) {
+  const char *what =
+      ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has %s", what) : HR_OK;
+}
+
 /* ---- stacks ---- */
 
 static bool names_kernels(const hri_torch_settings *s) { return s->qkv_kernel || s->o_kernel || s->mlp_kernel; }

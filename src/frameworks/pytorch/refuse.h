@@ -18,6 +18,10 @@ bool hri_torch_is_eager(const hr_job *job, const hri_torch_settings *settings);
 /* The kernel that settings ask for; where they do not, any. */
 hri_sdpa hri_torch_kernel_of(const hri_torch_settings *settings);
 
+/* The same of torchtune's recipes. */
+hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
+                                  hr_error *error);
+
 /* Settings that only some stacks have, or only beside something else. */
 hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
                                  hr_error *error);

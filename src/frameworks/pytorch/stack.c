@@ -41,6 +41,11 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                                   .wide_trained = true,
                                   .upcasts_norms = true,
                                   .recorded = true},
+    [HR_PYTORCH_TORCHTUNE] = {.name = "torchtune",
+                              .title = "a recipe of torchtune's for one device",
+                              .version = "torchtune 0.6",
+                              .recipes = true,
+                              .recorded = true},
 };
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack) {

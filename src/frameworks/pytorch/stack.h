@@ -14,6 +14,7 @@ typedef struct hri_torch_stack {
   bool reentrant;      /* unless a setting says otherwise */
   bool fused_head;     /* log-probabilities in tiles, no logits */
   bool half_weights;   /* what is trained in 16 bits under autocast has weights in 16 bits too */
+  bool recipes;        /* torchtune's: models and loops of its own, nothing of transformers */
   hri_module_prepared prepared;
   hri_module_loading loading;
   bool empties_cache;       /* behind the load */
