@@ -275,6 +275,9 @@ run $factory --train-only 'layers.15' --json; expect_rc 0; expect_out 'what trai
 # What people know by name and there are no rules for says what to do instead; what is said twice is refused.
 run $factory --engine-conf use_unsloth=true; refuses 2; expect_err 'no rules for use_unsloth'
 run $axolotl --engine-conf cut_cross_entropy=true; refuses 2; expect_err 'no rules for cut_cross_entropy'; expect_err 'use_liger_kernel=true'
+run $factory --engine-conf flash_attn=sdpa; refuses 2; expect_err 'flash_attn has another name here'; expect_err 'attn_implementation=sdpa'
+run $factory --engine-conf pure_bf16=true; refuses 2; expect_err 'precision bf16-pure'
+run $axolotl --engine-conf load_in_4bit=true; refuses 2; expect_err 'quantize nf4'
 run $factory --engine-conf optim=sgd,optim=adafactor; refuses 2; expect_err 'optim is named twice'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --json; expect_json 'd["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] < 0.01'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf eval_batches=2,compute_metrics=true; refuses 2; expect_err 'logits of an evaluation'

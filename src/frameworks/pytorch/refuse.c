@@ -337,7 +337,7 @@ static bool is_ready_twice(const hr_job *job, const hri_torch_settings *settings
 /* What there are no rules for on several ranks. */
 static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
-  if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
+  if (stack->fused_head) return "no rules for TRL's fused head on several ranks; --engine pytorch:trainer";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage)
     return is_ready_twice(job, settings, stack)
                ? "no such job: DistributedDataParallel looks for unused parameters, which the Trainer has it do of PEFT's models, "
@@ -347,7 +347,8 @@ static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *set
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
   if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
-  if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
+  if (stack->version)
+    return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone; --engine pytorch:trainer";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
   if (job->precision == HR_PRECISION_FP16 && settings->shared.fsdp_version == 1 && stack->trainer)
     return "no such job: ShardedGradScaler's found_inf has a shape that AdamW fused, the Trainer's, does not take (\"output with "

@@ -237,10 +237,12 @@ static hr_status check_evaluation(const hri_torch_settings *s, hr_error *error) 
   return hri_hint(error, HR_ERROR_USAGE, "eval_batches=20,per_device_eval_batch_size=8");
 }
 
-/* What people may know by these names, and there are no rules for. */
-static const struct {
+typedef struct known_name {
   const char *name, *instead;
-} absent[] = {
+} known_name;
+
+/* What people may know by these names, and there are no rules for. */
+static const known_name absent[] = {
     {"use_unsloth", "its modules are its own: leave it out for the stack's own program"},
     {"use_unsloth_gc", "it takes hidden states to the host: --recompute block"},
     {"cut_cross_entropy", "use_liger_kernel=true makes no logits either"},
@@ -256,13 +258,51 @@ static const struct {
     {"context_parallel_size", "fsdp=true or zero_stage with --ranks"},
 };
 
-static hr_status refuse_absent(const char *text, size_t length, hr_error *error) {
-  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
-    if (strlen(absent[i].name) != length || memcmp(absent[i].name, text, length) != 0) continue;
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has no rules for %s", absent[i].name);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "%s", absent[i].instead);
+/* What the stacks' own configurations call otherwise, and what says it here. */
+static const known_name elsewhere[] = {
+    {"flash_attn", "attn_implementation=sdpa (auto, sdpa), eager (disabled) or flash_attention_2 (fa2)"},
+    {"flash_attention", "attn_implementation=flash_attention_2"},
+    {"sdp_attention", "attn_implementation=sdpa"},
+    {"eager_attention", "attn_implementation=eager"},
+    {"pure_bf16", "--precision bf16-pure"},
+    {"bf16", "--precision bf16"},
+    {"fp16", "--precision fp16"},
+    {"tf32", "--precision tf32"},
+    {"enable_liger_kernel", "use_liger_kernel=true"},
+    {"plugins", "use_liger_kernel=true for Liger's"},
+    {"gradient_checkpointing", "--recompute block, or none"},
+    {"disable_gradient_checkpointing", "--recompute none"},
+    {"gradient_accumulation_steps", "--accumulate N"},
+    {"per_device_train_batch_size", "--micro-batch N"},
+    {"micro_batch_size", "--micro-batch N"},
+    {"sequence_len", "--seq N"},
+    {"cutoff_len", "--seq N"},
+    {"max_length", "--seq N"},
+    {"max_grad_norm", "--clip X"},
+    {"load_in_4bit", "--quantize nf4+dq with --lora"},
+    {"load_in_8bit", "--quantize int8 with --lora"},
+    {"quantization_bit", "--quantize nf4+dq or int8, with --lora"},
+    {"packing", "--packing wrapped or off"},
+    {"deepspeed", "zero_stage=1, 2 or 3 with --ranks"},
+};
+
+static const known_name *named_in(const known_name *list, size_t count, const char *text, size_t length) {
+  for (size_t i = 0; i < count; i++)
+    if (strlen(list[i].name) == length && memcmp(list[i].name, text, length) == 0) return &list[i];
+  return NULL;
+}
+
+/* A name that is no setting here, though people know it. */
+static hr_status refuse_known(const char *text, size_t length, hr_error *error) {
+  const known_name *k = named_in(absent, sizeof absent / sizeof *absent, text, length);
+  if (k) {
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has no rules for %s", k->name);
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "%s", k->instead);
   }
-  return HR_OK;
+  k = named_in(elsewhere, sizeof elsewhere / sizeof *elsewhere, text, length);
+  if (!k) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s has another name here", k->name);
+  return hri_hint(error, HR_ERROR_USAGE, "%s", k->instead);
 }
 
 /* Which settings were named; none is twice, since one of the two would be ignored. */
@@ -275,11 +315,12 @@ static hr_status one(const char *text, size_t length, hri_torch_settings *out, n
   size_t name = equals ? (size_t)(equals - text) : length, value = equals ? length - name - 1 : 0;
   uint32_t k = find(&names, text, name), found;
   if (k == KEYS) {
-    HRI_TRY(refuse_absent(text, name, error));
+    HRI_TRY(refuse_known(text, name, error));
     return refuse("setting", &names, text, name, error);
   }
   if (*named & 1ull << k)
-    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is named twice", keys[k]);
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is named twice; leave one of them out",
+                    keys[k]);
   *named |= 1ull << k;
   if (!values[k].list) return counted((key)k, equals ? equals + 1 : "", value, out, error);
   if (equals && k == TRANSFORMERS) value = version_length(equals + 1, value);
