@@ -86,8 +86,9 @@ static inline void hri_vstore_n(float *p, hri_vf v, int64_t n) {
 
 /* Asks for bytes that will be read soon. Worth it in bf16, where more operations stand between two cache lines and the
  * processor looks less far ahead: 1.1 to 1.5 times as fast from memory. In fp32 it gains nothing where one goes
- * straight on. */
-static inline void hri_fetch(const void *from, int64_t bytes) {
+ * straight on. Always inline: compilers take a function that does nothing else for one without effects, and drop its
+ * calls. */
+static HRI_VECTOR_INLINE void hri_fetch(const void *from, int64_t bytes) {
   for (int64_t i = 0; i < bytes; i += 64) __builtin_prefetch((const char *)from + i);
 }
 

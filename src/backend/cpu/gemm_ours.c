@@ -96,16 +96,6 @@ static hri_gemm_panels panels_of_b(const work *w, int64_t column, int64_t first,
                            .panel_stride = words * w->l.tile_columns};
 }
 
-/* Part `part` of `parts` of what they are made of, towards the second cache. */
-static void fetch(const hri_gemm_panels *p, hri_real type, int64_t part, int64_t parts) {
-  const bool lines = p->along == 1; /* lie side by side in memory, else steps do */
-  const int64_t bytes = (int64_t)hri_real_bytes(type), count = lines ? p->lines : p->terms,
-                stride = (lines ? p->across : p->along) * bytes, length = (lines ? p->terms : p->lines) * bytes;
-  for (int64_t i = count * part / parts; i < count * (part + 1) / parts; i++)
-    for (int64_t at = 0; at < length; at += HRI_GEMM_ALIGNMENT)
-      __builtin_prefetch((const char *)p->from + i * stride + at, 0, 2);
-}
-
 /* ---- tiles ---- */
 
 /* What all tiles of one multiplication share. */
@@ -132,11 +122,9 @@ static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t)
 }
 
 /* Panels [first, first + count) of b times panels [begin, end) of a. Where a tile goes is found while the one before is
- * computed, which fetches it. The tiles of one panel of a fetch the next one, or the first again for the next group, and
- * between panels comes some of what the next group is packed from (NULL: nothing is): a is too large for the second
- * cache, and no processor foresees a panel's end. */
-static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end,
-                     const hri_gemm_panels *coming) {
+ * computed, which fetches it. The tiles of one panel of a fetch the next one, or the first again for the next group: a is
+ * too large for the second cache, and no processor foresees a panel's end. */
+static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
   int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns,
           fetches = w->words / HRI_GEMM_STEPS;
   hri_gemm_tile t = tile_of(w), next = t;
@@ -158,7 +146,6 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
       w->kernels->tile(&t);
       t.ahead += t.ahead_lines * fetches * HRI_GEMM_ALIGNMENT;
     }
-    if (coming) fetch(coming, hri_gemm_b_type(w->shape), i - begin, end - begin);
   }
 }
 
@@ -176,18 +163,15 @@ static void multiply_groups(void *context, int64_t begin, int64_t end, int threa
   if (w->kernels->begin) w->kernels->begin();
   for (int64_t at = begin; at < end; at++) {
     int64_t group = at / w->parts, part = at % w->parts;
-    hri_gemm_panels now = group_of_b(w, group, own), coming;
+    hri_gemm_panels now = group_of_b(w, group, own);
     int64_t first = panels * group / w->groups, count = panels * (group + 1) / w->groups - first;
-    bool more = !w->shape->packed && at + 1 < end && (at + 1) / w->parts != group;
     const float *b = own;
     if (w->shape->packed)
       b = (const float *)w->b + w->word * blocks(w->l.p.columns, w->l.tile_columns) * w->l.tile_columns +
           (w->column + first * w->l.tile_columns) * w->words;
     else if (group != packed) w->kernels->pack(&now);
     packed = group;
-    if (more) coming = group_of_b(w, group + 1, own);
-    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts,
-             more ? &coming : NULL);
+    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts);
   }
   if (w->kernels->end) w->kernels->end();
 }

@@ -108,15 +108,22 @@ INLINE void edge_square(const hri_gemm_panels *p, int64_t panel, int64_t line, i
   for (int64_t i = 0; i < words; i++) put(to, (word + i) * p->width + line, p->width - line, end, v[i]);
 }
 
-/* `lines` lines from `line` of a panel on, a constant: all words that exist of them all and are followed by room for a
- * vector; how many. No line is read that is not of the panel: with rows of 4 KiB those of a vector more would push each
- * other out of the first cache. The same lines of the panel behind are fetched meanwhile, and of a, whose panels are
- * many, where they go: a row is too short for the processor to foresee the next. */
+/* Words that must be there behind what is put by whole vectors: none where they end with a word, or words are moved
+ * together. */
+INLINE int64_t room_behind(int64_t width, int64_t lines) {
+  return lines % LANES == 0 || (TOGETHER_FITS && width == REST) ? 0 : LANES;
+}
+
+/* `lines` lines from `line` of a panel on, a constant: all words that exist of them all and have room behind them; how
+ * many. No line is read that is not of the panel: with rows of 4 KiB those of a vector more would push each other out of
+ * the first cache. The same lines of the panel behind are fetched meanwhile, and of a, whose panels are many, where they
+ * go: a row is too short for the processor to foresee the next. */
 INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t line, int lines, hri_gemm_words how) {
   const char *at = hri_real_from(p->from, (panel * p->width + line) * p->across, type_of(how));
   int64_t across = p->across * (int64_t)hri_real_bytes(type_of(how)), width = p->width, word = 0;
   uint32_t *to = p->to + panel * p->panel_stride + line;
-  for (; terms_of(word + LANES, how) <= p->terms && (word + LANES) * width + LANES <= p->words * width;
+  for (; terms_of(word + LANES, how) <= p->terms &&
+         (word + LANES) * width + room_behind(width, lines) <= p->words * width;
        word += LANES, at += terms_of(LANES, how) * (int64_t)hri_real_bytes(type_of(how)), to += LANES * width) {
     hri_words v[LANES];
     HRI_UNROLL for (int r = 0; r < LANES; r++) {
@@ -171,7 +178,7 @@ INLINE void fetch_across(const hri_gemm_panels *p, int64_t first, int64_t lines,
               least(lines, p->lines - first) * (int64_t)hri_real_bytes(type_of(how)));
 }
 
-/* STEPS words of one panel, which exist and are followed by room for a vector; `vectors` per word, a constant. */
+/* STEPS words of one panel, which exist and have room behind them; `vectors` per word, a constant. */
 INLINE void inner_steps(const hri_gemm_panels *p, int64_t panel, int64_t word, int vectors, hri_gemm_words how) {
   const char *at = hri_real_from(p->from, terms_of(word, how) * p->along + panel * p->width, type_of(how));
   int64_t along = p->along * (int64_t)hri_real_bytes(type_of(how));
@@ -199,7 +206,7 @@ INLINE void inner_together(const hri_gemm_panels *p, int64_t panel, int64_t word
 INLINE void steps(const hri_gemm_panels *p, int64_t panel, int64_t word, hri_gemm_words how) {
   int64_t end = least(word + STEPS, p->words), vectors = (p->width + LANES - 1) / LANES;
   bool inner = panel * p->width + vectors * LANES <= p->lines && terms_of(word + STEPS, how) <= p->terms &&
-               (word + STEPS) * p->width + LANES <= p->words * p->width;
+               (word + STEPS) * p->width + room_behind(p->width, p->width) <= p->words * p->width;
   if (inner && TOGETHER_FITS && p->width == REST) inner_together(p, panel, word, how);
   else if (inner && vectors == 1) inner_steps(p, panel, word, 1, how);
   else if (inner && vectors == 2) inner_steps(p, panel, word, 2, how);
