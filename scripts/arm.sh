@@ -154,7 +154,7 @@ one() {
 }
 
 all() {
-  local begun=$SECONDS chosen part running=0 workers=${DEV_JOBS:-$(nproc)} passed
+  local begun=$SECONDS chosen name part running=0 workers=${DEV_JOBS:-$(nproc)} passed
   build=$1 limit=2400
   shift
   logs=$build/logs
@@ -164,9 +164,10 @@ all() {
   : >"$logs/skipped"
   trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
   chosen=("${parts[@]}")
-  if (($#)); then chosen=("$@"); fi
-  for part in "${chosen[@]}"; do
-    is_part "$part" || die "no part '$part' (${parts[*]})"
+  if (($#)); then chosen=(); fi
+  for name; do
+    part=$(part_of "$name") || die "no part '$name' (${parts[*]%% *})"
+    chosen+=("$part")
   done
   echo "arm: ${#chosen[@]} parts, $workers at once, under $(qemu-aarch64 --version | head -n 1)"
   for part in "${chosen[@]}"; do
@@ -185,17 +186,21 @@ all() {
 
 # The longest first. Of the regimes of test_bits one.
 parts=(test_gemm "test_bits bf16-emulated" test_attention test_kernels test_gradients test_kept runs test_optim_bf16 test_quant)
-is_part() {
+# By its first word.
+part_of() {
   local part
   for part in "${parts[@]}"; do
-    if [[ $part == "$1" ]]; then return 0; fi
+    if [[ ${part%% *} == "$1" ]]; then
+      echo "$part"
+      return
+    fi
   done
   return 1
 }
 
 case ${1:-} in
   --root) root ;;
-  --targets) printf 'headroom'; printf ' %s' "${parts[@]/%\ */}" | sed 's/ runs//'; echo ;;
+  --targets) echo "headroom ${parts[*]%% *}" | sed 's/ runs\>//' ;;
   --test) all "${@:2}" ;;
   --part) part "$2" "$3" ;;
   *) sed -n '2,/^set /{/^set /d;s/^#\( \|$\)//;p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
