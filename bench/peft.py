@@ -29,7 +29,7 @@ import time
 
 sys.path[0] = str(pathlib.Path(__file__).resolve().parent / "support")  # not this folder, whose peft.py would hide the package
 from document import command_text, machine_text, replace_section  # noqa: E402
-from sides import WARMUP_STEPS, HeadroomSide, TorchSide, add_common_options, make_model, parse_batch, serve, take_turns  # noqa: E402
+from sides import WARMUP_STEPS, HeadroomSide, TorchSide, add_common_options, hold_to, make_model, parse_batch, serve, take_turns  # noqa: E402
 
 RANK, ALPHA, BLOCK = 16, 32, 64
 OURS = {"fp32": ["--precision", "fp32"], "bf16": ["--precision", "bf16"], "nf4": ["--precision", "bf16", "--quantize", "nf4"]}
@@ -224,6 +224,7 @@ def main():
         group = Group(**json.loads(arguments.group))
         serve(lambda: PeftStep(group, arguments.child), arguments.threads, (peft, bitsandbytes))
         return
+    hold_to(arguments.isa)
     tables, report, versions = [[HEADER], [SMALL_HEADER], []], [], set()
 
     def compare(group, bases, rows, **how):

@@ -4,6 +4,7 @@
     ./dev bench pytorch                                         # GPT-2 124M and SmolLM2-135M, 4 x 256, fp32 and bf16
     ./dev bench pytorch --model gpt2-124m --batch 4x64 --precision fp32 --recompute off --torch eager --rounds 2
     ./dev bench pytorch --batch 4x256 4x1024 --write            # also into docs/performance.md
+    ./dev bench pytorch --isa avx2                              # both sides as on a processor with AVX2 alone
 
 Every row of the table is a group: Headroom, PyTorch eager and torch.compile with the same model, batch, AdamW (fused),
 clipping, precision and recomputation.
@@ -29,7 +30,7 @@ import time
 
 sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent / "support"))
 from document import command_text, machine_text, replace_section  # noqa: E402
-from sides import MODELS, WARMUP_STEPS, HeadroomSide, TorchSide, add_common_options, make_model, parse_batch, serve, take_turns  # noqa: E402
+from sides import MODELS, WARMUP_STEPS, HeadroomSide, TorchSide, add_common_options, hold_to, make_model, parse_batch, serve, take_turns  # noqa: E402
 
 PRECISIONS = ("fp32", "bf16", "bf16-pure")
 SMALLEST = ["--update", "in-backward", "--recompute", "block", "--clip", "0"]
@@ -168,6 +169,7 @@ def main():
         group = Group(**json.loads(arguments.group))
         serve(lambda: TorchStep(group, arguments.child), arguments.threads)
         return
+    hold_to(arguments.isa)
     rows, report, versions, eager_bytes = [], [], set(), {}
     print(HEADER)
     for group in groups_of(arguments):

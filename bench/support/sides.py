@@ -2,7 +2,7 @@
 
 A round lets every side make some steps in turn while the others wait, because a shared machine's rate moves within seconds.
 PyTorch's processes are kept for the next round where memory allows it (compiling takes a minute). Peak memory is the process's
-high-water mark (VmHWM), libraries included; warm-up steps count for it.
+high-water mark (VmHWM), libraries included; warm-up steps count for it. --isa holds all sides to an instruction set.
 
 A benchmark's own file is the program of its PyTorch processes: `FILE --child NAME --group JSON --threads N` calls serve().
 """
@@ -35,6 +35,13 @@ LLAMA32_1B = {
                                                      "high_freq_factor": 4.0, "original_max_position_embeddings": 8192},
 }
 MODELS = {"gpt2-124m": GPT2_124M, "smollm2-135m": SMOLLM2_135M, "llama-3.2-1b": LLAMA32_1B}
+# What holds both sides to an instruction set that the processor has and would not choose: our own variable, those of PyTorch's
+# kernels (which torch.compile follows), of oneDNN and of MKL.
+INSTRUCTION_SETS = {
+    "base": {"HEADROOM_ISA": "base", "ATEN_CPU_CAPABILITY": "default", "ONEDNN_MAX_CPU_ISA": "SSE41", "MKL_ENABLE_INSTRUCTIONS": "SSE4_2"},
+    "avx2": {"HEADROOM_ISA": "avx2", "ATEN_CPU_CAPABILITY": "avx2", "ONEDNN_MAX_CPU_ISA": "AVX2", "MKL_ENABLE_INSTRUCTIONS": "AVX2"},
+    "avx512": {"HEADROOM_ISA": "avx512", "ATEN_CPU_CAPABILITY": "avx512", "ONEDNN_MAX_CPU_ISA": "AVX512_CORE", "MKL_ENABLE_INSTRUCTIONS": "AVX512"},
+}
 
 
 # ---------------------------------------------------------------------------------------------------------------------
@@ -76,7 +83,8 @@ def serve(make_step, threads, packages=()):
     step = make_step()
     for _ in range(WARMUP_STEPS):
         step()
-    versions = [f"PyTorch {torch.__version__}", *(f"{module.__name__} {module.__version__}" for module in (transformers, *packages))]
+    versions = [f"PyTorch {torch.__version__} ({torch.backends.cpu.get_cpu_capability()})",
+                *(f"{module.__name__} {module.__version__}" for module in (transformers, *packages))]
     print(json.dumps({"versions": ", ".join(versions)}), flush=True)
     for line in sys.stdin:
         step()  # what waited has cold caches
@@ -150,7 +158,7 @@ class HeadroomSide:
         lines = [json.loads(line) for line in (self.out / "metrics.jsonl").read_text().splitlines()]
         seconds = [line["step_seconds"] for line in lines if "step_seconds" in line]
         run = json.loads((self.out / "run.json").read_text())
-        self.versions = find(run, "libraries", str)
+        self.versions = f"{find(run, 'libraries', str)}, {find(run, 'instruction_set', str)}"
         shutil.rmtree(self.out)  # a checkpoint of 124M parameters is 1.5 GB
         return {"step_seconds": seconds[WARMUP_STEPS:], "peak_bytes": find(run, "process_peak_bytes", int)}
 
@@ -207,6 +215,11 @@ def take_turns(sides, what, tokens, rounds, steps, choose=None):
     return summary, versions
 
 
+def hold_to(instruction_set):
+    """Of all processes that this one starts; None: whatever each side chooses."""
+    os.environ.update(INSTRUCTION_SETS.get(instruction_set, {}))
+
+
 def parse_batch(text):
     batch, _, sequence = text.partition("x")
     if not (batch.isdigit() and sequence.isdigit()):
@@ -217,6 +230,7 @@ def parse_batch(text):
 def add_common_options(parser, children, section):
     """What every such benchmark takes; `children` are the names of its PyTorch processes."""
     parser.add_argument("--threads", type=int, default=core_count())
+    parser.add_argument("--isa", choices=INSTRUCTION_SETS, help="hold both sides to this instruction set; the versions below the table say what they used")
     parser.add_argument("--program", type=pathlib.Path, default=ROOT / "build/release/headroom")
     parser.add_argument("--scratch", type=pathlib.Path, help="where runs are written (TMPDIR)")
     parser.add_argument("--json", type=pathlib.Path, help="also write all figures here")

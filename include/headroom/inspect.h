@@ -128,6 +128,7 @@ typedef enum hr_growth_kind {
   HR_GROWTH_LEAK = 0, /* still growing at the end, by about the same every step */
   HR_GROWTH_SETTLED,  /* grew, then stopped (a cache, lazily made states) */
   HR_GROWTH_ONCE,     /* one-off: appeared in one step and stayed */
+  HR_GROWTH_LARGER,   /* one tensor in the place of another, each step's larger: torch.cat of all so far */
   /* Within a step, or without any: passes of a model that follow each other. A "step" of these is such a pass. */
   HR_GROWTH_GRAPH,   /* each keeps the graph that it made: no backward comes, and nothing forbids the graph */
   HR_GROWTH_OUTPUTS, /* each leaves some of its results */
@@ -135,7 +136,9 @@ typedef enum hr_growth_kind {
 } hr_growth_kind;
 
 /* Whether it is growth that goes on to the end of the trace. */
-static inline bool hr_growth_goes_on(hr_growth_kind kind) { return kind == HR_GROWTH_LEAK || kind >= HR_GROWTH_GRAPH; }
+static inline bool hr_growth_goes_on(hr_growth_kind kind) { return kind == HR_GROWTH_LEAK || kind >= HR_GROWTH_LARGER; }
+/* Whether it comes with each step, and not with each pass of a model. */
+static inline bool hr_growth_by_step(hr_growth_kind kind) { return kind < HR_GROWTH_GRAPH; }
 
 /* Allocations of one stack that outlive their step. */
 typedef struct hr_growth {
@@ -146,7 +149,7 @@ typedef struct hr_growth {
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
 } hr_growth;
-/* What it is in a word or two: "leak", "settled", "one-off", "kept graph", "kept outputs", "cache". Never NULL. */
+/* What it is in a word or two: "leak", "settled", "one-off", "larger", "kept graph", "kept outputs", "cache". Never NULL. */
 HR_API const char *hr_growth_name(hr_growth_kind kind);
 
 typedef struct hr_inspect_options {

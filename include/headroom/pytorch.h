@@ -26,13 +26,16 @@ typedef enum hr_pytorch_stack {
   HR_PYTORCH_TRL,         /* TRL's SFTTrainer, with its fused head */
   HR_PYTORCH_AXOLOTL,
   HR_PYTORCH_LLAMA_FACTORY,
+  HR_PYTORCH_TORCHTUNE, /* its recipes for one device: full_finetune_single_device, lora_finetune_single_device */
   HR_PYTORCH_STACKS
 } hr_pytorch_stack;
-/* "trainer", "plain", "trl", "axolotl", "llama-factory"; for people: "Trainer", "TRL's SFTTrainer". Static. */
+/* "trainer", "plain", "trl", "axolotl", "llama-factory", "torchtune"; for people: "Trainer", "TRL's SFTTrainer". Static. */
 HR_API const char *hr_pytorch_stack_name(hr_pytorch_stack stack);
 HR_API const char *hr_pytorch_stack_title(hr_pytorch_stack stack);
 /* Whether it checkpoints every block unless the job says otherwise. */
 HR_API bool hr_pytorch_stack_checkpoints(hr_pytorch_stack stack);
+/* What it sets PYTORCH_ALLOC_CONF to where nobody did; NULL: nothing. Static. */
+HR_API const char *hr_pytorch_stack_alloc_conf(hr_pytorch_stack stack);
 
 typedef enum hr_pytorch_phase {
   HR_PYTORCH_LOAD = 0,
@@ -49,7 +52,7 @@ HR_API const char *hr_pytorch_phase_name(hr_pytorch_phase phase);
 
 typedef struct hr_pytorch_options {
   hr_pytorch_stack stack;
-  const char *alloc_conf; /* as in PYTORCH_ALLOC_CONF; NULL: PyTorch's defaults */
+  const char *alloc_conf; /* as in PYTORCH_ALLOC_CONF; "": PyTorch's defaults; NULL: those of the stack */
   const char *conf; /* settings without an option of the job, by TrainingArguments' names: "optim=paged_adamw_8bit,
                        use_reentrant=true"; NULL: none. docs/pytorch.md lists them */
   uint32_t ranks;   /* processes with a GPU each, of which the first is answered for; 0, 1: one. They share the job by
@@ -99,6 +102,12 @@ typedef struct hr_pytorch_info {
   uint64_t at_peak_by_role[HR_ROLE_COUNT];
   uint64_t request_count;
   uint32_t live_count;
+  /* The job as it ran: what options say, and what the stack, or --micro-batch auto, took where they say nothing. */
+  uint32_t micro_batch, accumulate, sequence_length; /* rows of a micro-step, micro-steps of a step, tokens of a row */
+  const char *optim, *attention;                     /* static, by the framework's names: "adamw_torch_fused", "sdpa" */
+  bool checkpointing, reentrant;
+  uint64_t parameter_count,
+      trainable_parameter_count; /* with adapters; of the whole model, also where ranks share it */
 } hr_pytorch_info;
 
 typedef struct hr_pytorch_live {

@@ -19,7 +19,8 @@ static const char *const colors[] = {"auto", "always", "never", NULL};
 static const char *const purposes[] = {"train", "evaluate", "generate", NULL};
 static const char *const dumps[] = {"program", NULL};
 static const char *const engines[] = {"headroom",    "pytorch",         "pytorch:trainer",       "pytorch:plain",
-                                      "pytorch:trl", "pytorch:axolotl", "pytorch:llama-factory", NULL};
+                                      "pytorch:trl", "pytorch:axolotl", "pytorch:llama-factory", "pytorch:torchtune",
+                                      NULL};
 static const char *const group_kinds[] = {"stack", "category", "size", NULL};
 static const char *const shells[] = {"bash", "zsh", "fish", NULL};
 static const char *const tables[] = {"seq,micro-batch", "micro-batch,seq", NULL};
@@ -95,10 +96,10 @@ static const hr_field rows[] = {
      .words = dumps},
     {"engine", HR_FIELD_WORD, "Plan", "NAME",
      "whose memory: headroom's, or what PyTorch would need for the job, run by transformers' Trainer (pytorch), a loop "
-     "of one's own (pytorch:plain), or pytorch:trl, axolotl, llama-factory with their defaults",
+     "of one's own (pytorch:plain), or pytorch:trl, axolotl, llama-factory with their defaults, or a recipe of torchtune's (pytorch:torchtune)",
      HR_FOR_PLAN, OWN(engine), .words = engines, .initial = "headroom"},
     {"engine-conf", HR_FIELD_TEXT, "Plan", "TEXT",
-     "--engine pytorch: settings that no option of a job stands for, by the names of TrainingArguments: "
+     "--engine pytorch: settings that no option of a job stands for, by the names of TrainingArguments (of torchtune's configurations): "
      "optim=paged_adamw_8bit,use_reentrant=true (docs/pytorch.md)",
      HR_FOR_PLAN, OWN(engine_conf)},
     {"ranks", HR_FIELD_U32, "Plan", "N",

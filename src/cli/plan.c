@@ -322,7 +322,7 @@ static hr_status auto_of_engine(cli_config *config, hr_error *error) {
   if (status == HR_OK) {
     config->job = choice->job;
     config->own.engine_conf = choice->conf[0] ? choice->conf : NULL;
-    config->own.alloc_conf = choice->alloc_conf[0] ? choice->alloc_conf : NULL;
+    if (choice->alloc_conf[0]) config->own.alloc_conf = choice->alloc_conf;
     if (!config->own.quiet) plan_engine_print_choice(choice);
     status = answer_of_engine(config, error);
     config->own.engine_conf = conf;

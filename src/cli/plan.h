@@ -75,6 +75,9 @@ hr_status plan_engine_print_timeline(FILE *stream, const hr_pytorch *pytorch, hr
  * may be NULL. */
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
                      const device_list *devices, const hr_frontier *frontier, const hr_auto *found);
+/* Of any engine's: what the plan is of, in the members model, job and device. */
+void plan_write_subject(json_writer *json, const cli_config *config, const hr_job *job, uint64_t parameters,
+                        uint64_t trainable);
 /* --engine pytorch: what the framework would need for a job (plan_engine.c). */
 hr_status plan_engine_make(const cli_config *config, const hr_job *job, hr_pytorch **pytorch, hr_error *error);
 hr_status plan_engine_print(const cli_config *config, const hr_pytorch *pytorch, hr_error *error);

@@ -215,10 +215,24 @@ static void write_arguments(json_writer *json, const hr_pytorch *pytorch) {
   json_write_close(json, ']');
 }
 
-static void write_engine(json_writer *json, const hr_pytorch *pytorch) {
+/* The job as it ran: what the stack takes where nobody says is not among the options. */
+static void write_ran(json_writer *json, const cli_config *config, const hr_pytorch_info *info) {
+  json_write_text(json, "stack", hr_pytorch_stack_name(stack_of(config)));
+  json_write_count(json, "seq", info->sequence_length);
+  json_write_count(json, "micro_batch", info->micro_batch);
+  json_write_count(json, "accumulate", info->accumulate);
+  json_write_count(json, "tokens_per_step", (uint64_t)info->micro_batch * info->accumulate * info->sequence_length);
+  json_write_text(json, "optim", info->optim);
+  json_write_text(json, "attn_implementation", info->attention);
+  json_write_bool(json, "gradient_checkpointing", info->checkpointing);
+  json_write_bool(json, "use_reentrant", info->reentrant);
+}
+
+static void write_engine(json_writer *json, const cli_config *config, const hr_pytorch *pytorch) {
   const hr_pytorch_info *info = hr_pytorch_get(pytorch);
   json_write_open(json, "engines", '{');
   json_write_open(json, "pytorch", '{');
+  write_ran(json, config, info);
   json_write_text(json, "versions", info->versions);
   json_write_text(json, "settings", info->settings);
   json_write_text(json, "unlike", info->unlike);
@@ -252,7 +266,7 @@ void plan_engine_write(json_writer *json, const cli_config *config, const hr_pla
   hr_pytorch *pytorch = NULL;
   if (!plan_engine_applies(hr_plan_job(plan)) || plan_engine_make(config, hr_plan_job(plan), &pytorch, NULL) != HR_OK)
     return;
-  write_engine(json, pytorch);
+  write_engine(json, config, pytorch);
   hr_pytorch_destroy(pytorch);
 }
 
@@ -260,6 +274,7 @@ static void write_fix(void *context, const plan_engine_fix *fix) {
   json_writer *json = context;
   json_write_open_flat(json, NULL, '{');
   json_write_text(json, "options", fix->text);
+  json_write_text(json, "plan_options", fix->options);
   json_write_count(json, "effect_class", (uint64_t)fix->effect);
   json_write_count(json, "need_bytes", fix->need_bytes);
   json_write_close(json, '}');
@@ -273,7 +288,8 @@ hr_status plan_engine_write_json(json_writer *json, const cli_config *config, co
   json_write_bool(json, "fits", info->fits);
   json_write_count(json, "need_bytes", need(info));
   json_write_count(json, "budget_bytes", info->budget_bytes);
-  write_engine(json, pytorch);
+  plan_write_subject(json, config, &config->job, info->parameter_count, info->trainable_parameter_count);
+  write_engine(json, config, pytorch);
   if (config->own.timeline) HRI_TRY(plan_engine_write_timeline(json, pytorch, error));
   json_write_open(json, "fixes", '[');
   if (wants_fixes(config, info)) status = plan_engine_each_fix(config, write_fix, json, error);

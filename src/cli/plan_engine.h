@@ -11,7 +11,8 @@ hr_pytorch_options plan_engine_options(const cli_config *config);
 /* Settings that fit, surely, in the framework's words. */
 typedef struct plan_engine_fix {
   const char *text;
-  int effect; /* HR_EFFECT_* */
+  const char *options; /* of `plan`, beside those that were given: what says the same to this program */
+  int effect;          /* HR_EFFECT_* */
   uint64_t need_bytes;
 } plan_engine_fix;
 typedef void plan_engine_take(void *context, const plan_engine_fix *fix);
@@ -25,6 +26,7 @@ typedef struct plan_engine_choice {
   hr_job job;
   char conf[600], alloc_conf[200]; /* "": none */
   char text[400];                  /* what was changed; "": nothing */
+  char options[1100];              /* the same as options of `plan` */
   uint32_t tried;
   bool found; /* else the job is as it was asked for */
 } plan_engine_choice;

@@ -14,17 +14,19 @@ typedef enum states { STATES_SAME = 0, STATES_8BIT, STATES_PAGED, STATES_KINDS }
 
 typedef struct change {
   bool checkpointing, expandable;
-  bool shards;     /* several ranks share weights, gradients and states, where each has them all */
-  bool to_host;    /* evaluation gives its logits to the host after each batch */
-  states states;   /* of AdamW: in 8 bits, or those in pages of the host */
-  uint32_t rows;   /* of a micro-step; as many micro-steps more as there are fewer */
-  bool half, pure; /* autocast to 16 bits; 16-bit weights and states */
+  bool shards;      /* several ranks share weights, gradients and states, where each has them all */
+  bool to_host;     /* evaluation gives its logits to the host after each batch */
+  bool liger;       /* Liger's kernels: the same mathematics in another order, no logits */
+  states states;    /* of AdamW: in 8 bits, or those in pages of the host */
+  uint32_t rows;    /* of a micro-step; as many micro-steps more as there are fewer */
+  bool half, pure;  /* autocast to 16 bits; 16-bit weights and states */
+  bool in_backward; /* torchtune's optimizer_in_bwd: no gradient waits for another */
   int effect;
   double time; /* of a step, as a share of the job's own: assumed, to order by */
   uint32_t parts;
 } change;
 
-enum { MOST_CHANGES = 1024, MOST_ROWS = 64 };
+enum { MOST_CHANGES = 2048, MOST_ROWS = 64 };
 typedef struct changes {
   change items[MOST_CHANGES];
   uint32_t count;
@@ -33,6 +35,8 @@ typedef struct changes {
 static bool has_setting(const cli_config *config, const char *name) {
   return config->own.engine_conf && strstr(config->own.engine_conf, name);
 }
+
+static bool is_torchtune(const cli_config *config) { return plan_engine_options(config).stack == HR_PYTORCH_TORCHTUNE; }
 
 /* Steps of few tokens leave a GPU idle: about 512 tokens' worth of time for each. */
 static double micro_steps_time(const hr_job *job, uint32_t rows) {
@@ -48,11 +52,12 @@ static void weigh(const hr_job *job, change *c) {
   if (c->pure) c->time *= wide ? 0.45 : 0.9;
   if (c->shards) c->time *= 1.1;
   if (c->to_host) c->time *= 1.01;
+  if (c->in_backward) c->time *= 1.02;
   c->effect = HR_EFFECT_SAME_BITS;
-  if (c->rows != job->micro_batch || c->shards) c->effect = HR_EFFECT_ROUNDING;
+  if (c->rows != job->micro_batch || c->shards || c->liger) c->effect = HR_EFFECT_ROUNDING;
   if (c->half || c->pure || c->states) c->effect = HR_EFFECT_NUMERICS;
   c->parts = (uint32_t)c->checkpointing + c->to_host + (c->states != STATES_SAME) + (c->rows != job->micro_batch) +
-             c->half + c->pure + c->shards;
+             c->half + c->pure + c->shards + c->liger + c->in_backward;
 }
 
 static int by_effect(const void *a, const void *b) {
@@ -74,14 +79,24 @@ static int by_time(const void *a, const void *b) {
 /* ---- which there are for a job ---- */
 
 typedef struct choices {
-  bool checkpointing, to_host, half, pure, narrow, shards;
+  bool checkpointing, to_host, half, pure, narrow, shards, liger, in_backward;
   uint32_t rows[16], row_count;
 } choices;
 
 static bool is_given(const hr_job *job, uint64_t bits, bool automatic) { return automatic && (job->given & bits); }
 
 static bool may_narrow(const cli_config *config) {
-  return config->job.optimizer == HR_OPTIMIZER_ADAMW && !has_setting(config, "optim=") && !config->job.model.lora.rank;
+  return config->job.optimizer == HR_OPTIMIZER_ADAMW && !has_setting(config, "optim=") &&
+         !has_setting(config, "optimizer.") && !config->job.model.lora.rank;
+}
+
+/* Its recipes have one type of weights for all, and the optimizer's step in the backward where all trains at once and nothing is clipped. */
+static void limit_to_torchtune(const cli_config *config, bool automatic, choices *c) {
+  const hr_job *job = &config->job;
+  c->half = c->liger = false;
+  c->pure = c->pure && job->precision != HR_PRECISION_BF16;
+  c->in_backward = job->update != HR_UPDATE_IN_BACKWARD && job->accumulate == 1 && !job->model.lora.rank &&
+                   !is_given(job, HR_GIVEN_UPDATE, automatic) && !(job->given & HR_GIVEN_CLIP && job->clip > 0);
 }
 
 /* Ranks that share nothing yet; said of a loop of one's own and of the Trainer. */
@@ -117,17 +132,22 @@ static choices choices_of(const cli_config *config, bool automatic) {
            job->device.compute_capability >= 80;
   c.narrow = may_narrow(config) && !is_given(job, HR_GIVEN_OPTIMIZER, automatic);
   c.shards = may_shard(config);
+  c.liger = !has_setting(config, "use_liger_kernel"); /* where there are none a run of them is refused at once */
+  if (is_torchtune(config)) limit_to_torchtune(config, automatic, &c);
   find_rows(job, automatic, &c);
   return c;
 }
 
 static void add_changes(const hr_job *job, const choices *c, bool automatic, change base, changes *list) {
+  const uint32_t kinds = (c->narrow ? STATES_KINDS : 1) * (c->liger ? 2u : 1u);
   for (uint32_t r = 0; r < c->row_count; r++)
-    for (int s = 0; s <= (c->narrow ? STATES_PAGED : STATES_SAME); s++) {
+    for (uint32_t k = 0; k < kinds; k++) {
       change one = base;
       if (list->count == MOST_CHANGES) return;
+      if (base.in_backward && c->rows[r] != job->micro_batch) continue; /* nothing accumulates then */
       one.rows = c->rows[r];
-      one.states = (states)s;
+      one.liger = c->liger && k % 2;
+      one.states = (states)(c->liger ? k / 2 : k);
       weigh(job, &one);
       if (one.parts || automatic) list->items[list->count++] = one; /* none at all is a choice too */
     }
@@ -136,11 +156,16 @@ static void add_changes(const hr_job *job, const choices *c, bool automatic, cha
 static void list_changes(const cli_config *config, bool automatic, changes *list) {
   choices c = choices_of(config, automatic);
   list->count = 0;
-  for (int k = 0; k < 16; k++)
+  for (int k = 0; k < 32; k++)
     for (int to_host = 0; to_host <= c.to_host; to_host++) {
-      change base = {.checkpointing = k & 1, .half = k & 2, .pure = k & 4, .shards = k & 8, .to_host = to_host};
+      change base = {.checkpointing = k & 1,
+                     .half = k & 2,
+                     .pure = k & 4,
+                     .shards = k & 8,
+                     .in_backward = k & 16,
+                     .to_host = to_host};
       if ((base.half && base.pure) || (base.checkpointing && !c.checkpointing)) continue;
-      if (base.shards && !c.shards) continue;
+      if ((base.shards && !c.shards) || (base.in_backward && !c.in_backward)) continue;
       if ((base.half && !c.half) || (base.pure && !c.pure)) continue;
       add_changes(&config->job, &c, automatic, base, list);
     }
@@ -155,6 +180,9 @@ static void append(char *text, size_t bytes, const char *what) {
 }
 
 static void apply(const cli_config *config, const change *c, plan_engine_choice *out) {
+  static const char *const states_conf[][STATES_KINDS] = {{"", "optim=adamw_bnb_8bit", "optim=paged_adamw_8bit"},
+                                                          {"", "optimizer._component_=bitsandbytes.optim.AdamW8bit",
+                                                           "optimizer._component_=bitsandbytes.optim.PagedAdamW8bit"}};
   const char *conf = config->own.engine_conf, *alloc_conf = config->own.alloc_conf;
   bool old = config->job.device.compute_capability < 80; /* no products in bf16: fp16 stands for it */
   out->job = config->job;
@@ -165,10 +193,11 @@ static void apply(const cli_config *config, const change *c, plan_engine_choice 
   out->job.micro_batch = c->rows;
   if (c->half) out->job.precision = old ? HR_PRECISION_FP16 : HR_PRECISION_BF16;
   if (c->pure) out->job.precision = HR_PRECISION_BF16_PURE, out->job.moments = HR_MOMENTS_BF16;
-  if (c->states == STATES_8BIT) append(out->conf, sizeof out->conf, "optim=adamw_bnb_8bit");
-  if (c->states == STATES_PAGED) append(out->conf, sizeof out->conf, "optim=paged_adamw_8bit");
+  if (c->in_backward) out->job.update = HR_UPDATE_IN_BACKWARD, out->job.clip = 0;
+  if (c->states) append(out->conf, sizeof out->conf, states_conf[is_torchtune(config)][c->states]);
   if (c->shards) append(out->conf, sizeof out->conf, "fsdp=true");
   if (c->to_host) append(out->conf, sizeof out->conf, "eval_accumulation_steps=1");
+  if (c->liger) append(out->conf, sizeof out->conf, "use_liger_kernel=true");
   if (c->expandable) append(out->alloc_conf, sizeof out->alloc_conf, "expandable_segments:True");
 }
 
@@ -183,13 +212,37 @@ static void say_text(char *text, size_t bytes, const char *what) {
   (void)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", what);
 }
 
+static void add_option(char *text, size_t bytes, const char *name, const char *value) {
+  size_t used = strlen(text);
+  (void)snprintf(text + used, bytes - used, "%s--%s %s", used ? " " : "", name, value);
+}
+
+static void add_number(char *text, size_t bytes, const char *name, uint32_t value) {
+  char number[16];
+  (void)snprintf(number, sizeof number, "%u", value);
+  add_option(text, bytes, name, number);
+}
+
+static void say_liger(const cli_config *config, hr_pytorch_stack stack, char *text, size_t bytes) {
+  static const char *const words[HR_PYTORCH_STACKS] =
+      {[HR_PYTORCH_TRAINER] = "TrainingArguments(use_liger_kernel=True)",
+       [HR_PYTORCH_TRL] = "SFTConfig(use_liger_kernel=True)",
+       [HR_PYTORCH_AXOLOTL] = "plugins: [axolotl.integrations.liger.LigerPlugin] with all of its kernels",
+       [HR_PYTORCH_LLAMA_FACTORY] = "enable_liger_kernel: true"};
+  char own[80];
+  (void)snprintf(own, sizeof own, "apply_liger_kernel_to_%s(model=model)", hr_family_name(config->job.model.family));
+  say_text(text, bytes, stack == HR_PYTORCH_PLAIN ? own : words[stack]);
+}
+
 static void say_change(const cli_config *config, const change *c, plan_engine_choice *out) {
-  static const char *const frameworks[HR_PYTORCH_STACKS] = {"transformers", "", "transformers", "axolotl",
-                                                            "llama-factory"};
+  static const char *const frameworks[HR_PYTORCH_STACKS] = {"transformers",  "",         "transformers", "axolotl",
+                                                            "llama-factory", "torchtune"};
   static const char *const paged[HR_PYTORCH_STACKS] = {"TrainingArguments(optim=\"paged_adamw_8bit\")",
                                                        "bitsandbytes.optim.PagedAdamW8bit",
                                                        "SFTConfig(optim=\"paged_adamw_8bit\")",
-                                                       "optimizer: paged_adamw_8bit", "optim: paged_adamw_8bit"};
+                                                       "optimizer: paged_adamw_8bit",
+                                                       "optim: paged_adamw_8bit",
+                                                       "optimizer._component_=bitsandbytes.optim.PagedAdamW8bit"};
   hr_pytorch_stack stack = plan_engine_options(config).stack;
   const char *framework = frameworks[stack];
   bool trainer = stack == HR_PYTORCH_TRAINER || stack == HR_PYTORCH_TRL;
@@ -199,6 +252,7 @@ static void say_change(const cli_config *config, const change *c, plan_engine_ch
   if (c->shards)
     say_text(out->text, BYTES, trainer ? "TrainingArguments(fsdp=True)" : "fully_shard of each block and of the model");
   if (c->to_host) say_text(out->text, BYTES, "TrainingArguments(eval_accumulation_steps=1)");
+  if (c->liger) say_liger(config, stack, out->text, BYTES);
   if (c->checkpointing) say(out->text, BYTES, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
   if (c->rows != config->job.micro_batch) {
     say(out->text, BYTES, framework, HR_TECHNIQUE_MICRO_BATCH, c->rows);
@@ -207,11 +261,30 @@ static void say_change(const cli_config *config, const change *c, plan_engine_ch
   if (c->half)
     say(out->text, BYTES, framework, out->job.precision == HR_PRECISION_FP16 ? HR_TECHNIQUE_FP16 : HR_TECHNIQUE_BF16,
         0);
-  if (c->pure)
+  if (c->in_backward) say(out->text, BYTES, framework, HR_TECHNIQUE_IN_BACKWARD, 0);
+  if (c->pure && is_torchtune(config)) say(out->text, BYTES, framework, HR_TECHNIQUE_BF16_PURE, 0);
+  else if (c->pure)
     say_text(out->text, BYTES,
              trainer ? "from_pretrained(..., dtype=torch.bfloat16) without bf16=True" : "model.to(torch.bfloat16)");
   if (c->states == STATES_8BIT) say(out->text, BYTES, framework, HR_TECHNIQUE_8BIT, 0);
   if (c->states == STATES_PAGED) say_text(out->text, BYTES, paged[stack]);
+}
+
+/* What `plan` is told for the same, instead of what it was told before. */
+static void say_options(const cli_config *config, const change *c, plan_engine_choice *out) {
+  enum { BYTES = sizeof out->options };
+  char *text = out->options;
+  text[0] = 0;
+  if (c->checkpointing) add_option(text, BYTES, "recompute", "block");
+  if (c->rows != config->job.micro_batch) {
+    add_number(text, BYTES, "micro-batch", c->rows);
+    if (!(config->job.given & HR_GIVEN_BATCH_TOKENS)) add_number(text, BYTES, "accumulate", out->job.accumulate);
+  }
+  if (c->half || c->pure) add_option(text, BYTES, "precision", hr_precision_name(out->job.precision));
+  if (c->pure) add_option(text, BYTES, "moments", "bf16");
+  if (c->in_backward) add_option(text, BYTES, "update", "in-backward");
+  if (c->states || c->shards || c->to_host || c->liger) add_option(text, BYTES, "engine-conf", out->conf);
+  if (c->expandable) add_option(text, BYTES, "alloc-conf", out->alloc_conf);
 }
 
 /* ---- running them ---- */
@@ -231,7 +304,7 @@ static hr_status run(const cli_config *config, const plan_engine_choice *choice,
   const hr_pytorch_info *info;
   *out = (outcome){0};
   options.conf = choice->conf;
-  options.alloc_conf = choice->alloc_conf;
+  if (choice->alloc_conf[0]) options.alloc_conf = choice->alloc_conf;
   status = hr_pytorch_create(&choice->job, &options, &pytorch, &refused);
   if (status == HR_ERROR_UNSUPPORTED) return HR_OK;
   if (status != HR_OK) {
@@ -247,7 +320,9 @@ static hr_status run(const cli_config *config, const plan_engine_choice *choice,
 }
 
 static bool has_expandable(const cli_config *config) {
-  return config->own.alloc_conf && strstr(config->own.alloc_conf, "expandable_segments");
+  const char *conf = config->own.alloc_conf;
+  if (!conf) conf = hr_pytorch_stack_alloc_conf(plan_engine_options(config).stack);
+  return conf && strstr(conf, "expandable_segments");
 }
 
 /* As it is, and where only pieces do not fit, with segments that grow. */
@@ -262,7 +337,10 @@ static hr_status try_change(const cli_config *config, change *c, plan_engine_cho
     HRI_TRY(run(config, choice, out, error));
     choice->tried++;
   }
-  if (out->fits) say_change(config, c, choice);
+  if (out->fits) {
+    say_change(config, c, choice);
+    say_options(config, c, choice);
+  }
   return HR_OK;
 }
 
@@ -271,8 +349,9 @@ static bool is_part(const change *part, const change *whole, uint32_t own_rows) 
   bool rows = part->rows == own_rows || (whole->rows <= part->rows && part->rows < own_rows) ||
               (whole->rows >= part->rows && part->rows > own_rows);
   return rows && part->checkpointing <= whole->checkpointing && part->to_host <= whole->to_host &&
-         part->half <= whole->half && part->shards <= whole->shards && part->pure <= whole->pure &&
-         part->expandable <= whole->expandable && (part->states == STATES_SAME || part->states == whole->states);
+         part->liger <= whole->liger && part->half <= whole->half && part->in_backward <= whole->in_backward &&
+         part->shards <= whole->shards && part->pure <= whole->pure && part->expandable <= whole->expandable &&
+         (part->states == STATES_SAME || part->states == whole->states);
 }
 
 static bool has_part(const change *found, uint32_t count, const change *whole, uint32_t own_rows) {
@@ -294,7 +373,8 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
     HRI_TRY(run(config, choice, &out, error));
     if (out.fits) {
       say_change(config, &alone, choice);
-      take(context, &(plan_engine_fix){choice->text, alone.effect, out.need_bytes});
+      say_options(config, &alone, choice);
+      take(context, &(plan_engine_fix){choice->text, choice->options, alone.effect, out.need_bytes});
       found[count++] = alone;
     }
   }
@@ -304,7 +384,7 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
     if (has_part(found, count, c, config->job.micro_batch)) continue;
     HRI_TRY(try_change(config, c, choice, &out, error));
     if (!out.fits || has_part(found, count, c, config->job.micro_batch)) continue;
-    take(context, &(plan_engine_fix){choice->text, c->effect, out.need_bytes});
+    take(context, &(plan_engine_fix){choice->text, choice->options, c->effect, out.need_bytes});
     found[count++] = *c;
   }
   return HR_OK;

@@ -6,14 +6,12 @@
 
 enum { LIVE_ENTRIES = 32 };
 
-static void write_model(json_writer *json, const hr_plan *plan) {
-  const hr_model *model = &hr_plan_job(plan)->model;
-  const hr_plan_info *info = hr_plan_get(plan);
+static void write_model(json_writer *json, const hr_model *model, uint64_t parameters, uint64_t trainable) {
   json_write_open(json, "model", '{');
   json_write_text(json, "family", hr_family_name(model->family));
   json_write_text(json, "name", model->name);
-  json_write_count(json, "parameter_count", info->parameter_count);
-  json_write_count(json, "trainable_parameter_count", info->trainable_parameter_count);
+  json_write_count(json, "parameter_count", parameters);
+  json_write_count(json, "trainable_parameter_count", trainable);
   json_write_count(json, "layer_count", model->layer_count);
   json_write_count(json, "hidden_size", model->hidden_size);
   json_write_count(json, "head_count", model->head_count);
@@ -59,10 +57,9 @@ static void write_option(json_writer *json, const cli_config *config, option_id 
 }
 
 /* Every option that describes the job, whatever command the plan was made by. */
-static void write_job(json_writer *json, const cli_config *config, const hr_plan *plan) {
+static void write_job(json_writer *json, const cli_config *config, hr_purpose purpose) {
   json_write_open(json, "job", '{');
-  json_write_text(json, "command",
-                  option_get(option_at(config, &config->own.purpose))->words[hr_plan_job(plan)->purpose]);
+  json_write_text(json, "command", option_get(option_at(config, &config->own.purpose))->words[purpose]);
   for (option_id id = 0; id < option_count(); id++) {
     const hr_field *o = option_get(id);
     if (o->commands & HR_FOR_PLAN && strcmp(o->group, "Plan") != 0 && strcmp(o->group, "General") != 0)
@@ -248,21 +245,25 @@ static void write_team(json_writer *json, const hr_job *job) {
   json_write_close(json, '}');
 }
 
+void plan_write_subject(json_writer *json, const cli_config *config, const hr_job *job, uint64_t parameters,
+                        uint64_t trainable) {
+  write_model(json, &job->model, parameters, trainable);
+  write_job(json, config, job->purpose);
+  json_write_open(json, "device", '{');
+  json_write_text(json, "name", job->device.name);
+  json_write_count(json, "capacity_bytes", job->device.capacity_bytes);
+  json_write_count(json, "usable_bytes", job->device.usable_bytes);
+  write_team(json, job);
+  json_write_close(json, '}');
+}
+
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
                      const device_list *devices, const hr_frontier *frontier, const hr_auto *found) {
   const hr_plan_info *info = hr_plan_get(plan);
-  const hr_device *device = &hr_plan_job(plan)->device;
   char beyond[320];
   json_write_bool(json, "fits", info->fits);
   json_write_count(json, "need_bytes", plan_need(plan));
-  write_model(json, plan);
-  write_job(json, config, plan);
-  json_write_open(json, "device", '{');
-  json_write_text(json, "name", device->name);
-  json_write_count(json, "capacity_bytes", device->capacity_bytes);
-  json_write_count(json, "usable_bytes", device->usable_bytes);
-  write_team(json, hr_plan_job(plan));
-  json_write_close(json, '}');
+  plan_write_subject(json, config, hr_plan_job(plan), info->parameter_count, info->trainable_parameter_count);
   json_write_count(json, "budget_bytes", info->budget_bytes);
   json_write_open(json, "warnings", '[');
   if (hr_job_beyond_positions(hr_plan_job(plan), beyond, sizeof beyond)) json_write_text(json, NULL, beyond);

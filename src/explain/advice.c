@@ -10,7 +10,12 @@ enum {
   FROM_TEXT = 1 << 28,
   FROM_SNAPSHOT = 1 << 29,
   FROM_RUN = 1 << 30,
-  FROM_ANY = FROM_TEXT | FROM_SNAPSHOT | FROM_RUN
+  FROM_ANY = FROM_TEXT | FROM_SNAPSHOT | FROM_RUN,
+  /* What the run was at; a tip with none of them is for all, and comes behind those that have. */
+  IN_OPTIMIZER = 1 << 25,
+  IN_LOSS = 1 << 26,
+  IN_EVALUATION = 1 << 27,
+  IN_ANY = IN_OPTIMIZER | IN_LOSS | IN_EVALUATION
 };
 enum { SETTINGS_TOPIC = 5 };
 #define RECORDS "record a snapshot"
@@ -19,7 +24,7 @@ typedef struct tip {
   uint32_t causes;
   const char *framework; /* NULL: any; a tip for the named framework displaces the general one of its topic */
   unsigned topic;
-  const char *cost, *text;
+  const char *cost, *text; /* NULL: nothing of this topic helps there */
 } tip;
 
 /* Ordered by cost; within a topic the framework's own words come before the general ones. */
@@ -92,6 +97,12 @@ static const tip tips[] = {
      "record the step number and the batch's shape: a failure at the first step, at one batch or after many steps differ"},
     {ON(UNKNOWN) | FROM_RUN, NULL, 25, "none",
      "look into the kernel's log at the time of the last step: dmesg -T or journalctl -k, \"Out of memory\", \"oom-kill\""},
+    {ON(TOO_BIG) | IN_LOSS, NULL, 26, "small",
+     "where the loss is over a vocabulary: in chunks, so that logits are never whole (Liger's fused linear cross entropy: use_liger_kernel=True; torchtune: CEWithChunkedOutputLoss)"},
+    {ON(TOO_BIG) | IN_OPTIMIZER, NULL, 17, "none",
+     "AdamW(..., fused=True), or foreach=False: no lists of temporaries as large as the weights. The batch has no part in what the optimizer's step needs"},
+    {ON(TOO_BIG) | IN_EVALUATION, NULL, 17, "small",
+     "fewer rows or shorter ones at once in evaluation (TrainingArguments: per_device_eval_batch_size), logits of which only what is needed is kept"},
     {ON(TOO_BIG), "transformers", 17, "some speed",
      "TrainingArguments: per_device_train_batch_size=1 with gradient_accumulation_steps raised in turn"},
     {ON(TOO_BIG), "deepspeed", 17, "some speed",
@@ -110,12 +121,17 @@ static const tip tips[] = {
      "diffusers: enable_attention_slicing(), enable_vae_tiling(), or enable_model_cpu_offload()"},
     {ON(TOO_BIG), "comfyui", 17, "some speed", "ComfyUI: start with --lowvram, or a smaller image or batch"},
     {ON(TOO_BIG), NULL, 17, "some speed", "a smaller micro-batch with more gradient accumulation; shorter sequences"},
+    {ON(TOO_BIG) | IN_OPTIMIZER, NULL, 18, "some speed",
+     "weights in 16 bits; states and gradients over several GPUs (ZeRO, FSDP) or on the host"},
+    {ON(TOO_BIG) | IN_EVALUATION, NULL, 18, NULL,
+     NULL}, /* no backward: nothing is kept for it, and no states are made */
     {ON(TOO_BIG), "transformers", 18, "a quarter of the speed", "TrainingArguments: gradient_checkpointing=True"},
     {ON(TOO_BIG), "axolotl", 18, "a quarter of the speed", "axolotl: gradient_checkpointing: true"},
     {ON(TOO_BIG), "torchtune", 18, "a quarter of the speed", "torchtune: enable_activation_checkpointing=True"},
     {ON(TOO_BIG), "fsdp", 18, "a quarter of the speed",
      "FSDP: apply_activation_checkpointing, and FULL_SHARD instead of SHARD_GRAD_OP"},
     {ON(TOO_BIG), NULL, 18, "a quarter of the speed", "activation checkpointing (torch.utils.checkpoint)"},
+    {ON(TOO_BIG) | IN_EVALUATION, NULL, 19, NULL, NULL},
     {ON(TOO_BIG), "transformers", 19, "other numerics",
      "TrainingArguments: optim=\"adamw_bnb_8bit\", or LoRA with PEFT"},
     {ON(TOO_BIG), "deepspeed", 19, "much speed",
@@ -153,10 +169,24 @@ void hr_oom_add_advice(hr_oom_failure *failure, hr_oom_basis basis, const char *
 
 bool hri_oom_asks_for_snapshot(const hr_oom_advice *advice) { return strstr(advice->text, RECORDS) != NULL; }
 
+static uint32_t place_of(const hr_oom_failure *failure) {
+  static const struct {
+    const char *phase;
+    uint32_t place;
+  } places[] = {{"optimizer", IN_OPTIMIZER},
+                {"loss", IN_LOSS},
+                {"evaluation", IN_EVALUATION},
+                {"generation", IN_EVALUATION}};
+  for (size_t i = 0; i < sizeof places / sizeof *places; i++)
+    if (strcmp(failure->phase, places[i].phase) == 0) return places[i].place;
+  return 0;
+}
+
 void hri_oom_advise(hr_oom_failure *failure) {
   bool said = failure->cause == HR_OOM_GROWTH && failure->advice_count; /* what grows is known better */
   unsigned last = 0, from = FROM_TEXT;
   uint32_t late = failure->candidates & (ON(GROWTH) | ON(OUTLIER_BATCH)), causes = 1u << failure->cause | late;
+  const uint32_t place = place_of(failure);
   if (strcmp(failure->source, "snapshot") == 0) from = FROM_SNAPSHOT;
   if (strcmp(failure->source, "run") == 0) from = FROM_RUN;
   if (failure->cause == HR_OOM_TOO_BIG && hri_oom_is_wrong_size(failure)) {
@@ -176,10 +206,11 @@ void hri_oom_advise(hr_oom_failure *failure) {
     if (!(t->causes & causes) || t->topic == last || (said && t->causes & ON(GROWTH))) continue;
     if (t->framework && strcmp(t->framework, failure->framework) != 0) continue;
     if (t->causes & FROM_ANY && !(t->causes & from)) continue;
+    if (t->causes & IN_ANY && !(t->causes & place)) continue;
     if (t->topic == SETTINGS_TOPIC && failure->advice_count && failure->advice[0].basis != HR_OOM_ADVICE)
       continue; /* replayed ones are there */
     last = t->topic;
-    hr_oom_add_advice(failure, HR_OOM_ADVICE, t->text, t->cost, "", 0);
+    if (t->text) hr_oom_add_advice(failure, HR_OOM_ADVICE, t->text, t->cost, "", 0);
   }
 }
 

@@ -14,11 +14,11 @@ size_t hri_oom_word(const char *text, size_t from, size_t count, const char *wor
 }
 
 static uint64_t unit_bytes(const char *unit, size_t length) {
-  static const char *const names[] = {"pib",  "eib",    "pb",     "eb",     "b",         "kib",      "mib",
-                                      "gib",  "tib",    "kb",     "mb",     "gb",        "tb",       "bytes",
-                                      "byte", "kbytes", "mbytes", "gbytes", "megabytes", "gigabytes"};
-  static const uint8_t shifts[] = {50, 60, 50, 60, 0, 10, 20, 30, 40, 10,
-                                   20, 30, 40, 0,  0, 10, 20, 30, 20, 30}; /* PyTorch's "GB" counts in 2^30 too */
+  static const char *const names[] = {"pib",    "eib",    "pb",        "eb",        "b",  "kib",   "mib",  "gib",
+                                      "tib",    "kb",     "mb",        "gb",        "tb", "bytes", "byte", "kbytes",
+                                      "mbytes", "gbytes", "megabytes", "gigabytes", "ki", "mi",    "gi",   "ti"};
+  static const uint8_t shifts[] = {50, 60, 50, 60, 0,  10, 20, 30, 40, 10, 20, 30, 40,
+                                   0,  0,  10, 20, 30, 20, 30, 10, 20, 30, 40}; /* PyTorch's "GB" counts in 2^30 too */
   for (size_t i = 0; i < sizeof shifts; i++)
     if (strlen(names[i]) == length && memcmp(names[i], unit, length) == 0) return 1ull << shifts[i];
   return 0;
@@ -68,10 +68,16 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   size_t after = read_number(text, at, end, &number, &place), unit_end;
   uint64_t unit;
   if (after == at) return false;
+  if (end - after > 5 && memcmp(text + after, "-byte", 5) == 0) { /* "cannot allocate 4096-byte block" */
+    set_size(value, number, place, 1);
+    *behind = after + 5;
+    return true;
+  }
   if (after < end && text[after] == '.') after++; /* "77. gib", NumPy's */
   for (at = after; at < end && text[at] == ' ';) at++;
   for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
   unit = unit_bytes(text + at, unit_end - at);
+  if (unit == 1 && at == after && unit_end == at + 1 && number > 0 && number < 512) return false; /* "llama-3b" */
   if (unit == 0 && at == after && unit_end == at + 1) unit = letter_bytes(text[at]);
   if (unit == 0) return false;
   set_size(value, number, place, unit);
@@ -169,6 +175,8 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"requires", HR_OOM_REQUESTED},
                                       {"required", HR_OOM_REQUESTED},
                                       {"reserve", HR_OOM_REQUESTED},
+                                      {"acquire", HR_OOM_REQUESTED},
+                                      {"object size is", HR_OOM_REQUESTED},
                                       {"needs", HR_OOM_REQUESTED},
                                       {"need", HR_OOM_REQUESTED},
                                       {"needed", HR_OOM_REQUESTED},
@@ -189,6 +197,7 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"capacity", HR_OOM_TOTAL},
                                       {"capacity by", HR_OOM_FIGURE_COUNT},
                                       {"limit by", HR_OOM_FIGURE_COUNT},
+                                      {"after a total of", HR_OOM_FIGURE_COUNT},
                                       {"limit", HR_OOM_ALLOWED},
                                       {"limit set to", HR_OOM_ALLOWED},
                                       {"allowed", HR_OOM_ALLOWED},
@@ -217,6 +226,18 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
 
 static bool is_word_part(char c) { return is_letter(c) || is_digit(c); }
 
+/* "batch size 32 on 12 gb": a size is the number that follows at once. */
+static bool figure_needs_number_next(const char *word) {
+  return strcmp(word, "size") == 0 || strcmp(word, "sized") == 0;
+}
+static bool is_apart(const char *text, size_t from, size_t to) {
+  static const char *const links[] = {" of ", " is ", " was ", " = ", ": ", "=",     ":",  " ",
+                                      "",     " (",   " =  ",  "(",   ",",  " is: ", "=\""};
+  for (size_t i = 0; i < sizeof links / sizeof *links; i++)
+    if (strlen(links[i]) == to - from && memcmp(text + from, links[i], to - from) == 0) return false;
+  return true;
+}
+
 /* What the words before text[at] call the number there: the label that ends last, within a few words and the same
  * part of the sentence. */
 static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool *found) {
@@ -231,6 +252,7 @@ static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool
          i = hri_oom_word(text, i + 1, at, before_labels[l].word)) {
       size_t end = i + length;
       bool whole = (i == start || !is_letter(text[i - 1]) || length >= 5) && (end == at || !is_letter(text[end]));
+      if (figure_needs_number_next(before_labels[l].word) && is_apart(text, end, at)) continue;
       if (!whole || (*found && (end < best || (end == best && length <= longest)))) continue;
       best = end;
       longest = length;
@@ -276,7 +298,7 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
   return true;
 }
 
-void hri_oom_read_labelled(const char *text, size_t from, size_t end, hr_oom_value *figures) {
+void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t end, hr_oom_value *figures) {
   for (size_t at = from; at < end; at++) {
     hr_oom_value value = {0}, exact = {0};
     size_t behind;
@@ -285,7 +307,8 @@ void hri_oom_read_labelled(const char *text, size_t from, size_t end, hr_oom_val
     if (!is_digit(text[at]) || (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '_'))) continue;
     if (is_cut_number(text, at)) continue;
     sized = read_sized(text, at, end, &value, &behind);
-    if (!sized && !read_bare(text, from, at, end, &value, &behind)) {
+    bool counts = at < bare || hri_oom_word(text, at > from + 8 ? at - 8 : from, at, "size") < at;
+    if (!sized && (!counts || !read_bare(text, from, at, end, &value, &behind))) {
       while (at < end && (is_word_part(text[at]) || text[at] == '.')) at++;
       continue;
     }

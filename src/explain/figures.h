@@ -18,7 +18,8 @@ bool hri_oom_count_after(const char *text, size_t count, const char *words, hr_o
 bool hri_oom_size_in_unit_of(const char *text, size_t slash, size_t count, hr_oom_value *value);
 
 /* Every size in text[from, end) that the words beside it call requested, free, total, allowed or allocated; the first
- * of each. */
-void hri_oom_read_labelled(const char *text, size_t from, size_t end, hr_oom_value *figures);
+ * of each. Before text[bare], or where they are
+ * called a size, numbers without a unit count too. */
+void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t end, hr_oom_value *figures);
 
 #endif

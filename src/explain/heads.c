@@ -7,7 +7,11 @@
 static const char GENERAL[] = "?";
 
 static const hri_oom_head heads[] = {
+    {"out of memory on tile", "poplar", HRI_OOM_CHIP},
     {"out of memory", "", HRI_OOM_NOTHING},
+    {"outof memory", "", HRI_OOM_NOTHING},                         /* as people type it */
+    {"prefill out of memory. try to", "sglang", HRI_OOM_VLLM_CAP}, /* of its own pool of tokens */
+    {"decode out of memory. try to", "sglang", HRI_OOM_VLLM_CAP},
     {"tried to allocate", "pytorch-cuda", HRI_OOM_CACHING},
     {"memory allocation failed with oom on device", "pytorch-cuda", HRI_OOM_CACHING}, /* the allocator's own log line */
     {"already allocated", "pytorch-cuda", HRI_OOM_CACHING}, /* of messages whose beginning was cut off */
@@ -60,6 +64,8 @@ static const hri_oom_head heads[] = {
     {"os error 1455", "windows", HRI_OOM_HOST},
     {"paging file is too small for this operation", "windows", HRI_OOM_HOST},
     {"rayoutofmemoryerror: more than", "ray", HRI_OOM_HOST},
+    {"which exceeds the memory usage threshold of", "ray", HRI_OOM_HOST},
+    {"memory_allocation_failure(el", "cann", HRI_OOM_LIBRARY}, /* Ascend's, with a number */
     {"oomkilled", "", HRI_OOM_NOTHING},
     {"srun: error:", "", HRI_OOM_NOTHING},
     {"killed process ", "", HRI_OOM_NOTHING},
@@ -140,6 +146,44 @@ static const hri_oom_head heads[] = {
     {"launchoutofresources", "cuda", HRI_OOM_CHIP},
     {"out of resource: ", "triton", HRI_OOM_CHIP},
     {"out of video memory trying to allocate a render", "unreal", HRI_OOM_FOREIGN},
+    {"memory isn't enough and alloc failed", "mindspore", HRI_OOM_FOREIGN},
+    {"beyond the 'physical' memory limit", "yarn", HRI_OOM_HOST},
+    {"beyond the 'virtual' memory limit", "yarn", HRI_OOM_HOST},
+    {"beyond physical memory limits", "yarn", HRI_OOM_HOST},
+    {"vector memory limit of", "r", HRI_OOM_HEAP},
+    {"array exceeds maximum array size preference", "matlab", HRI_OOM_LIMIT},
+    {"page allocation failure", "", HRI_OOM_NOTHING}, /* the kernel's */
+    {"oom_reaper: reaped process", "kernel", HRI_OOM_HOST},
+    {"killed as a result of limit of", "kernel", HRI_OOM_HOST},
+    {"sending sigterm to process ", "", HRI_OOM_NOTHING}, /* earlyoom's */
+    {"sending sigkill to process ", "", HRI_OOM_NOTHING},
+    {"due to memory used (", "systemd-oomd", HRI_OOM_HOST},
+    {"memorystatus: killing", "", HRI_OOM_NOTHING}, /* macOS and iOS */
+    {"has run out of application memory", "macos", HRI_OOM_HOST},
+    {"computer is low on memory", "windows", HRI_OOM_HOST_LIKELY},
+    {"not enough memory resources are available", "", HRI_OOM_NOTHING}, /* Windows */
+    {"exceeds job hard limit", "", HRI_OOM_NOTHING},                    /* Grid Engine's */
+    {"gone over memory limit of", "htcondor", HRI_OOM_HOST},
+    {"gone over cgroup memory limit of", "htcondor", HRI_OOM_HOST},
+    {"container killed due to memory usage", "aws-batch", HRI_OOM_HOST},
+    {"low on resource: memory", "kubernetes", HRI_OOM_HOST},
+    {"system oom encountered, victim process", "kubernetes", HRI_OOM_HOST},
+    {"memory limit of", "", HRI_OOM_NOTHING},
+    {"ran out of memory (used over", "render", HRI_OOM_HOST},
+    {"oom command not allowed when used memory", "redis", HRI_OOM_LIMIT},
+    {"data too large, data for", "elasticsearch", HRI_OOM_LIMIT},
+    {"objectstorefullerror", "ray", HRI_OOM_LIMIT},
+    {"nrt_tensor_allocate status=4", "neuron", HRI_OOM_FOREIGN},
+    {"used all available ram", "notebook", HRI_OOM_HOST_LIKELY}, /* as people repeat Colab's words */
+    {"used all the available ram", "notebook", HRI_OOM_HOST_LIKELY},
+    {"using all available ram", "notebook", HRI_OOM_HOST_LIKELY},
+    {"pt_devmem allocation failed", "pytorch-hpu", HRI_OOM_BARE},
+    {"cuda error in allocate: 2", "cuda-extension", HRI_OOM_BARE},
+    {"killed", "", HRI_OOM_NOTHING},                   /* in people's own words (kill.c) */
+    {"\xe8\xa2\xabkill", "kill", HRI_OOM_HOST_LIKELY}, /* Chinese: was killed */
+    {"code 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"error 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"status of 137", "kill", HRI_OOM_HOST_LIKELY},
     /* words of which report.c tells whether they belong to a report; behind all others that begin alike */
     {"alloc", GENERAL, HRI_OOM_NOTHING},
     {"memory", GENERAL, HRI_OOM_NOTHING},

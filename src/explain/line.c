@@ -185,7 +185,9 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
     shape |= HRI_OOM_COMMENT;
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
     shape |= HRI_OOM_HEADING; /* nothing but bold words */
-  if (at + 1 < count && line[at] == '#') shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT;
+  if (at + 2 < count && line[at] == '#' &&
+      line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */
+    shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT;
   while (at < count && strchr("/*# ", line[at]) && line[at]) at++; /* a table in a comment */
   if (at < count && line[at] == '|' && memchr(line + at + 1, '|', count - at - 1)) shape |= HRI_OOM_ROW;
   return shape;
@@ -233,7 +235,8 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;
   for (size_t at = 1; at + LENGTH <= count; at++) {
     size_t back = at, digits;
-    if (!hri_line_is_blank(line[at - 1]) || (at + LENGTH < count && !hri_line_is_blank(line[at + LENGTH])) ||
+    if (!hri_line_is_blank(line[at - 1]) ||
+        (at + LENGTH < count && !hri_line_is_blank(line[at + LENGTH]) && line[at + LENGTH] != ':') ||
         !starts_with(line, count, at, word))
       continue;
     while (back > 0 && hri_line_is_blank(line[back - 1])) back--;

@@ -17,7 +17,8 @@ static size_t message_end(const char *text, size_t after, size_t count, hri_oom_
 static size_t search_end(const char *text, size_t after, size_t end, hri_oom_reading r) {
   if (r.kind == HRI_OOM_CACHING || r.kind == HRI_OOM_MPS || r.kind == HRI_OOM_ASYNC)
     return hri_oom_word(text, after, end, "(http"); /* what follows the help address is no longer the message */
-  if (strcmp(r.source, "kill") == 0 || strcmp(r.source, "nccl") == 0)
+  if (strcmp(r.source, "kill") == 0 || strcmp(r.source, "nccl") == 0 ||
+      (strcmp(r.source, "kernel") == 0 && r.kind == HRI_OOM_HOST_LIKELY))
     return after; /* what follows may say more: the kernel, Slurm, how much NCCL asked for */
   return end > after + 200 ? after + 200 : end;
 }
@@ -30,8 +31,8 @@ static bool is_middle(const char *words) {
 
 /* Whether figures stand before the head too. */
 static bool reads_before(const hri_oom_head *head, hri_oom_reading r, bool cut) {
-  return cut || r.kind == HRI_OOM_VLLM_BUSY || strstr(head->words, "kv cache is needed") ||
-         strcmp(r.source, "pytorch-directml") == 0;
+  return cut || r.kind == HRI_OOM_VLLM_BUSY || strstr(head->words, "array exceeds") ||
+         strstr(head->words, "kv cache is needed") || strcmp(r.source, "pytorch-directml") == 0;
 }
 
 /* A message's request where its beginning was cut off: "... gib (gpu 0; ...". */

@@ -75,7 +75,9 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   if (!hri_oom_size_before(text, count, "is allocated by pytorch", &f[HR_OOM_ALLOCATED]) &&
       !hri_oom_size_before(text, count, "already allocated", &f[HR_OOM_ALLOCATED]) && /* else cut within those words */
       !hri_oom_size_after(text, count, "of the allocated memory", &f[HR_OOM_ALLOCATED]))
-    (void)hri_oom_size_after(text, count, "total capacity;", &f[HR_OOM_ALLOCATED]);
+    if (hri_oom_size_after(text, count, "total capacity;", &f[HR_OOM_ALLOCATED]) &&
+        f[HR_OOM_FREE].state == HR_OOM_READ && f[HR_OOM_FREE].bytes == f[HR_OOM_ALLOCATED].bytes)
+      f[HR_OOM_ALLOCATED] = (hr_oom_value){.state = HR_OOM_ABSENT}; /* what is free follows at once */
   (void)hri_oom_size_before(text, count, "reserved in total", &f[HR_OOM_RESERVED]);
   if (!hri_oom_size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
     (void)hri_oom_size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
@@ -160,6 +162,17 @@ static const char *wording_of(const char *text, size_t count) {
   return "";
 }
 
+/* What programs print of a limit of their own: "(74.5gb) array exceeds maximum array size preference (31.9gb)",
+ * "... is larger than the limit of [986932838/941.2mb]", "object size is 2147483656 bytes". */
+static void read_limit(const char *text, size_t count, hr_oom_value *f) {
+  size_t array = hri_oom_word(text, 0, count, ") array exceeds"), open = array;
+  while (open > 0 && text[open - 1] != '(') open--;
+  if (array < count && open > 0) (void)hri_oom_size_at(text, open, count, &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_size_after(text, count, "size preference (", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_count_after(text, count, "the limit of [", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, "object size is", &f[HR_OOM_REQUESTED]);
+}
+
 /* ---- by kind ---- */
 
 void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message) {
@@ -186,6 +199,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (strcmp(failure->source, "pytorch-directml") == 0)
       (void)hri_oom_size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "buffer size:", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_count_after(at, count < 60 ? count : 60, "failed for size::", &f[HR_OOM_REQUESTED]);
     break;
   case HRI_OOM_HOST:
     if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
@@ -193,6 +207,9 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
         !hri_oom_size_after(at, count < 400 ? count : 400, "failed to map", &f[HR_OOM_REQUESTED]))
       (void)hri_oom_size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
+    if (strcmp(failure->source, "php") == 0)
+      (void)hri_oom_count_after(at, count < 60 ? count : 60, "(allocated ", &f[HR_OOM_ALLOCATED]);
+    (void)hri_oom_size_after(at, count < 100 ? count : 100, "memory (used over", &f[HR_OOM_ALLOWED]);
     break;
   case HRI_OOM_LIBRARY:
     for (size_t i = 0; i < 3 && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
@@ -207,7 +224,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_size_after(at, count, "available kv cache memory (", &f[HR_OOM_ALLOWED]);
     break;
   case HRI_OOM_VLLM_BUSY: {
-    size_t slash = hri_oom_word(at, 0, count < 200 ? count : 200, "/");
+    size_t start = hri_oom_word(at, 0, count, "on device");
+    size_t slash = hri_oom_word(at, start < count ? start : 0, count < 200 ? count : 200, "/");
     if (slash < count && hri_oom_size_at(at, slash + 1, count, &f[HR_OOM_TOTAL]))
       (void)hri_oom_size_in_unit_of(at, slash, count, &f[HR_OOM_FREE]); /* "(3.1/79.1 gib)" */
     slash = hri_oom_word(at, 0, count < 300 ? count : 300, "utilization (");
@@ -217,6 +235,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
   }
   case HRI_OOM_HEAP: /* "allowed memory size of 134217728 bytes exhausted (tried to allocate 20480 bytes)" */
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "memory size of", &f[HR_OOM_ALLOWED]);
+    (void)hri_oom_size_after(at, count < 60 ? count : 60, "vector memory limit of", &f[HR_OOM_ALLOWED]);
     (void)hri_oom_size_after(at, count < 120 ? count : 120, "(tried to allocate", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 80 ? count : 80, "cannot reserve", &f[HR_OOM_REQUESTED]); /* Java's buffers */
     if (hri_oom_known(&f[HR_OOM_REQUESTED])) {
@@ -229,6 +248,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_count_after(at, count < 400 ? count : 400, "growth limit", &f[HR_OOM_ALLOWED]);
     }
     break;
+  case HRI_OOM_LIMIT: read_limit(at, count < 200 ? count : 200, f); break;
   case HRI_OOM_CHIP:
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "hardware limit:", &f[HR_OOM_ALLOWED]);

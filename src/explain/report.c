@@ -74,8 +74,11 @@ static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t 
   for (size_t i = 0; i < HRI_COUNT(others); i++)
     if (hri_match_at(text, verb_end, end, others[i])) return false;
   if (hri_match_part(text, verb, verb_end, functions, HRI_COUNT(functions))) return true;
-  if (hri_match_at(text, verb_end, end, " of size ") && verb_end + 9 < end && hri_is_digit(text[verb_end + 9]))
-    return true;
+  if (hri_match_at(text, verb_end, end, " of size ")) {
+    size_t at = verb_end + 9;
+    while (at < end && text[at] == ':') at++;
+    if (at < end && hri_is_digit(text[at])) return true;
+  }
   end = hri_sentence_end(text, verb_end, end);
   for (size_t i = verb_end; i + 3 < end; i++) /* "163840 KB", "12.5GB" */
     if (hri_is_digit(text[i]) && (text[i + 1] == 'm' || text[i + 1] == 'g' || text[i + 1] == 'k') && text[i + 2] == 'b')
@@ -108,6 +111,9 @@ static bool is_error_name(const char *text, size_t from, size_t to) {
                                      "no_memory",
                                      "not_enough_memory",
                                      "memoryexhausted",
+                                     "malloc_fail",
+                                     "malloc_failed",
+                                     "alloc_fail",
                                      "outofmemoryerror'>"};
   for (size_t i = 0; i < HRI_COUNT(ends); i++) {
     size_t length = strlen(ends[i]);
@@ -128,7 +134,7 @@ static const char *const modifiers[] =
      "gpu's",     "vram",    "allocated", "container",   "per-process", "opencl",    "sycl",      "xpu",
      "mps",       "xla",     "large",     "huge",        "a",           "buffer",    "runtime",   "usable",
      "worker",    "address", "space",     "maximum",     "max",         "limit",     "backend",   "direct",
-     "os",        "stack"};
+     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -194,7 +200,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     if (at == end) continue;
     *p = (phrase){with_modifiers(text, line, from), at + strlen(failing[i]), false};
     if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */
-    return speaks_of_memory(text, from, from, to, count);
+    return speaks_of_memory(text, at - to <= 4 ? p->from : from, from, to, count);
   }
   if (hri_match_at(text, to, count, " error") ||
       hri_match_at(text, to, count, ": error")) { /* "memory allocation error" */
@@ -215,6 +221,8 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
                                        " isn't enough",      " is not enough", " not enough",      " not sufficient",
                                        " is not sufficient", " limit reached", " was exhausted",   " ran out",
                                        " has run out",       " depleted",      " space exhausted", " isn't sufficient"};
+  static const char *const doing[] = {" while allocating", " when allocating", " trying to allocate",
+                                      " while trying to allocate"};
   static const char *const after_no[] = {" available", " left", " for", " to ", " on ", " remaining", " could", " in "};
   bool shared = from > line + 7 && hri_match_at(text, from - 7, from, "shared ");
   for (size_t i = 0; i < HRI_COUNT(before); i++) {
@@ -225,6 +233,8 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
     *p = (phrase){at, to, false};
     if (strncmp(before[i], "exceed", 6) == 0) return limit; /* "exceeded job memory limit" */
     if (strcmp(before[i], "too much") == 0) return shared;
+    for (size_t k = 0; k < HRI_COUNT(doing); k++) /* "out of memory while allocating": part of the words */
+      if (hri_match_at(text, to, count, doing[k])) p->to = to + strlen(doing[k]);
     if (strcmp(before[i], "no") != 0) return true;
     if (to == count || strchr(".,:)(;!", text[to])) return true;
     for (size_t k = 0; k < HRI_COUNT(after_no); k++)
@@ -250,8 +260,9 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
 static bool find_oom(const char *text, size_t line, size_t from, size_t to, size_t count, phrase *p) {
   static const char *const behind[] = {":",       " error",  " when",      " while", "!",    " killed",
                                        " during", " on gpu", " on device", " in ",   " at ", " trying"};
-  static const char *const before[] = {"due to", "by",   "hit",  "got",         "because of", "reason:", "error:",
-                                       "gpu",    "cuda", "host", "encountered", "status:",    "error",   "with"};
+  static const char *const before[] = {"due to", "by",   "hit",  "got",    "because of",  "reason:",
+                                       "error:", "gpu",  "cuda", "host",   "encountered", "status:",
+                                       "error",  "with", "into", "getting"};
   bool found = to == count || text[to] == '.' || text[to] == ')' || text[to] == ']';
   for (size_t i = 0; i < HRI_COUNT(behind) && !found; i++) found = hri_match_at(text, to, count, behind[i]);
   found = found || find_back(text, line, from, 16, before, HRI_COUNT(before), 0) < from;
@@ -267,7 +278,8 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   while (from > line && hri_is_name(text[from - 1])) from--;
   while (to < count && hri_is_name(text[to])) to++;
   *p = (phrase){from, to, true};
-  if (is_error_name(text, from, to)) { /* not an enumerator */
+  if (from > line && text[from - 1] == '+') return false; /* an option of a virtual machine's */
+  if (is_error_name(text, from, to)) {                    /* not an enumerator */
     bool set =
         hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
     return !set && (to == count || text[to] != '=');
@@ -501,26 +513,34 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
                                        "bug",          "feature",     "changelog", "example",  "usage",
                                        "help",         "summary",     "cause",     "check",    "root cause",
                                        "reason",       "symptom",     "symptoms"};
-  static const char *const behind[] = {" errors",     " issue",        " problem",    " handler",    " handling",
-                                       " hook",       " callback",     " guard",      " protect",    " recovery",
-                                       " prevent",    " fallback",     " check",      " test",       " retry",
-                                       " exceptions", " situation",    " scenario",   " condition",  " solution",
-                                       " can ",       " may ",         " might ",     " is a ",      " usually",
-                                       " often",      " when you",     " if ",        "?",           " killer:",
-                                       " score",      " kill disable", " warning",    " detection",  " error is ",
-                                       " errors?",    " killer is",    " events",     " killer",     " error occurs",
-                                       " error can",  " error may",    " error? ",    " error will", " error?",
-                                       " means",      " will ",        " should ",    ": class",     ": raised",
-                                       ": thrown",    ": exception",   " management", " manager",    " debugging",
-                                       ": subclass",  " is the ",      " are the ",   " faq",        " guide",
-                                       " tips",       " mitigation",   " or ",        ", usually",   " error means"};
+  static const char *const behind[] = {" errors",     " issue",      " problem",   " handler",
+                                       " handling",   " hook",       " callback",  " guard",
+                                       " protect",    " recovery",   " prevent",   " fallback",
+                                       " check",      " test",       " retry",     " exceptions",
+                                       " situation",  " scenario",   " condition", " solution",
+                                       " can ",       " may ",       " might ",    " is a ",
+                                       " usually",    " often",      " when you",  " if ",
+                                       "?",           " killer:",    " score",     " kill disable",
+                                       " warning",    " detection",  " error is ", " errors?",
+                                       " killer is",  " events",     " killer",    " error occurs",
+                                       " error can",  " error may",  " error? ",   " error will",
+                                       " error?",     " means",      " will ",     " should ",
+                                       ": class",     ": raised",    ": thrown",   ": exception class",
+                                       " management", " manager",    " debugging", ": subclass",
+                                       " is the ",    " are the ",   " faq",       " guide",
+                                       " tips",       " mitigation", " or ",       ", usually",
+                                       " error means"};
+  static const char *const explained[] = {" error means", " error indicates", " error is raised", " error is caused"};
   static const char *const defined[] = {"raised when", "thrown when", "returned when", "occurs when", "happens when",
                                         "raised if",   "thrown if",   "returned if",   "occurs if",   "happens if"};
   size_t from = hri_sentence_start(p->text, p->sentence, phrase_from),
          near = clause_start(p->text, p->line, phrase_from);
   size_t end = hri_sentence_end(p->text, phrase_to, p->line_end), first = from;
   uint64_t signs = 0;
-  size_t last = p->line_end;
+  size_t last = p->line_end, quote = phrase_from;
+  while (quote > near && p->text[quote - 1] != '"') quote--;
+  if (quote > near && hri_voice_meets(p->text, p->line, quote - 1))
+    phrase_from = quote - 1; /* of what is quoted nothing */
   while (last > phrase_to && p->text[last - 1] == ' ') last--;
   while (first < near && !hri_is_name(p->text[first])) first++;
   for (size_t i = 0; i < HRI_COUNT(labels) && near > from; i++) { /* "fix(cuda): ...", "tip: ..." */
@@ -528,13 +548,16 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
     if (hri_match_at(p->text, first, near, labels[i]) && behind_label < near && strchr(":(!", p->text[behind_label]))
       signs |= HRI_SIGN_BIT(HRI_SIGN_TOPIC);
   }
-  if (end < p->count && p->text[end] == '?' && end < p->line_end) signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
+  if (end < p->count && p->text[end] == '?' && end < p->line_end && !hri_match_at(p->text, end, p->count, "?)"))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
   if (p->shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT) && hri_match_end(p->text, p->line, last, "?"))
     signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
-  if (hri_match_part(p->text, from, end, defined, HRI_COUNT(defined))) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
+  if (hri_match_part(p->text, phrase_to, end, explained, HRI_COUNT(explained)) ||
+      hri_match_part(p->text, from, end, defined, HRI_COUNT(defined)))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
   for (size_t i = 0; i < HRI_COUNT(behind); i++)
     if (hri_match_at(p->text, phrase_to, p->line_end, behind[i])) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
-  if (hri_match_any(p->text, from, phrase_from, anywhere, 21) || /* also before a colon */
+  if (hri_match_any(p->text, from, phrase_from, anywhere, 23) || /* also before a colon */
       hri_match_any(p->text, near, phrase_from, anywhere, HRI_COUNT(anywhere)))
     signs |= HRI_SIGN_BIT(HRI_SIGN_CONDITION);
   if (hri_match_any(p->text, near, phrase_from, here, HRI_COUNT(here))) signs |= HRI_SIGN_BIT(HRI_SIGN_PERSON);
@@ -617,6 +640,11 @@ static bool is_concrete(const char *text, size_t from, size_t to) {
   unsigned digits = 0;
   for (size_t i = from; i < to; i++) {
     digits = hri_is_digit(text[i]) ? digits + 1 : 0;
+    if (digits == 1 && i > from + 1 && (text[i - 1] == '#' || (text[i - 1] == '-' && hri_is_letter(text[i - 2])))) {
+      while (i + 1 < to && hri_is_digit(text[i + 1])) i++; /* a ticket's */
+      digits = 0;
+      continue;
+    }
     if (digits > 0 && i > from + 1 && text[i - 1] == '.' && hri_is_digit(text[i - 2])) { /* "17.5m" */
       size_t end = i;
       while (end < to && hri_is_digit(text[end])) end++;
@@ -653,7 +681,8 @@ static bool starts_with_level(const char *text, size_t line, size_t to) {
 static bool ended_with(const hri_oom_place *p, size_t from) {
   static const char *const verbs[] = {"exited",   "died",      "crashed", "terminated", "killed",
                                       "shutdown", "shut down", "stopped", "dying",      "aborted"};
-  static const char *const cases[] = {"if", "may", "might", "can", "could", "would", "will", "whenever"};
+  static const char *const cases[] = {"if",    "may",  "might",    "can",      "could",
+                                      "would", "will", "whenever", "when you", "when your"};
   size_t start = hri_sentence_start(p->text, p->line, from), word = start + 5;
   while (word < from && hri_is_letter(p->text[word])) word++;
   if (hri_match_at(p->text, start, from, "symptom") ||
@@ -672,11 +701,51 @@ static bool is_introduced(const hri_oom_place *p, size_t from) {
   return false;
 }
 
+/* "There appeared", "met", "reports an error" right before it. */
+static bool is_told_in_chinese(const char *text, size_t line, size_t from) {
+  static const char *const verbs[] = {"\xe5\x87\xba\xe7\x8e\xb0", "\xe9\x81\x87\xe5\x88\xb0",
+                                      "\xe6\x8a\xa5\xe9\x94\x99"};
+  return hri_match_part(text, from > line + 24 ? from - 24 : line, from, verbs, HRI_COUNT(verbs));
+}
+
+/* A thread's title tells of it in the present: "mnist.py throws x", "training gets x". */
+static bool is_title_verb(const hri_oom_place *p, size_t from) {
+  static const char *const verbs[] = {"throws ",  "gives ",   "gets ",       "causes ",     "shows ",     "hits ",
+                                      "raises ",  "with ",    "results in ", "crashes in ", "runs into ", "ran into ",
+                                      "reports ", "returns ", "getting ",    "goes "};
+  static const char *const cases[] = {"if",   "when", "can",  "may", "might", "should",
+                                      "will", "how",  "what", "why", "avoid", "handle"};
+  if (hri_match_any(p->text, p->line, from, cases, HRI_COUNT(cases))) return false;
+  for (size_t i = 0; i < HRI_COUNT(verbs); i++)
+    if (hri_match_end(p->text, p->line, from, verbs[i])) return true;
+  return false;
+}
+
+/* What a change does, in the imperative, as its title or a line of its description begins: "[core] handle x", "explain
+ * x". */
+static bool is_change(const hri_oom_place *p) {
+  static const char *const verbs[] = {"explain", "add",     "fix",    "handle",   "support",   "improve",  "make",
+                                      "allow",   "avoid",   "detect", "document", "update",    "remove",   "implement",
+                                      "enable",  "disable", "catch",  "refactor", "introduce", "prevent",  "increase",
+                                      "reduce",  "expose",  "emit",   "retry",    "docs",      "proposal", "feature"};
+  size_t at = p->line, end;
+  while (at < p->line_end && strchr("[-* ", p->text[at])) { /* "[spark-40781][core]" */
+    if (p->text[at] == '[') at = hri_oom_word(p->text, at, p->line_end, "]");
+    if (at < p->line_end) at++;
+  }
+  for (end = at; end < p->line_end && hri_is_letter(p->text[end]);) end++;
+  if (end == p->line_end || p->text[end] != ' ') return false;
+  for (size_t i = 0; i < HRI_COUNT(verbs); i++)
+    if (strlen(verbs[i]) == end - at && memcmp(p->text + at, verbs[i], end - at) == 0) return true;
+  return false;
+}
+
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
-  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ", "returned ",
-                                        "error ",       "got ",        "caught ",      "error is ",  "error was ",
-                                        "message is ",  "reason: ",    "with reason "};
+  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",    "returned ",
+                                        "error ",       "got ",        "caught ",      "error is ",     "error was ",
+                                        "message is ",  "reason: ",    "with reason ", "workers are {", "running into ",
+                                        "ran into ",    "runs into "};
   bool labelled = hri_match_end(p->text, line, from, ": ");
   if (hri_match_end(p->text, line, from, "): ")) { /* "error is cumemalloc(): x" */
     size_t label = from - 2;
@@ -686,7 +755,15 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   if (from > line && strchr("\"'", p->text[from - 1])) from--;
   for (size_t i = 0; i < HRI_COUNT(telling); i++)
     if (hri_match_end(p->text, line, from, telling[i])) return true;
-  if (is_introduced(p, from) || ended_with(p, from)) return true;
+  if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
+  if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
+  if (p->shape & HRI_OOM_TITLE && from > line && !is_change(p)) { /* "loading fails with vulkan out-of-memory error" */
+    static const char *const ends[] = {" fails with ", " crashes with ", " fails due to ", " crashes due to "};
+    for (size_t i = 0; i < HRI_COUNT(ends); i++) {
+      size_t at = hri_oom_word(p->text, from > line + 30 ? from - 30 : line, from, ends[i]);
+      if (at < from && hri_sentence_start(p->text, at, from) <= at) return true;
+    }
+  }
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
 }
 
@@ -699,10 +776,56 @@ static bool is_dated_event(const hri_oom_place *p, size_t to) {
   return false;
 }
 
+/* "My training gets killed": the words tell of it by themselves (kill.c). */
+static bool tells_of_kill(const hri_oom_place *p) {
+  const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
+  return head && (strcmp(head->words, "killed") == 0 || head->words[0] == '\xe8');
+}
+
+/* "out of memory (oom) or excessive use of it": a case beside another. */
+static bool is_one_of_several(const hri_oom_place *p, size_t to) {
+  size_t at = hri_match_at(p->text, to, p->line_end, " (oom)") ? to + 6 : to;
+  return hri_match_at(p->text, at, p->line_end, " or ") || hri_match_at(p->text, at, p->line_end, " / ");
+}
+
+/* "oom: reduce the batch", "a fallback for bad_alloc": a title that gives advice, or names what deals with it. */
+static bool is_titled_advice(const hri_oom_place *p, size_t from, size_t to) {
+  static const char *const dealing[] = {" logic for ",   " fallback for ",      " handling for ",   " handling of ",
+                                        " support for ", " test for ",          " tests for ",      " check for ",
+                                        " message for ", " detection of ",      " workaround for ", " recovery from ",
+                                        " guard for ",   " protection against "};
+  static const char *const joints[] = {" (oom): ", ": ", " - ", " \xe2\x80\x94 "};
+  static const char *const advice[] = {"reduce ", "lower ", "use ",  "set ", "increase ", "decrease ",
+                                       "try ",    "how ",   "what ", "why ", "when ",     "tips "};
+  if (!(p->shape & HRI_OOM_TITLE)) return false;
+  while (from > p->line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == ':')) from--; /* "std::" */
+  for (size_t i = 0; i < HRI_COUNT(dealing); i++)
+    if (hri_match_end(p->text, p->line, from, dealing[i])) return true;
+  for (size_t i = 0; i < HRI_COUNT(joints); i++)
+    for (size_t k = 0; k < HRI_COUNT(advice) && hri_match_at(p->text, to, p->line_end, joints[i]); k++)
+      if (hri_match_at(p->text, to + strlen(joints[i]), p->line_end, advice[k])) return true;
+  return false;
+}
+
+/* "137 means ...", "128 + 9": the lines around explain what such words mean. */
+static bool is_meant(const hri_oom_place *p) {
+  static const char *const words[] = {"137 means",         "137 mean ",       "137 mean?",
+                                      "137 indicates",     "137 typically",   "137 usually",
+                                      "137 is the",        "137) means",      "137** means",
+                                      "137` means",        "oomkilled means", "oomkilled mean",
+                                      "sigkill means",     "128 + 9",         "128+9",
+                                      "128 + signal",      "oom stands for",  "stands for out of memory",
+                                      "what is exit code", "killed mean"};
+  size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
+  size_t end = p->line_end + 300 < p->count ? p->line_end + 300 : p->count;
+  return hri_match_part(p->before, from, p->before_count, words, HRI_COUNT(words)) ||
+         hri_match_part(p->text, p->line, end, words, HRI_COUNT(words));
+}
+
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
   size_t line = p->line, rest = to;
   uint64_t signs = signs_of_topic(p, from, to);
-  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || is_dated_event(p, to);
+  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || is_dated_event(p, to) || tells_of_kill(p);
   while (line < from && p->text[line] == ' ') line++;
   while (rest < p->line_end && !hri_is_name(p->text[rest]) && !(p->text[rest] & 0x80)) rest++;
 #define SIGN(name, when)                                                                                               \
@@ -713,6 +836,9 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
        p->shape & HRI_OOM_LEVEL || starts_with_level(p->text, line, from) || hri_match_at(p->text, from, to, "fatal "));
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
+  SIGN(TITLE, p->shape & HRI_OOM_TITLE && !is_change(p));
+  SIGN(MEANT, is_meant(p));
+  SIGN(CONDITION, is_change(p));
   SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
   SIGN(FIELD, is_field(p, from));
@@ -727,6 +853,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(TOLD, told);
   SIGN(BEHIND, !told && hri_match_at(p->text, to, p->line_end, " error") && /* "the dreaded x error" */
                    hri_oom_word(p->text, from > line + 16 ? from - 16 : line, from, "the ") < from);
+  SIGN(BEHIND, !told && (is_one_of_several(p, to) || is_titled_advice(p, from, to)));
   SIGN(ITEM, p->shape & HRI_OOM_COMMENT && p->tick_from < p->tick_to && !told);
   SIGN(ENDED, tells_of_end(p, from, to));
   SIGN(CONCRETE, is_concrete(p->text, line, p->line_end));
@@ -761,7 +888,8 @@ static bool is_other(const hri_oom_place *p, const phrase *f) {
 static size_t report_end(const hri_oom_place *p, const phrase *f, size_t reach) {
   static const char *const stops[] = {"traceback (most recent", "stack trace", "file \"", "current allocation summary",
                                       "backtrace"};
-  static const char *const next[] = {"tried to allocate", "cuda out of memory", "runtimeerror"};
+  static const char *const next[] = {"tried to allocate", "cuda out of memory", "runtimeerror", "buffer size",
+                                     "model buffer"};
   size_t end = p->line_end > f->to + reach ? p->line_end : f->to + reach;
   if (hri_match_at(p->text, p->line_end, p->count, "- ")) end = p->line_end + 120;
   if (end > p->count) end = p->count;
@@ -826,7 +954,7 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
     from = at; /* "allocating 4096 mib" on the line before */
   end = report_end(p, &f, foreign || goes_on ? 200 : 0);
   if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
-  hri_oom_read_labelled(p->text, from, end, m->failure.figures);
+  hri_oom_read_labelled(p->text, from, end, end, m->failure.figures);
 }
 
 /* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
@@ -859,11 +987,18 @@ static phrase head_phrase(const hri_oom_place *p) {
 
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
 static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
-  return strcmp(m->failure.source, "notebook") == 0 ||
+  return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "macos") == 0 ||
+         strcmp(m->failure.source, "windows") == 0 ||
          (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to);
 }
 
-/* What says nothing in a table: there every cell stands by itself. */
+/* What says nothing in a table, where every cell stands by itself, and in a line of source, where it is part of the
+ * literal. */
+#define SOURCE_SIGNS                                                                                                   \
+  (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
+   HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD) | HRI_SIGN_BIT(HRI_SIGN_PLACE) |                     \
+   HRI_SIGN_BIT(HRI_SIGN_CONCRETE) | HRI_SIGN_BIT(HRI_SIGN_DATED) | HRI_SIGN_BIT(HRI_SIGN_LEVEL) |                     \
+   HRI_SIGN_BIT(HRI_SIGN_ENDED) | HRI_SIGN_BIT(HRI_SIGN_TOLD) | HRI_SIGN_BIT(HRI_SIGN_CODE))
 #define CELL_SIGNS                                                                                                     \
   (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
    HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD))
@@ -887,9 +1022,14 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   if (figures > 0) signs |= HRI_SIGN_BIT(HRI_SIGN_FIGURE);
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to, signs);
+  if (tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) /* whose event it was, and what else they say of it */
+    signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_ROW)) signs &= ~CELL_SIGNS;
-  return hri_voice_weigh(signs) > 0;
+  if (signs & (HRI_SIGN_BIT(HRI_SIGN_ROW) | HRI_SIGN_BIT(HRI_SIGN_ANSWERED))) signs &= ~CELL_SIGNS;
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
+  return p->ear ? p->ear->hears(p->ear->context, signs) : hri_voice_weigh(signs) > 0;
 }
 
 void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
@@ -926,7 +1066,7 @@ hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *
   hri_oom_name_speaker(p, f.from, f.to, m);
   from = hri_sentence_start(p->text, p->line, f.from);
   *end = report_end(p, &f, m->kind == HRI_OOM_HOST ? 160 : 60);
-  hri_oom_read_labelled(p->text, from, *end, m->failure.figures);
+  hri_oom_read_labelled(p->text, from, p->line_end, *end, m->failure.figures);
   if (!is_heard(p, m, f)) m->kind = HRI_OOM_NOTHING;
   if (*end > p->line_end && p->line_end > p->at) *end = p->line_end;
   return m->kind;

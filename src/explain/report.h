@@ -14,6 +14,7 @@ enum {
   HRI_OOM_AMONG = 32,   /* lines around it are a program's source */
   HRI_OOM_LITERAL = 64, /* it is a string literal and nothing else */
   HRI_OOM_DATED = 128,  /* a time stands before it */
+  HRI_OOM_TITLE = 512,  /* it is the first line, and an empty one follows */
   HRI_OOM_FENCED = 256  /* it is in a block of output or code, between lines of three back quotes */
 };
 
@@ -26,8 +27,9 @@ typedef struct hri_oom_place {
   const char *before;
   size_t before_count;
   unsigned shape;
-  size_t tick_from, tick_to; /* the back quotes around it; equal: none are */
-  bool has_ticks;            /* the line has some */
+  size_t tick_from, tick_to;       /* the back quotes around it; equal: none are */
+  bool has_ticks;                  /* the line has some */
+  const struct hri_voice_ear *ear; /* who hears it (voice.h); NULL: the weights decide */
 } hri_oom_place;
 
 /* Whether a failure is reported there. Reads at most some hundred bytes on both sides. */

@@ -20,6 +20,7 @@
 #include "explain/message.h"
 #include "explain/report.h"
 #include "explain/source.h"
+#include "explain/voice.h"
 #include "explain/wording.h"
 
 enum {
@@ -59,7 +60,8 @@ typedef struct origin {
 
 struct hr_explainer {
   const char *framework;
-  char line[LINE]; /* the raw line so far */
+  const hri_voice_ear *ear; /* who hears the places; NULL: the weights decide */
+  char line[LINE];          /* the raw line so far */
   size_t line_count;
   bool continued;                /* the raw line is the rest of one that was too long: it has no prefix */
   int32_t rank;                  /* of the current raw line */
@@ -359,6 +361,7 @@ static bool says_more(const hr_oom_failure *old, const hr_oom_failure *failure) 
 static size_t find_general(const hr_explainer *e, const hr_oom_failure *failure) {
   for (size_t i = e->failures.count; i-- > 0;) {
     const hr_oom_failure *old = &e->failures.items[i];
+    if (strcmp(failure->source, "kill") == 0 && old->cause != HR_OOM_UNKNOWN) continue; /* it says less */
     if (e->origins.items[i].general && ranks_agree(old->rank, failure->rank) &&
         failure->line - old->line <= NEAR_LINES && old->figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT)
       return i;
@@ -460,10 +463,13 @@ static bool is_among_source(const hr_explainer *e, size_t m) {
 
 /* The word at `at` in the window and its line, as far as the general rule looks. */
 static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
-  hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count};
+  hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count, .ear = e->ear};
   p.line_end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : e->count;
   p.shape = e->marks.items[m].shape;
   p.shape |= is_among_source(e, m) ? HRI_OOM_AMONG : 0;
+  if (e->marks.items[m].line == 1 && m + 1 < e->marks.count && e->marks.items[m + 1].line > 2 &&
+      !(p.shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT)))
+    p.shape |= HRI_OOM_TITLE;
   p.shape |= e->marks.items[m].source == HRI_SOURCE_LITERAL ? HRI_OOM_LITERAL : 0;
   if (e->marks.items[m].source == HRI_SOURCE_CODE ||
       (e->marks.items[m].source == HRI_SOURCE_LITERAL && p.shape & HRI_OOM_AMONG))
@@ -505,7 +511,9 @@ static bool is_known_later(hr_explainer *e, const hri_oom_place *p) {
   for (size_t at = hri_oom_find(p->text, p->at + 1, p->line_end); at < p->line_end;
        at = hri_oom_find(p->text, at + 1, p->line_end)) {
     if (hri_oom_is_general(p->text, at, p->line_end)) continue;
-    if (hri_oom_parse(p->text, at, p->count, &e->message, &end) != HRI_OOM_NOTHING) return true;
+    if (hri_oom_parse(p->text, at, p->count, &e->message, &end) != HRI_OOM_NOTHING &&
+        strcmp(e->message.failure.source, "kill") != 0) /* which says less than words of memory */
+      return true;
   }
   return false;
 }
@@ -658,6 +666,8 @@ hr_status hr_explainer_create(const hr_explain_options *options, hr_explainer **
   return HR_OK;
 }
 
+void hri_explainer_lend_ear(hr_explainer *e, const hri_voice_ear *ear) { e->ear = ear; }
+
 hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr_error *error) {
   const char *next = bytes;
   e->bytes += count;
@@ -680,8 +690,8 @@ hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr
 static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
   if (kind == HRI_OOM_ENDED) return 1;
   if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return 2;
+  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks */
   if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
-  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks, nor of how much */
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 3;
 }
 

@@ -198,7 +198,7 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
 static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
   char where[160];
   hri_oom_stack_text(k->i->snapshot, k->leak->stack, where, sizeof where);
-  if (k->leak->kind != HR_GROWTH_LEAK) {
+  if (!hr_growth_by_step(k->leak->kind)) {
     note_passes(f, k, where);
     return;
   }
@@ -212,6 +212,7 @@ static const char *what_grows(const hri_oom_facts *k) {
   case HR_GROWTH_GRAPH: return "every pass of the model keeps its graph";
   case HR_GROWTH_OUTPUTS: return "every pass of the model leaves results behind";
   case HR_GROWTH_CACHE: return "a cache grows with every token";
+  case HR_GROWTH_LARGER: return "a tensor is made anew in every step, each time larger";
   default: return "memory grows with every step";
   }
 }
@@ -224,7 +225,7 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   /* Steps that are only repetition can be the layers of a model that loads. */
   every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen &&
           (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
-          k->leak->kind != HR_GROWTH_CACHE; /* which a long text needs */
+          k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE; /* which a long text needs */
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
                SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {
@@ -234,7 +235,7 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   }
   hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%s: %s of the %s live are left over from %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
-              k->leak->kind == HR_GROWTH_LEAK    ? "earlier steps"
+              hr_growth_by_step(k->leak->kind)   ? "earlier steps"
               : k->leak->kind == HR_GROWTH_CACHE ? "earlier tokens"
                                                  : "earlier passes");
   return true;
@@ -369,7 +370,13 @@ static void advise_passes(hr_oom_failure *f, hr_growth_kind kind) {
       {HR_GROWTH_GRAPH,
        "evaluate and generate under torch.no_grad() or torch.inference_mode(): no pass keeps a graph then", "none"},
       {HR_GROWTH_GRAPH,
+       "where these passes are training: (loss / n).backward() for each batch, not one backward for the sum of n losses",
+       "none"},
+      {HR_GROWTH_GRAPH,
        "keep numbers, not tensors with a graph: total += loss.item(), outputs.append(x.detach().cpu())", "none"},
+      {HR_GROWTH_LARGER,
+       "collect in a list on the host and join once at the end, or keep the last N: torch.cat of all so far needs old and new at once",
+       "small"},
       {HR_GROWTH_OUTPUTS, "move what is kept off the device: outputs.append(x.detach().cpu()); keep numbers by .item()",
        "small"},
       {HR_GROWTH_OUTPUTS,

@@ -160,12 +160,17 @@ static bool begins_statement(const span *s) {
   for (size_t i = 0; i < HRI_COUNT(alone); i++)
     if (begins(s, s->from, alone[i])) {
       size_t behind = s->from + strlen(alone[i]);
+      if (alone[i][0] == '@') { /* a decorator; somebody is addressed otherwise */
+        size_t name = name_end(s, behind);
+        return name > behind && (name == s->to || s->text[name] == '(');
+      }
       /* words of sentences begin with such keywords too: one more sign of a program is needed */
       if (alone[i][strlen(alone[i]) - 1] != ' ') return true;
       for (size_t k = behind; k < s->to; k++)
         if (strchr("(){};=[]\"<:", s->text[k])) return true;
       return name_end(s, behind) == s->to;
     }
+  if (begins(s, s->from, "from ") && has(s, " import ")) return true;
   for (size_t i = 0; i < HRI_COUNT(closed); i++)
     if (begins(s, s->from, closed[i]))
       return ends(s, ":") || ends(s, "{") || ends(s, ")") || ends(s, ";") || ends(s, "(") || ends(s, "}") ||

@@ -12,6 +12,7 @@ typedef struct speaker {
 static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"streamexecutor", "tensorflow", false},
                                      {"bfc_allocator", "tensorflow", false},
+                                     {"[op:", "tensorflow", false},
                                      {"jax", "jax", false},
                                      {"jaxlib", "jax", false},
                                      {"xla", "jax", true},
@@ -20,7 +21,11 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"llama.cpp", "ggml", false},
                                      {"llama_", "ggml", false},
                                      {"llm_load_tensors", "ggml", false},
-                                     {"llama", "ggml", true},
+
+                                     {"llama-server", "ggml", false},
+                                     {"llama-cli", "ggml", false},
+                                     {"llama-cpp", "ggml", false},
+                                     {"llama-bench", "ggml", false},
                                      {"whisper.cpp", "ggml", false},
                                      {"whisper_", "ggml", false},
                                      {"alloc_tensor_range", "ggml", false},
@@ -71,6 +76,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"cudaapierror", "numba", false},
                                      {"mindspore", "mindspore", false},
                                      {"chainer", "chainer", false},
+                                     {"use 'gpudevice", "matlab", false},
                                      {"theano", "theano", false},
                                      {"gpuarray", "theano", false},
                                      {"apply node that caused the error", "theano", false},
@@ -155,6 +161,21 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"syncedmem", "caffe", false},
                                      {"marian", "marian", true},
                                      {"dynet", "dynet", false},
+                                     {"system is out of gpu memory", "blender", false},
+                                     {"system is out of gpu and shared host memory", "blender", false},
+                                     {"rknn", "rknn", false},
+                                     {"rkllm", "rknn", false},
+                                     {"hailort", "hailort", false},
+                                     {"hailo_out_of_", "hailort", false},
+                                     {"tdrv", "neuron", false},
+                                     {"nrt", "neuron", true},
+                                     {"nrt_", "neuron", false},
+                                     {"poplar", "poplar", true},
+                                     {"qnn", "qnn", true},
+                                     {"snpe", "snpe", false},
+                                     {"tflite", "tensorflow", false},
+                                     {"mediapipe", "mediapipe", false},
+                                     {"openacc", "openacc", false},
                                      {"cutlass", "", false}};
 static const speaker libraries[] = {{"cublas", "cublas", false},
                                     {"cudnn", "cudnn", false},
@@ -212,10 +233,11 @@ static const speaker libraries[] = {{"cublas", "cublas", false},
 
 /* Whether the name at text[at, end) stands as code has it: beside "/", "_", ":", "." and the like. */
 static bool is_in_code(const char *text, size_t from, size_t at, size_t end, size_t to) {
-  static const char beside[] = "/_:[]()<>-=";
+  static const char beside[] = "/\\_:[]()<>-=";
   if (end + 3 < to && text[end] == ' ' && text[end + 1] == '(' && /* a banner: "lammps (19 mar 2020)", "x (v5.1)" */
       (hri_is_digit(text[end + 2]) || (text[end + 2] == 'v' && hri_is_digit(text[end + 3]))))
     return true;
+  if (end + 1 < to && text[end] == ' ' && text[end + 1] == ':') return true; /* a tag of a column's width */
   bool before = at > from && (strchr(beside, text[at - 1]) || (text[at - 1] == '.' && at > from + 1));
   bool behind =
       end < to && (strchr(beside, text[end]) || (text[end] == '.' && end + 1 < to && hri_is_letter(text[end + 1])));
@@ -249,9 +271,11 @@ static bool is_tag(const char *text, size_t from, size_t at, size_t end, size_t 
   size_t before = at;
   if (!is_in_code(text, from, at, end, to)) return false;
   if (at > from && text[at - 1] == '(' && end < to && text[end] == ')') return false;
+  if (end + 1 < to && text[end] == ' ' && text[end + 1] == ':') end++;
   if (end == to || text[end] != ':' || (at > from && text[at - 1] != ' ')) return true;
-  if (end + 1 < to && text[end + 1] == ':') return true;
+  if (end + 1 < to && (text[end + 1] == ':' || hri_is_letter(text[end + 1]))) return true;
   while (before > from && text[before - 1] == ' ') before--;
+  if (before == from + 1 && hri_is_letter(text[from])) return true; /* a level of one letter: "e rknn: ..." */
   return before == from || strchr(":]>|", text[before - 1]);
 }
 
@@ -457,6 +481,15 @@ static bool is_qualified(const char *text, size_t from, size_t to) {
          (hri_match_end(text, at, end, "error") || hri_match_end(text, at, end, "exception"));
 }
 
+/* "memory limit exceeded (16gi)": the unit is Kubernetes'. */
+static bool is_pods_limit(const char *text, size_t from, size_t to) {
+  size_t at = from;
+  while (at < to && strchr(" (", text[at])) at++;
+  size_t digits = at;
+  while (at < to && hri_is_digit(text[at])) at++;
+  return at > digits && at + 1 < to && strchr("kmgt", text[at]) && text[at + 1] == 'i';
+}
+
 /* A limit that the program itself sets: of a query, a server, a worker; not a batch system's, a container's. */
 static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
   static const char *const outer[] = {"job",  "step", "container", "cgroup", "pod",  "slurmstepd", "yarn",
@@ -464,11 +497,13 @@ static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
                                       "hbm",  "vmem", "tpu",       "shared", "vram", "gpu",        "device"};
   static const char *const limits[] = {"memory limit", "memory budget", "memory quota"};
   size_t end = hri_sentence_end(p->text, to, p->line_end);
+  if (is_pods_limit(p->text, to, end)) return false;
   if (hri_oom_word(p->text, to, end, " used)") < end && memchr(p->text + to, '/', end - to))
     return true; /* "(9.9 gib/10 gib used)" */
   return hri_match_part(p->text, from, end, limits, HRI_COUNT(limits)) &&
          hri_oom_word(p->text, from, end, "exceed") < end &&
-         !hri_match_any(p->text, from, end, outer, HRI_COUNT(outer));
+         (hri_match_whole(p->text, from, end, "query") < end ||
+          !hri_match_any(p->text, from, end, outer, HRI_COUNT(outer)));
 }
 
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
@@ -499,7 +534,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
          at = hri_oom_word(p->before, at + 1, p->before_count, "site-packages/"))
       who = hri_oom_framework_in(p->before, at + 14, at + 40 < p->before_count ? at + 40 : p->before_count);
   }
-  if (is_continued_by_host(p)) host = host_line = true;
+  if (is_continued_by_host(p) || is_pods_limit(p->text, last, end)) host = host_line = true;
   if (!who && !library && !host && !soft && device && is_qualified(p->text, p->line, first)) {
     who = "another program";
     m->anybodys = false;

@@ -7,13 +7,14 @@
 
 bool hri_voice_meets(const char *text, size_t line, size_t end) {
   static const char *const between[] = {" a",    " an", " the", " this",     " following", " error", " message",
-                                        " with", " me", ":",    " outright", " (",         ","};
+                                        " with", " me", ":",    " outright", " (",         ",",      " that"};
   static const char *const verbs[] = {"got",         "get",       "getting",    "gives",    "gave",      "hit",
                                       "encountered", "encounter", "received",   "saw",      "met",       "threw",
                                       "ooms",        "oomed",     "failed",     "crashed",  "died",      "aborted",
                                       "print",       "printed",   "showed",     "tells",    "told",      "says",
                                       "said",        "fails",     "reproduced", "error is", "error was", "message is",
-                                      "message was", "output is"};
+                                      "message was", "output is", "returned",   "returns",  "throws",    "throwing",
+                                      "produced"};
   static const char *const cases[] = {"if",    "when", "whenever", "you", "users", "may",
                                       "might", "to",   "will",     "can", "could"};
   static const char *const doubts[] = {"if", "otherwise", "whenever", "may", "might", "would", "could", "should"};
@@ -39,7 +40,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
-static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among) {
+static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
   static const char *const before[] = {"failure",
                                        "failed with",
@@ -93,6 +94,10 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
   if (hri_match_at(text, hri_sentence_start(text, line, end), end, "if ")) return false;
+  if (hri_match_end(text, line, end, "&&") && hri_oom_word(text, line, end, "assert") < end) return true;
+  if (title && (hri_match_end(text, line, end, ":") || hri_match_end(text, line, end, "crashing") ||
+                hri_match_end(text, line, end, "crash")))
+    return true;
   if (hri_voice_meets(text, line, end)) return true;
   if (hri_match_end(text, line, end, " with") || hri_match_end(text, line, end, " by") ||
       hri_match_end(text, line, end, " as")) { /* "it crashed after an hour with" */
@@ -116,7 +121,8 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
 }
 
 bool hri_oom_is_told(const hri_oom_place *p) {
-  return p->tick_from < p->tick_to && quotes_a_report(p->text, p->line, p->tick_from, true, false);
+  return p->tick_from < p->tick_to &&
+         quotes_a_report(p->text, p->line, p->tick_from, true, false, p->shape & HRI_OOM_TITLE);
 }
 
 /* Whether the quote at text[quote] begins an operand: an operator or bracket of a program stands before it. */
@@ -291,6 +297,7 @@ static bool is_conditional(const hri_oom_place *p) {
        "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
   size_t named = p->at, line = p->line, quote = 0;
+  if (hri_match_part(p->text, p->line, p->at, (const char *const[]){"exit codes of the workers are"}, 1)) return false;
   if (p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote)) return false;
   if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
   if (p->line > 8 && line > p->line - 8) line = p->line - 8;
@@ -348,9 +355,9 @@ static bool is_pattern(const hri_oom_place *p) {
 
 /* Whether the value belongs to a field of patterns, or to one that sets a signal: "pattern: ...", "default: sigkill". */
 static bool is_setting(const hri_oom_place *p, size_t from) {
-  static const char *const names[] = {"pattern", "regex",   "regexp", "match",       "matches",   "patterns",
-                                      "default", "keyword", "query",  "stop_signal", "signature", "expected",
-                                      "name",    "id",      "rule",   "alert",       "terms"};
+  static const char *const names[] = {"pattern", "regex", "regexp",      "match",     "matches",  "patterns", "default",
+                                      "keyword", "query", "stop_signal", "signature", "expected", "name",     "id",
+                                      "rule",    "alert", "terms",       "title",     "keywords", "tags"};
   size_t end = hri_oom_word(p->text, p->line, from, ":");
   return end < from && end - p->line < 40 && hri_match_any(p->text, p->line, end, names, HRI_COUNT(names));
 }
@@ -421,7 +428,7 @@ static bool is_explained_item(const hri_oom_place *p, size_t first) {
 /* Whether the message says itself that nothing failed. */
 static bool denies_failure(const hri_oom_place *p) {
   static const char *const words[] = {"this is not a failure", "is not a failure", "this is not an error",
-                                      "not a fatal error"};
+                                      "% of free system memory", "not a fatal error"};
   size_t end = p->at + 200 < p->count ? p->at + 200 : p->count; /* it may be wrapped */
   return hri_match_part(p->text, p->at, end, words, HRI_COUNT(words));
 }
@@ -480,8 +487,8 @@ bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); 
 
 /* Whether the line that introduces the message, "if ...:", makes it a case. */
 static bool is_introduced_as_case(const hri_oom_place *p) {
-  static const char *const words[] = {"if",      "may",     "might", "would",   "could see",
-                                      "can see", "can get", "e.g.",  "example", "whenever"};
+  static const char *const words[] = {"if",      "may",  "might",   "would",    "could see",    "can see",
+                                      "can get", "e.g.", "example", "whenever", "such as this", "such as"};
   static const char *const languages[] = {" text", " txt", " console", " log", " bash", " shell", " sh", " output"};
   size_t end = p->before_count, from;
   while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
@@ -494,6 +501,13 @@ static bool is_introduced_as_case(const hri_oom_place *p) {
   from = end > 200 ? end - 200 : 0;
   from = hri_sentence_start(p->before, from, end - 1);
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
+}
+
+/* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
+static bool spans_lines(const hri_oom_place *p) {
+  size_t end = p->line_end;
+  while (end > p->line && p->text[end - 1] == ' ') end--;
+  return p->tick_from <= p->line && p->tick_to >= end && !(p->shape & HRI_OOM_HEADING);
 }
 
 /* Where the name begins whose last part begins at text[from]: "system.outofmemoryexception". */
@@ -513,13 +527,16 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
   SIGN(OPENS, opens_with_error(p));
-  SIGN(TICKED, p->tick_from < p->tick_to);
-  SIGN(QUOTED, p->tick_from == p->tick_to && find_quote(p, &quote) &&
-                   !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG));
+  SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !spans_lines(p));
+  SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
+  SIGN(TOLD, p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote));
+  SIGN(QUOTED,
+       p->tick_from == p->tick_to && find_quote(p, &quote) &&
+           !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
   SIGN(CONDITION, (is_conditional(p) && !hri_voice_meets(p->text, p->line, name_start(p, from)) && !told) ||
                       is_introduced_as_case(p) || (!told && hri_match_at(p->text, p->line, from, "when ")) ||
                       hri_match_at(p->text, p->line, from, "if "));
-  SIGN(TOLD, is_valued(p));
+  SIGN(TOLD, is_valued(p) && !(p->shape & HRI_OOM_ROW));
   SIGN(ROW, p->shape & HRI_OOM_ROW && !is_result_row(p, m));
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
   SIGN(TOLD, (p->shape & HRI_OOM_ROW && is_result_row(p, m)));

@@ -30,6 +30,7 @@ typedef enum hri_sign {
   HRI_SIGN_ENDED,    /* a verb that tells of an end: died, crashed, was killed */
   HRI_SIGN_CONCRETE, /* a process, a job, an address */
   HRI_SIGN_FENCED,   /* in a block of output */
+  HRI_SIGN_TITLE,    /* in the first line, as the title of a thread or a page */
   /* what speaks against it */
   HRI_SIGN_SOURCE,    /* a line of source */
   HRI_SIGN_LITERAL,   /* a string literal and nothing else */
@@ -54,6 +55,7 @@ typedef enum hri_sign {
   HRI_SIGN_PROSE, /* a sentence that goes before it */
   HRI_SIGN_TAIL,  /* a sentence that goes on behind it */
   HRI_SIGN_ITEM,  /* between back quotes in an item or comment */
+  HRI_SIGN_MEANT, /* close by it is explained what such words mean */
   /* signs that count together (voice.c) */
   HRI_SIGN_KILL_TOLD,  /* words of a kill in a sentence */
   HRI_SIGN_NAME_TOLD,  /* a name in a sentence */
@@ -65,6 +67,17 @@ typedef enum hri_sign {
 
 /* What the signs come to: a report where it is above 0. */
 int hri_voice_weigh(uint64_t signs);
+/* The signs with those that count together, and what one is called: for who fits the weights. */
+uint64_t hri_voice_pairs(uint64_t signs);
+const char *hri_voice_sign_name(hri_sign sign);
+
+/* Who hears a text in place of hri_voice_weigh: is given the signs of each place that is weighed, and says whether it is
+ * a report. tests/explain/signs.c lists them so. */
+typedef struct hri_voice_ear {
+  bool (*hears)(void *context, uint64_t signs);
+  void *context;
+} hri_voice_ear;
+void hri_explainer_lend_ear(hr_explainer *explainer, const hri_voice_ear *ear);
 
 /* The signs of the line's shape, and of what it says about text[from, to) (report.c, talk.c). */
 uint64_t hri_voice_shape(const hri_oom_place *place, size_t from, size_t to, bool is_code);

@@ -94,15 +94,17 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
 
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
-  static const char *const before[] = {"!=",      "&&",      "||",     "throw std::", "const std::", "throws std::",
-                                       " raise",  " return", "==",     "== \"",       "== '",        " when",
-                                       " if",     " as",     " case",  " a",          " using",      " use",
-                                       " of",     " the",    "kill -", "signal.",     " via",        " with",
-                                       " raises", " sends",  " send",  " sending",    " due to"};
+  static const char *const before[] = {"!=",      "&&",      "||",       "throw std::", "const std::", "throws std::",
+                                       " raise",  " return", "==",       "== \"",       "== '",        " when",
+                                       " if",     " as",     " case",    " a",          " using",      " use",
+                                       " of",     " the",    "kill -",   "signal.",     " via",        " with",
+                                       " raises", " sends",  " send",    " sending",    " due to",     " logic for",
+                                       " avoid",  " avoids", " prevent", " handle",     " handles",    " catches"};
   static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
                                        " as ",   " is ",     " was ",      " when ", " if ", " means",
                                        " occur", " message", " exception", "/",      "ed"};
-  static const char *const reports[] = {"failed with", "exited with", "died with", "ended with", "error with"};
+  static const char *const reports[] = {"failed with", "exited with", "died with",    "ended with",
+                                        "error with",  "fails with",  "crashes with", "crash with"};
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (before_ends(a, reports[i])) return false;
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
@@ -168,6 +170,7 @@ static hri_oom_reading read_macro(const hri_oom_around *a) {
   if (after_starts(a, " (requested ") && after_has(a, 40, " bytes)")) return (hri_oom_reading){HRI_OOM_HOST, "ghc"};
   if (after_starts(a, " allocating ") && after_has(a, 80, "after a total of"))
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "compiler"};
+  if (before_ends(a, "libgomp:")) return (hri_oom_reading){HRI_OOM_HOST, "libgomp"};
   if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
   if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total"))
     return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
@@ -230,8 +233,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
 }
 
 /* "srun: error: gpu01: tasks 0-3: out of memory": of a task, not of what a task printed. */
-static bool ends_task(const hri_oom_around *a) {
-  static const char words[] = ": out of memory";
+static bool ends_task(const hri_oom_around *a, const char *words) {
   size_t end = a->count - a->after < 100 ? a->count : a->after + 100;
   size_t at = hri_oom_word(a->text, a->after, end, words), task = hri_oom_word(a->text, a->after, end, "task");
   return at < end && task < at && (hri_is_digit(a->text[at - 1]) || a->text[at - 1] == ']');
@@ -244,10 +246,12 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
   size_t at = a->after;
   if (strcmp(words, "oom killed") == 0 || strcmp(words, "oom-killed") == 0) { /* in people's words, or as a reason */
-    static const char *const verbs[] = {" was", " got", " been", " were", " is", " being"};
-    for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill"); i++)
+    static const char *const verbs[] = {" was", " got", " been", " were", " is", " being", " gets", " getting"};
+    for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill") && !before_ends(a, "init was"); i++)
       if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
-    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") ? certain : nothing;
+    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "container init was")
+               ? certain
+               : nothing;
   }
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "reason:")) return certain; /* Kubernetes */
@@ -310,9 +314,13 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
     if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
     if (!whole || after_starts(a, ": std::bad_alloc") || after_starts(a, " traceback (most") || /* its header */
-        ((after_starts(a, ": unable to alloc") || after_starts(a, " unable to alloc")) && after_has(a, 100, "array")))
+        ((after_starts(a, ": unable to alloc") || after_starts(a, ":unable to alloc") ||
+          after_starts(a, " unable to alloc")) &&
+         after_has(a, 100, "array")))
       return nothing;
-    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count
+    bool repr =
+        after_starts(a, "() ") || after_starts(a, "()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
+    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count || repr
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
@@ -342,7 +350,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   }
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
     return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") ||
-                   before_has(a, "/dev/shm")
+                   before_has(a, "/dev/shm") || before_has(a, "posix_fallocate")
                ? (hri_oom_reading){HRI_OOM_HOST, "shared-memory"}
                : nothing;
   if (strncmp(words, "os::", 4) == 0)
@@ -363,11 +371,35 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
                  before_ends(a, "***") || after_starts(a, " (kill") || after_starts(a, " (sigkill");
     return whole && ended ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
   }
-  if (strcmp(words, "srun: error:") == 0) return ends_task(a) ? (hri_oom_reading){HRI_OOM_HOST, "slurm"} : nothing;
+  if (strcmp(words, "page allocation failure") == 0)
+    return after_has(a, 12, "order:") ? (hri_oom_reading){HRI_OOM_HOST, "kernel"} : nothing;
+  if (strncmp(words, "sending sig", 11) == 0)
+    return after_has(a, 160, "vmrss") || after_has(a, 160, "badness") || after_has(a, 160, "oom_score")
+               ? (hri_oom_reading){HRI_OOM_HOST, "earlyoom"}
+               : nothing;
+  if (strcmp(words, "memorystatus: killing") == 0)
+    return after_starts(a, "_idle") ? nothing : (hri_oom_reading){HRI_OOM_HOST, "macos"};
+  if (strcmp(words, "not enough memory resources are available") == 0) /* a device's, where a framework says so */
+    return before_has(a, "8007000e") ? nothing : (hri_oom_reading){HRI_OOM_HOST_LIKELY, "windows"};
+  if (strcmp(words, "exceeds job hard limit") == 0)
+    return after_has(a, 12, "_vmem") || after_has(a, 12, "_rss") || after_has(a, 12, "_data")
+               ? (hri_oom_reading){HRI_OOM_HOST, "grid-engine"}
+               : nothing;
+  if (strcmp(words, "memory limit of") == 0) /* Cloud Run's and App Engine's */
+    return after_has(a, 32, "exceeded with") || (before_ends(a, "exceeded hard") && after_has(a, 32, " with "))
+               ? (hri_oom_reading){HRI_OOM_HOST, "container"}
+               : nothing;
+  if (strcmp(words, "killed") == 0)
+    return hri_oom_is_told_kill(a) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+  if (strcmp(words, "srun: error:") == 0) {
+    if (ends_task(a, ": out of memory")) return (hri_oom_reading){HRI_OOM_HOST, "slurm"};
+    return ends_task(a, ": killed") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+  }
   if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
   if (strstr(words, "host") && strstr(words, "alloc"))
     return after_has(a, 120, "out of memory") ? (hri_oom_reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
-  if (strncmp(words, "resource", 8) == 0) { /* resource_exhausted also means quotas of other services */
+  if (strncmp(words, "resource", 8) == 0) {              /* resource_exhausted also means quotas of other services */
+    if (after_starts(a, ": process \"")) return nothing; /* a builder of images, whose words go on with the kernel's */
     if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
         !after_has(a, 200, "attempting to reserve") && !after_has(a, 200, "exceeding available bytes"))
       return nothing;
@@ -427,6 +459,7 @@ bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, co
       if (before_has(a, others[i]) || after_has(a, 40, others[i])) return true;
   }
   if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
+  if (strcmp(source, "kill") == 0 && strstr(words, "137") && is_explained(a, a->after)) return true;
   return (name && is_named(a)) || (code && is_in_program(a));
 }
 
@@ -436,6 +469,10 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
   if (strcmp(words, "tried to allocate") == 0) /* the host's; or no size follows */
     return before_has(a, "malloc failed (") || (!after_has(a, 24, "ib") && !after_has(a, 30, "b"));
   if (strcmp(source, "kill") == 0 && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
+  if (strcmp(words, "sigkill") == 0 && (after_starts(a, "_") || (a->at > a->start && a->text[a->at - 1] == '_' &&
+                                                                 a->at > 1 && a->text[a->at - 2] != '_')))
+    return true;                                                                  /* a part of a name */
+  if (strcmp(words, "sigkill") == 0 && after_starts(a, " when mem")) return true; /* earlyoom says when it will */
   if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
     return true; /* what that exception says when it is printed without its name: it was caught */
   return strstr(words, "exhausted") && after_starts(a, ", \""); /* a status that a program makes */
@@ -464,7 +501,10 @@ static bool is_on_chip(const hri_oom_around *a) {
 
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
   hri_oom_reading r = {head->kind, head->source};
-  if (strcmp(head->words, "out of memory") == 0) r = read_memory_head(a);
+  if (strcmp(head->words, "tried to allocate") == 0 && !before_has(a, "memory") &&
+      (after_has(a, 32, "b on cuda") || after_has(a, 32, "b on device") || after_has(a, 32, "b on the gpu")))
+    r = (hri_oom_reading){HRI_OOM_REPORT, "device"}; /* how people say it */
+  if (strcmp(head->words, "out of memory") == 0 || strcmp(head->words, "outof memory") == 0) r = read_memory_head(a);
   else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))

@@ -108,7 +108,7 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
   else say_instant(t, p);
   if (s.largest) {
     double per_step = 0;
-    bool steps = s.largest->kind == HR_GROWTH_LEAK;
+    bool steps = hr_growth_by_step(s.largest->kind);
     for (uint32_t k = 0; k < p->growth_count; k++)
       if (hr_growth_goes_on(p->growth[k].kind)) per_step += p->growth[k].bytes_per_step;
     hri_text_add(t, "GROWS by %s every %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
@@ -230,7 +230,7 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));
     if (hr_growth_goes_on(g->kind))
       hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step),
-                   g->kind == HR_GROWTH_LEAK ? "step" : "pass", g->steps_grown, g->steps_seen);
+                   hr_growth_by_step(g->kind) ? "step" : "pass", g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
     add_brief(t, p, g->stack, hr_growth_goes_on(g->kind) ? 66 : 48);
   }

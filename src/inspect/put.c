@@ -158,7 +158,7 @@ static void put_ooms(hri_json_writer *w, const hr_inspection *p) {
 }
 
 static void put_steps(hri_json_writer *w, const hr_inspection *p, uint32_t top) {
-  static const char *const kinds[] = {"leak", "settled", "once", "graph", "outputs", "cache"};
+  static const char *const kinds[] = {"leak", "settled", "once", "larger", "graph", "outputs", "cache"};
   hri_json_field_string(w, "steps_from", p->steps_from);
   put_event(w, "outlier_step", p->outlier_step);
   hri_json_field_u64(w, "usual_peak_bytes", p->usual_peak_bytes);

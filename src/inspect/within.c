@@ -9,7 +9,7 @@
  * What a pass leaves behind counts from the first to the last but two: the one at hand has its activations, and a
  * variable may hold what the one before gave. Where several tensors of the model's inside stay, it is the graph; where
  * few do, it is outputs. A cache is another pattern: a stack whose tensors get larger and larger, each in the place of
- * one that goes. */
+ * one that goes; outside the model's call it is outputs that are joined. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -166,6 +166,8 @@ static bool add_cache(window *w, size_t from, size_t to) {
   uint32_t sizes = 1, down = 0, kept = 0;
   const hri_life *first = life_of(w, from), *last = life_of(w, to - 1);
   hr_growth g = {.kind = HR_GROWTH_CACHE, .stack = last->stack};
+  /* What the program around the model joins, pass by pass, is no cache of the model's. */
+  if (w->site && !w->in->stacks[w->rows.items[from].stack].site) g.kind = HR_GROWTH_OUTPUTS;
   for (size_t k = from; k < to; k++) {
     const hri_life *life = life_of(w, k);
     if (k > from) {
@@ -232,13 +234,14 @@ static bool is_a_pass(hr_stage stage) {
   return stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS || stage == HR_STAGE_EVALUATION;
 }
 
-/* A pass that leaves its graph behind, or grows a cache, and that no backward follows, is none of training. */
+/* A pass that grows a cache, or leaves results without their graph, and that no backward follows, is none of training.
+ * With the graph it may be training that sums the losses of many batches: its stage stays what its stacks say. */
 static void name_stage(window *w) {
   hr_inspection *p = &w->in->public;
   hr_stage stage = HR_STAGE_EVALUATION;
   if (p->growth_count == 0 || p->growth[0].kind < HR_GROWTH_GRAPH) return;
   if (p->growth[0].kind == HR_GROWTH_CACHE) stage = HR_STAGE_GENERATION;
-  if (w->has_backward) return;
+  if (w->has_backward || p->growth[0].kind == HR_GROWTH_GRAPH) return;
   for (uint32_t k = 0; k < p->oom_count; k++)
     if (p->ooms[k].event >= w->from && is_a_pass(p->ooms[k].stage)) p->ooms[k].stage = stage;
   if (p->at_event != UINT64_MAX && p->at_event >= w->from && p->at_event <= w->to && is_a_pass(p->at_stage))

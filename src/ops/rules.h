@@ -90,7 +90,7 @@ HRI_RULE_FN(dequantize);
 
 /* FLOPs of the backward linears equal the forward's. */
 #define HRI_RULE_EMBED .check = hri_check_embed, .backward = hri_back_embed, .gathers = 1 << 1
-#define HRI_RULE_EMBED_BACKWARD .check = hri_check_embed_backward
+#define HRI_RULE_EMBED_BACKWARD .check = hri_check_embed_backward, .scatters = 1 << 2
 #define HRI_RULE_LINEAR                                                                                                \
   .check = hri_check_linear, .backward = hri_back_linear, .flops = hri_flops_linear, .product = HRI_PRODUCT_FORWARD,   \
   .views = 1 << 0 | 1 << 3

@@ -135,26 +135,37 @@ const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *w
 
 /* ---- measured rates ---- */
 
-/* The rate at a size from the measured columns of a row around it; 0 when the row is empty. */
-static double interpolate(hri_rate_table table, const double *row, double size) {
+/* Whether column k is the one nearest to a size, or beside that one. */
+static bool is_near(hri_rate_table table, uint32_t k, double size) {
+  const uint32_t last = hri_rate_columns(table) - 1;
+  double before = k > 1 ? hri_rate_column(table, k - 1) + hri_rate_column(table, k - 2) : -HUGE_VAL,
+         behind = k + 2 <= last ? hri_rate_column(table, k + 1) + hri_rate_column(table, k + 2) : HUGE_VAL;
+  return 2 * size >= before && 2 * size <= behind;
+}
+
+/* The rate at a size from the measured columns of a row around it; 0 when there is none. A probe measures a row whole, so
+ * that one end of it may stand for all beyond; training runs saw what they had, and an adapter's product in the cache
+ * tells nothing of a whole matrix. */
+static double interpolate(const hr_device_rates *rates, const hri_rate_class *c) {
+  const double *row = hri_rate_row(rates, c);
   double below = 0, below_at = 0;
-  for (uint32_t k = 0; k < hri_rate_columns(table); k++) {
-    double at = hri_rate_column(table, k);
-    if (row[k] <= 0) continue;
-    if (at >= size) return below > 0 ? below * pow(row[k] / below, (size - below_at) / (at - below_at)) : row[k];
+  for (uint32_t k = 0; k < hri_rate_columns(c->table); k++) {
+    double at = hri_rate_column(c->table, k);
+    if (row[k] <= 0 || (rates->seen && !is_near(c->table, k, c->size))) continue;
+    if (at >= c->size) return below > 0 ? below * pow(row[k] / below, (c->size - below_at) / (at - below_at)) : row[k];
     below = row[k];
     below_at = at;
   }
   return below;
 }
 
-/* Nothing measured for thin products: those of the next side stand in, and the other way about. */
+/* Nothing measured of a side: the next one stands in, but no thin product for one that is not. */
 static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
-  static const uint32_t others[HR_PRODUCT_SIDES][HR_PRODUCT_SIDES] = {{0, 1, 2}, {1, 0, 2}, {2, 1, 0}};
+  static const uint32_t others[HR_PRODUCT_SIDES][HR_PRODUCT_SIDES] = {{0, 1, 2}, {1, 2, 1}, {2, 1, 2}};
   double rate = 0;
   for (uint32_t k = 0, own = c.side; k < HR_PRODUCT_SIDES && rate <= 0; k++) {
     c.side = others[own][k];
-    rate = interpolate(c.table, hri_rate_row(rates, &c), c.size);
+    rate = interpolate(rates, &c);
   }
   return rate;
 }
@@ -164,7 +175,7 @@ static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
 static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
   double rate = 0;
   for (;;) {
-    rate = c.table == HRI_RATE_PRODUCT ? product_rate(rates, c) : interpolate(c.table, hri_rate_row(rates, &c), c.size);
+    rate = c.table == HRI_RATE_PRODUCT ? product_rate(rates, c) : interpolate(rates, &c);
     if (rate > 0) return rate;
     if (c.table == HRI_RATE_PRODUCT && c.kind >= HR_PRODUCT_KINDS / 2) c.kind -= HR_PRODUCT_KINDS / 2;
     else if (c.type && !rates->seen && !rates->card[0]) c.type = 0;

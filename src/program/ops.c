@@ -41,12 +41,25 @@ static double bytes_of(const hri_job *job, hri_id tensor) {
   return bytes;
 }
 
+/* Operand i, which rows are added to: elements of operand 1 are read and written, and all of it is cleared before unless
+ * it holds something. */
+static double scattered_bytes(const hri_job *job, const hri_node *node, uint32_t i) {
+  const hri_operand *operands = hri_operands(job, node);
+  double elements = (double)hri_tensor_elements(&job->tensors.items[operands[1].tensor]),
+         bytes = 2 * elements * (double)hri_dtype_bytes(job->tensors.items[operands[i].tensor].dtype);
+  return operands[i].access == HRI_WRITE ? bytes + bytes_of(job, operands[i].tensor) : bytes;
+}
+
 double hri_node_bytes(const hri_job *job, const hri_node *node) {
   const hri_operand *operands = hri_operands(job, node);
   double bytes = 0;
   for (uint32_t i = 0; i < node->operand_count; i++) {
     double one;
     if (operands[i].tensor == HRI_NONE || operands[i].access == HRI_SCRATCH) continue;
+    if (rules[node->op].scatters >> i & 1) {
+      bytes += scattered_bytes(job, node, i);
+      continue;
+    }
     one = bytes_of(job, operands[i].tensor);
     if (rules[node->op].gathers >> i & 1) one = 0; /* as many bytes as its result, which is counted */
     bytes += operands[i].access == HRI_ADD || operands[i].access == HRI_UPDATE_ACCESS ? 2 * one : one;

@@ -150,7 +150,7 @@ typedef struct hri_rule {
   hr_status (*check)(const hri_job *job, const hri_node *node, hr_error *error);
   /* Emits gradient nodes; NULL: the op has no gradient and may not stand between a trainable weight and the loss. */
   void (*backward)(hri_autodiff *ad, hri_id node);
-  /* Arithmetic; bytes moved are the operands' but for `gathers`. */
+  /* Arithmetic; bytes moved are the operands' but for `gathers` and `scatters`. */
   double (*flops)(const hri_job *job, const hri_node *node);
   /* Which output operand may be written over which input operand, element by element, unless a third one is present
    * (0: always; operand 0 never forbids). */
@@ -162,9 +162,10 @@ typedef struct hri_rule {
   uint16_t wide; /* results that stay fp32 when activations are bf16 (statistics) */
   uint16_t
       cheap; /* results that are made again at the price of a pass over memory, from what the backward keeps anyhow */
-  uint16_t views;   /* that may be column views; elsewhere hri_node_append_plain puts a copy beside the node */
-  uint16_t groups;  /* that may be groups of tensors */
-  uint16_t gathers; /* of these only as many bytes are read as are written: rows of a table */
+  uint16_t views;    /* that may be column views; elsewhere hri_node_append_plain puts a copy beside the node */
+  uint16_t groups;   /* that may be groups of tensors */
+  uint16_t gathers;  /* of these only as many bytes are read as are written: rows of a table */
+  uint16_t scatters; /* to these only as many elements are added as operand 1 has: rows of a table */
   /* Classes. */
   hri_product product;
   hri_attention attention;

@@ -108,7 +108,7 @@ def compare_trace(name, d, page, text):
     expect(name, "categories inferred", inspect=d["categories_inferred"], page=facts["categoriesInferred"])
     expect(name, "steps", inspect=[[s["first_event"], s["event_count"], s["peak_live_bytes"], s["end_live_bytes"]] for s in d["steps"]],
            page=facts["steps"])
-    words = {"leak": "leak", "settled": "settled", "once": "one-off", "graph": "kept graph", "outputs": "kept outputs", "cache": "cache"}
+    words = {"leak": "leak", "settled": "settled", "once": "one-off", "larger": "larger", "graph": "kept graph", "outputs": "kept outputs", "cache": "cache"}
     expect(name, "growth",
            inspect=[[words[g["kind"]], g["bytes"], g["count"], int(g["bytes_per_step"]), g["steps_grown"], g["category"]] for g in d["growth"]],
            page=[[g["kind"], g["bytes"], g["count"], g["perStep"], g["grown"], facts["categories"][g["category"]]] for g in facts["growth"]])

@@ -34,6 +34,34 @@ run plan gpt2-774m --device t4 --precision fp32 --micro-batch 2 --engine pytorch
 run plan gpt2-774m --device t4 --precision fp32 --micro-batch 4 --engine pytorch; expect_rc 3; expect_out 'fp16=True'; ! grep -q 'bf16=True' out || fail "bf16 on a card that has none"
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out 'eval_accumulation_steps=1'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true,eval_accumulation_steps=1; expect_rc 0
+# Each line of settings is options of plan too, and with them a plan of its own says the same bytes; Liger's kernels are offered where there are some.
+each_fix() {
+  run "$@" --fixes --json
+  [ -n "$have_python" ] || return
+  python3 -c 'import json, sys; [print(f["need_bytes"], f["plan_options"]) for f in json.load(open("out"))["fixes"]]' >fixes
+  [ -s fixes ] || fail "no settings that fit"
+  while read -r bytes options; do
+    # shellcheck disable=SC2086  # several options
+    run "$@" --no-fixes --json $options; expect_rc 0
+    [ "$(json_number need_bytes)" -eq "$bytes" ] || fail "$options: $(json_number need_bytes) bytes, $bytes were offered"
+  done <fixes
+}
+each_fix plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 8 --seq 1024 --engine pytorch
+grep -q 'use_liger_kernel=true' fixes || fail "Liger's kernels are not offered"
+each_fix plan llama-3.2-1b --device rtx-4090 --batch-tokens 8192 --precision fp32 --seq 512 --engine pytorch:plain
+each_fix plan llama-3.2-1b --device rtx-4090 --precision bf16 --ranks 4 --engine pytorch --engine-conf use_reentrant=true
+each_fix plan gpt2-774m --device rtx-3060 --micro-batch 4 --engine pytorch; ! grep -q liger fixes || fail "Liger's kernels are offered for gpt2"
+each_fix plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf transformers=4.57; ! grep -q liger fixes || fail "Liger's kernels are offered for 4.57"
+run plan llama-3.2-1b --device rtx-4090 --micro-batch 8 --seq 1024 --precision bf16-pure --engine pytorch --fixes --json
+expect_json 'any(f["options"] == "TrainingArguments(use_liger_kernel=True)" and f["effect_class"] == 1 for f in d["fixes"])'
+run plan llama-3.2-1b --device rtx-4090 --micro-batch 8 --seq 1024 --precision bf16-pure --recompute none --accumulate 1 --engine pytorch --auto --json; expect_rc 0; expect_err 'use_liger_kernel=True'
+# What it is a plan of, as in every plan, and the job as it ran.
+run plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch auto --engine pytorch:llama-factory --json; expect_rc 0
+expect_json 'd["model"]["name"] == "llama-3.2-1b" and d["model"]["trainable_parameter_count"] == d["model"]["parameter_count"] == 1235814400' \
+  'd["device"]["name"] == "rtx-4090"' 'd["job"]["precision"] == "bf16" and d["job"]["micro_batch"] == d["engines"]["pytorch"]["micro_batch"] >= 1' \
+  'd["engines"]["pytorch"]["stack"] == "llama-factory" and d["engines"]["pytorch"]["gradient_checkpointing"] and d["engines"]["pytorch"]["use_reentrant"]' \
+  'd["engines"]["pytorch"]["optim"] == "adamw_torch_fused" and d["engines"]["pytorch"]["attn_implementation"] == "sdpa"' \
+  'd["engines"]["pytorch"]["tokens_per_step"] == d["engines"]["pytorch"]["micro_batch"] * d["engines"]["pytorch"]["seq"] * d["engines"]["pytorch"]["accumulate"]'
 # The snapshot is one: what it peaks at is what was said.
 run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
 run inspect steps.pickle --at peak --json; expect_rc 0
@@ -71,7 +99,7 @@ run $base --ranks 8 --engine-conf fsdp=true,cpu_offload=true; expect_rc 0; [ "$(
 expect_json 'd["engines"]["pytorch"]["host_bytes"] > 2e9'
 run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2,reduce_bucket_size=20000000; expect_rc 0; small=$(json_number allocated_bytes)
 run $base --ranks 8 --precision bf16 --engine-conf zero_stage=2; expect_rc 0; [ "$small" -lt "$(json_number allocated_bytes)" ] || fail "a smaller bucket is no smaller"
-run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf zero_stage=1,offload_optimizer=cpu --json; expect_rc 0
+run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf fsdp=true,cpu_offload=true --json; expect_rc 0
 expect_json 'not d["engines"]["pytorch"]["recorded"]' 'd["engines"]["pytorch"]["error_high"] >= 0.03'
 run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8; expect_rc 3; expect_out 'fsdp=True'
 run plan llama-3.2-1b --device rtx-4090 --precision bf16 --engine pytorch --ranks 8 --auto --json; expect_rc 0; expect_err 'fsdp=True'
@@ -81,7 +109,6 @@ expect_json 'any("\"stage\": 3" in a and a.endswith("\"zero_force_ds_cpu_optimiz
 run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch:plain --ranks 8 --json; expect_json 'any(a.startswith("DistributedDataParallel(model, find_unused_parameters=False") for a in d["engines"]["pytorch"]["arguments"])'
 run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf transformers=4.49 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --engine-conf transformers=4.49,fsdp=true; refuses 2; expect_err 'transformers=5'
-run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --freeze embed --engine-conf zero_stage=2; refuses 2; expect_err 'frozen'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --ranks 8; refuses 2; expect_err 'fused head'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --ranks 8 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --ranks 8 --engine-conf fsdp=true; refuses 2; expect_err 'plain loop alone'
@@ -92,8 +119,45 @@ run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fs
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,ddp_bucket_cap_mb=25; refuses 2; expect_err 'DistributedDataParallel'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf fsdp=true,param_dtype=bf16; refuses 2; expect_err 'pytorch:plain'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 0; refuses 2; expect_err 'ranks'
-run plan gpt2-124m --device rtx-3060 --engine pytorch --ranks 4 --engine-conf eval_batches=2; refuses 2; expect_err 'evaluation on several ranks'
 run plan gpt2-124m --device rtx-3060 --ranks 4; refuses 2; expect_err 'engine pytorch'
+# Beside ranks that share: adapters, 4 bits, fp16, frozen tensors, evaluation; what frameworks refuse themselves is said with their reason.
+shares="plan llama-3.2-1b --device a100-80 --precision bf16 --micro-batch 2 --ranks 8"
+run $shares --lora r=8 --engine pytorch --json; expect_rc 0; own=$(json_number allocated_bytes)
+for conf in fsdp=true fsdp=true,fsdp_version=1; do
+  run $shares --lora r=8 --engine pytorch --engine-conf $conf --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+  [ "$(json_number allocated_bytes)" -lt "$own" ] || fail "$conf shares no frozen weights"
+done
+run $shares --lora r=8 --engine pytorch --engine-conf zero_stage=3 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1 --json; expect_json 'any("fsdp_config={\"version\": 1}" in a for a in d["engines"]["pytorch"]["arguments"])'
+run $shares --engine pytorch --engine-conf fsdp=true,fsdp_version=1,reshard_after_forward=false; refuses 2; expect_err 'FSDP_SHARDING_STRATEGY'
+run $shares --lora r=8 --engine pytorch:plain --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'each adapter a unit'
+run plan llama-3.2-1b --device a100-80 --precision fp32 --ranks 8 --lora r=8 --engine pytorch:plain --engine-conf fsdp=true,fsdp_version=1 --json; expect_rc 0; own=$(json_number allocated_bytes)
+run plan llama-3.2-1b --device a100-80 --precision fp32 --ranks 8 --lora r=8 --engine pytorch:plain --engine-conf fsdp=true --json; [ "$(json_number allocated_bytes)" -lt "$own" ] || fail "frozen weights of a flat tensor have no gradients"
+run $shares --lora r=8,dora --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err 'DoRA'
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true --json; expect_rc 0; own=$(json_number allocated_bytes)
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true,bnb_4bit_quant_storage=bf16 --json; expect_rc 0
+[ "$(json_number allocated_bytes)" -lt "$own" ] || fail "codes in bf16 are not shared"
+expect_json '"bnb_4bit_quant_storage=torch.bfloat16" in d["engines"]["pytorch"]["arguments"][0]'
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'integer dtype'
+for stage in 2 3; do
+  run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=$stage --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+done
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf zero_stage=3,offload_optimizer=cpu; refuses 2; expect_err 'parts on the host'
+run $shares --lora r=8 --quantize nf4 --engine pytorch:plain --engine-conf fsdp=true; refuses 2; expect_err 'pytorch:trainer'
+run $shares --lora r=8 --quantize int8 --engine pytorch --engine-conf fsdp=true; refuses 2; expect_err "attribute 'CB'"
+run $shares --lora r=8 --engine pytorch --engine-conf fsdp=true,bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'quantize nf4'
+run $shares --lora r=8 --quantize nf4 --engine pytorch --engine-conf bnb_4bit_quant_storage=bf16; refuses 2; expect_err 'fsdp=true'
+run $shares --freeze embed --engine pytorch --engine-conf fsdp=true,fsdp_version=1 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $shares --freeze embed --engine pytorch --engine-conf zero_stage=2 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run $shares --accumulate 2 --engine pytorch --engine-conf zero_stage=2,offload_optimizer=cpu; expect_rc 0
+run $shares --recompute block --engine pytorch --engine-conf fsdp=true,use_reentrant=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true; expect_rc 0; expect_out 'fp16=True with GradScaler'
+run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf zero_stage=2 --json; expect_json 'any("\"fp16\": {\"enabled\": True}" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'found_inf'
+run $shares --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json; own=$(json_number evaluate)
+run plan llama-3.2-1b --device a100-80 --precision bf16 --micro-batch 2 --ranks 2 --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json
+[ "$own" -gt $((2 * $(json_number evaluate))) ] || fail "logits of all ranks are not gathered"
+
 # The verdict knows its error: between what fits surely and what does not there is what fits only within it.
 run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --json --no-fixes; needs=$(json_number need_bytes)
 expect_json 'd["engines"]["pytorch"]["verdict"] == "fits" and d["engines"]["pytorch"]["reserve_missing_bytes"] == 0 and d["engines"]["pytorch"]["recorded"]'
@@ -157,7 +221,7 @@ run $liger --engine pytorch --engine-conf use_liger_kernel=true; expect_out 'lig
 run $liger --quantize nf4 --lora r=8 --engine pytorch --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
 run $liger --engine pytorch --engine-conf use_liger_kernel=yes; refuses 2; expect_err "'yes' is no use_liger_kernel"
 run plan gpt2-124m --device a100-80 --engine pytorch --engine-conf use_liger_kernel=true; refuses 2; expect_err "gpt2"; expect_err 'gemma3_text'
-run $liger --engine pytorch:trl --engine-conf use_liger_kernel=true; refuses 2; expect_err 'plain loop alone'
+run $liger --engine pytorch:trl --engine-conf use_liger_kernel=true; refuses 2; expect_err 'own head'
 run $liger --engine pytorch --ranks 4 --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
 run $liger --engine pytorch --engine-conf use_liger_kernel=true,eval_batches=3 --json; expect_rc 0; own=$(json_number evaluate)
 run $liger --engine pytorch --engine-conf use_liger_kernel=true,eval_batches=3,compute_metrics=true --json; [ "$(json_number evaluate)" -gt $((own + 8 * 1024 * 128256 * 4)) ] || fail "an evaluation with compute_metrics has no logits"
@@ -167,9 +231,48 @@ run plan llama-3-8b --device h100 --lora r=8,modules_to_save=lm_head --engine py
 
 # Stacks by name, with their defaults: what is from their source alone says so, and allows for a larger error.
 for stack in axolotl llama-factory; do
-  run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --auto --quiet; expect_rc 0; expect_out '^rules +from source, not recorded'
-  run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] >= 0.03'
+  run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] < 0.01'
+  run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --packing off --auto --quiet; expect_rc 0; expect_out '^rules +from source, not recorded'
+  run plan llama-3.2-1b --device a100-80 --engine pytorch:$stack --engine-conf eval_batches=2 --json; expect_json 'not d["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] >= 0.03'
+  run plan gpt2-124m --device a100-80 --engine pytorch:$stack --json; expect_json 'not d["engines"]["pytorch"]["recorded"]'
+  run plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:$stack --engine-conf use_liger_kernel=true --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]' 'any("iger" in a for a in d["engines"]["pytorch"]["arguments"])'
 done
+# axolotl: expandable segments by itself, LoRA kernels unless they are turned off, no way without autocast.
+axolotl="plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 4 --engine pytorch:axolotl"
+run $axolotl --json; expect_rc 0; own=$(json_number reserved_bytes); expect_out 'expandable_segments:True'
+run $axolotl --alloc-conf "" --json; [ "$(json_number reserved_bytes)" -ne "$own" ] || fail "settings of the allocator that are given are not taken"
+run $axolotl --lora r=16,targets=all-linear --json; expect_rc 0; own=$(json_number allocated_bytes); expect_out "LoRA kernels \(mlp, qkv, o\)"; expect_json 'not any("kernel" in a for a in d["engines"]["pytorch"]["arguments"])'
+run $axolotl --lora r=16,targets=all-linear --engine-conf lora_mlp_kernel=false --json; expect_rc 0; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "without LoRA kernels as much is kept"
+expect_json '"lora_mlp_kernel: false, lora_qkv_kernel: false, lora_o_kernel: false, lora_embedding_kernel: false" in d["engines"]["pytorch"]["arguments"]'
+run $axolotl --lora r=16 --engine-conf lora_qkv_kernel=true; expect_rc 0; expect_out 'LoRA kernels \(qkv\)'
+run $axolotl --lora r=16 --quantize int8; expect_rc 0; ! grep -q 'LoRA kernels' out || fail "LoRA kernels beside 8 bits"
+run $axolotl --lora r=16 --quantize int8 --engine-conf lora_o_kernel=true; refuses 2; expect_err '8-bit'
+run $axolotl --lora r=16,dora; refuses 2; expect_err 'DoRA'; expect_err 'lora_mlp_kernel=false'
+run $axolotl --engine-conf lora_o_kernel=true; refuses 2; expect_err '\-\-lora'
+run plan phi-3-mini --device a100-80 --lora r=8 --engine pytorch:axolotl; refuses 2; expect_err 'fused q, k and v'
+run plan phi-3-mini --device a100-80 --lora r=8 --engine pytorch:axolotl --engine-conf lora_qkv_kernel=false; expect_rc 0
+run $axolotl --precision bf16-pure; refuses 2; expect_err 'precision bf16'
+run $axolotl --precision fp16; refuses 2; expect_err 'GradScaler'
+run plan llama-3.2-1b --device a100-80 --lora r=8 --engine pytorch --engine-conf lora_o_kernel=false; refuses 2; expect_err 'pytorch:axolotl'
+# Documents that share rows: varlen_attn beside adapters, a mask of each layer's own for whole models.
+run $axolotl --lora r=16 --json; own=$(json_number allocated_bytes)
+run $axolotl --lora r=16 --engine-conf sample_packing=true --json; expect_rc 0; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "repeated keys and values cost nothing"
+expect_json 'd["engines"]["pytorch"]["recorded"]' '"sample_packing: true" in d["engines"]["pytorch"]["arguments"]' '"four documents" in d["engines"]["pytorch"]["unlike"]'
+run plan mistral-7b --device h100 --engine pytorch:axolotl --engine-conf sample_packing=true; refuses 2; expect_err 'sliding window'
+run plan llama-3.2-1b --device t4 --precision fp16 --lora r=8 --engine pytorch:axolotl --engine-conf sample_packing=true; refuses 2; expect_err '8\.0'
+run plan llama-3.2-1b --device h100 --engine pytorch --engine-conf sample_packing=true; refuses 2; expect_err 'pytorch:axolotl'
+# LLaMA-Factory: norms in fp32 beside adapters; blocks in which nothing trains are not checkpointed, and what is frozen keeps 16 bits.
+factory="plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 4 --engine pytorch:llama-factory"
+run $factory --lora r=16 --recompute none --json; expect_rc 0; own=$(json_number allocated_bytes)
+run $factory --lora r=16 --recompute none --engine-conf upcast_layernorm=true --json; expect_rc 0; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "norms in fp32 cost nothing"
+expect_json '"upcast_layernorm: true" in d["engines"]["pytorch"]["arguments"]' 'd["engines"]["pytorch"]["recorded"]'
+run $factory --precision bf16-pure --engine-conf upcast_layernorm=true; refuses 2; expect_err 'without autocast'
+run $axolotl --engine-conf upcast_layernorm=true; refuses 2; expect_err 'llama-factory'
+run $factory --train-only 'layers.15' --json; expect_rc 0; expect_out 'what trains in fp32'; expect_json 'd["engines"]["pytorch"]["recorded"] and d["model"]["trainable_parameter_count"] < d["model"]["parameter_count"] / 10'
+# What people know by name and there are no rules for says what to do instead; what is said twice is refused.
+run $factory --engine-conf use_unsloth=true; refuses 2; expect_err 'no rules for use_unsloth'
+run $axolotl --engine-conf cut_cross_entropy=true; refuses 2; expect_err 'no rules for cut_cross_entropy'; expect_err 'use_liger_kernel=true'
+run $factory --engine-conf optim=sgd,optim=adafactor; refuses 2; expect_err 'optim is named twice'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --json; expect_json 'd["engines"]["pytorch"]["recorded"] and d["engines"]["pytorch"]["error_high"] < 0.01'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf eval_batches=2,compute_metrics=true; refuses 2; expect_err 'logits of an evaluation'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --engine-conf transformers=4.57 --json; expect_json 'not d["engines"]["pytorch"]["recorded"]'
@@ -180,7 +283,57 @@ run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory; expect_ou
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --engine-conf use_reentrant=false; ! grep -q 'use_reentrant' out || fail "use_reentrant=false is not taken"
 run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --auto --quiet; expect_out 'micro_batch_size: 1'; expect_out 'bf16 weights'; expect_out 'head and norms in fp32'
 run plan llama-3.2-1b --device a100-80 --recompute block --engine pytorch --engine-conf transformers=4.49; expect_out 'use_reentrant'
-run plan llama-3.2-1b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'torchtune'
+
+# torchtune's recipes: settings by the keys of their configurations, each of which changes the bytes as it should or is refused.
+tune="plan llama-3.2-1b --device a100-80 --micro-batch 4 --engine pytorch:torchtune --json"
+run $tune; expect_rc 0; own=$(json_number allocated_bytes); weights=$((1235814400 * 2))
+expect_json 'd["engines"]["pytorch"]["recorded"]' '"torchtune 0.6" in d["engines"]["pytorch"]["versions"]' 'd["engines"]["pytorch"]["unlike"].startswith("weights, gradients and states are bf16")'
+expect_json '{"tune run full_finetune_single_device", "dtype=bf16", "batch_size=4", "optimizer._component_=torch.optim.AdamW", "optimizer.fused=True", "optimizer_in_bwd=False", "clip_grad_norm=null", "enable_activation_checkpointing=False", "loss.num_output_chunks=8"} <= set(d["engines"]["pytorch"]["arguments"])'
+run $tune --precision fp32; [ "$(json_number allocated_bytes)" -gt $((own * 3 / 2)) ] || fail "fp32 is not twice bf16"; expect_json '"dtype=fp32" in d["engines"]["pytorch"]["arguments"]'
+run $tune --recompute block; [ "$(json_number allocated_bytes)" -lt $((own * 9 / 10)) ] || fail "checkpointing saves nothing"; expect_json '"enable_activation_checkpointing=True" in d["engines"]["pytorch"]["arguments"]'
+small="plan llama-3.2-1b --device a100-80 --seq 128 --recompute block --engine pytorch:torchtune --json"
+run $small; whole=$(json_number allocated_bytes)
+run $small --update in-backward; [ "$(json_number allocated_bytes)" -lt $((whole - weights / 3)) ] || fail "gradients wait although the optimizer steps in the backward"
+expect_json '"optimizer_in_bwd=True" in d["engines"]["pytorch"]["arguments"]'
+run $tune --engine-conf optimizer._component_=bitsandbytes.optim.PagedAdamW8bit; [ "$(json_number allocated_bytes)" -lt $((own - weights)) ] || fail "paged states are on the device"
+run $small --engine-conf optimizer.fused=False; [ "$(json_number allocated_bytes)" -gt $((whole + weights / 2)) ] || fail "a list of square roots takes nothing"
+run $tune --engine-conf loss._component_=torch.nn.CrossEntropyLoss; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "whole logits take no more"; expect_json '"loss._component_=torch.nn.CrossEntropyLoss" in d["engines"]["pytorch"]["arguments"]'
+run $tune --clip 1; expect_json '"clip_grad_norm=1" in d["engines"]["pytorch"]["arguments"]'
+run $tune --accumulate 4; expect_json '"gradient_accumulation_steps=4" in d["engines"]["pytorch"]["arguments"]'
+run $tune --lora r=16,targets=q_proj,v_proj,o_proj; expect_rc 0; lora=$(json_number allocated_bytes); [ "$lora" -lt "$own" ] || fail "adapters train as much"
+expect_json '{"tune run lora_finetune_single_device", "model.lora_attn_modules=[q_proj,v_proj,output_proj]", "model.apply_lora_to_mlp=False", "model.lora_rank=16"} <= set(d["engines"]["pytorch"]["arguments"])'
+run plan llama-3-8b --device rtx-4090 --lora r=16,targets=all-linear --quantize nf4+dq --recompute block --engine pytorch:torchtune --json; expect_rc 0; expect_json 'd["model"]["parameter_count"] == 8030261248 + d["model"]["trainable_parameter_count"]' '"NF4Tensor" in d["engines"]["pytorch"]["settings"]' '"model.apply_lora_to_mlp=True" in d["engines"]["pytorch"]["arguments"]'
+run plan llama-3.2-3b --device rtx-4090 --seq 4096 --micro-batch 4 --precision bf16-pure --engine pytorch:torchtune --fixes --json; expect_rc 3
+expect_json 'any("enable_activation_checkpointing=True" in f["options"] for f in d["fixes"])' 'not any("TrainingArguments" in f["options"] or "fsdp" in f["options"] for f in d["fixes"])'
+inward="--recompute block --update in-backward --engine-conf optimizer._component_=bitsandbytes.optim.PagedAdamW8bit"
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --micro-batch 2 --engine pytorch:torchtune --json; expect_rc 3; expect_json "any(f['plan_options'] == '$inward' for f in d['fixes'])"
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --micro-batch 2 --engine pytorch:torchtune $inward; expect_rc 0
+run plan llama-3.1-8b --device rtx-4090 --precision bf16-pure --engine pytorch:torchtune --auto --json; expect_rc 0
+expect_json 'd["engines"]["pytorch"]["verdict"] == "fits"' 'any("PagedAdamW8bit" in a or "optimizer_in_bwd=True" in a for a in d["engines"]["pytorch"]["arguments"])'
+run plan llama-3.2-1b --device rtx-4090 --engine pytorch:torchtune --table seq,micro-batch; expect_rc 0
+refused() { run $tune "${@:2}"; refuses 2; expect_err "$1"; }
+refused 'enable_activation_offloading=True' --engine-conf enable_activation_offloading=True
+run $tune --engine-conf dataset.packed=True; expect_rc 0; [ "$(json_number allocated_bytes)" -gt "$own" ] || fail "positions of packed rows take nothing"; expect_json '"dataset.packed=True" in d["engines"]["pytorch"]["arguments"]'
+run plan gemma-2-2b --device a100-80 --engine pytorch:torchtune --engine-conf dataset.packed=True; refuses 2; expect_err 'takes no block masks'
+refused 'compile=True' --engine-conf compile=True
+run $tune --engine-conf compile=False,dataset.packed=False; expect_rc 0; [ "$(json_number allocated_bytes)" = "$own" ] || fail "defaults that are said change something"
+refused '--micro-batch N stands for it' --engine-conf batch_size=2
+refused 'optimizer._component_' --engine-conf optim=adamw_torch
+refused 'AdamW8bit, ' --engine-conf optimizer._component_=torch.optim.Adam
+refused '1 to 32' --engine-conf loss.num_output_chunks=40
+refused 'is of CEWithChunkedOutputLoss' --engine-conf loss._component_=torch.nn.CrossEntropyLoss,loss.num_output_chunks=4
+refused 'ranks' --ranks 2
+refused 'fp16' --precision fp16
+run $tune --lora r=8,dora; expect_rc 0; expect_json '"model.use_dora=True" in d["engines"]["pytorch"]["arguments"]'
+run plan gemma-2b --device a100-80 --engine pytorch:torchtune --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["recorded"]'
+refused 'all three products' --lora r=8,targets=q_proj,up_proj
+refused 'nf4\+dq' --lora r=8 --quantize int8
+refused 'optimizer' --optimizer lion
+refused 'freeze' --freeze embed
+run plan qwen3-0.6b --device a100-80 --engine pytorch:torchtune; refuses 2; expect_err 'llama, mistral, qwen2, phi3, gemma and gemma2'
+run plan llama-3-8b --device a100-80 --seq 16384 --engine pytorch:torchtune; refuses 2; expect_err 'max_seq_len'
+run plan llama-3.2-1b --device t4 --precision bf16-pure --engine pytorch:torchtune; refuses 2; expect_err 'below compute capability 8\.0'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf optimizer.fused=True; refuses 2; expect_err 'no setting'
 
 # What there are no rules for is refused by name.
 run plan llama-3.2-1b --device rtx-4090 --engine pytorch --optimizer lion; refuses 2; expect_err 'optimizer'

@@ -445,7 +445,12 @@ static void test_growth_of_passes(void **state) {
        HR_OOM_CERTAIN,
        "every pass of the model keeps its graph: 3.00 GiB of the 7.00 GiB",
        "with every pass of the model, in 8 of them",
-       {"torch.no_grad()", ".detach()"}},
+       {"torch.no_grad()", "(loss / n).backward()"}},
+      {HR_GROWTH_LARGER,
+       HR_OOM_LIKELY,
+       "a tensor is made anew in every step, each time larger: 3.00 GiB of the 7.00 GiB",
+       "384.00 MiB more every step",
+       {"join once at the end", ""}},
       {HR_GROWTH_OUTPUTS,
        HR_OOM_CERTAIN,
        "leaves results behind",
@@ -502,6 +507,38 @@ static void test_outlier(void **state) {
   s.i.step_count = 2;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   scene_close(&s);
+}
+
+/* Advice is for the place that failed: an optimizer's step has nothing of the batch, an evaluation no states. */
+static void test_advice_by_place(void **state) {
+  static const struct {
+    hr_stage stage;
+    const char *has, *lacks;
+  } cases[] = {{HR_STAGE_OPTIMIZER, "fused=True", "micro-batch"},
+               {HR_STAGE_OPTIMIZER, "8-bit optimizer states", "activation checkpointing"},
+               {HR_STAGE_EVALUATION, "per_device_eval_batch_size", "8-bit optimizer states"},
+               {HR_STAGE_GENERATION, "fewer rows", "activation checkpointing"},
+               {HR_STAGE_LOSS, "in chunks", "fused=True"},
+               {HR_STAGE_LOSS, "micro-batch", "per_device_eval"},
+               {HR_STAGE_BACKWARD, "activation checkpointing", "in chunks"}};
+  (void)state;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    scene s;
+    hr_explanation *e;
+    bool has = false;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    s.ooms[0].stage = cases[c].stage;
+    e = explain(&s);
+    assert_int_equal(e->failures[0].cause, HR_OOM_TOO_BIG);
+    for (uint32_t k = 0; k < e->failures[0].advice_count; k++) {
+      has |= strstr(e->failures[0].advice[k].text, cases[c].has) != NULL;
+      assert_null(strstr(e->failures[0].advice[k].text, cases[c].lacks));
+    }
+    assert_true(has);
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
 }
 
 static void test_no_failure(void **state) {
@@ -595,6 +632,7 @@ int main(void) {
       cmocka_unit_test(test_fragmented),
       cmocka_unit_test(test_growth),
       cmocka_unit_test(test_outlier),
+      cmocka_unit_test(test_advice_by_place),
       cmocka_unit_test(test_no_failure),
       cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_trace),

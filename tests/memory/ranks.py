@@ -29,6 +29,17 @@ def begin(job, reads, fake):
         fake.fake_set_eager_events(1)
     reads.whole_copies = bool(job["sharding"].get("offload")) or kind(job) == "zero"
     remember_what_is_sent(reads, fake)
+    gather_rows(dist)
+
+
+def gather_rows(dist):
+    """accelerate gathers tensors of any shape into flat ones, as NCCL does; the process group that sends nothing compares their shapes."""
+    plain = dist.all_gather_into_tensor
+
+    def gathered(output_tensor, input_tensor, *args, **kwargs):
+        return plain(output_tensor, input_tensor.view(-1) if output_tensor.dim() == 1 else input_tensor, *args, **kwargs)
+
+    dist.all_gather_into_tensor = gathered
 
 
 def remember_what_is_sent(reads, fake):
@@ -140,9 +151,11 @@ def trainer_arguments(job, model):
         if how.get("wrapped"):
             config["activation_checkpointing"] = True
         return {"fsdp": True, "fsdp_config": config}
+    if kind(job) == "fsdp1":
+        return {"fsdp": True, "fsdp_config": {"version": 1, "reshard_after_forward": how["strategy"], "transformer_layer_cls_to_wrap": [type(blocks(model)[0]).__name__]}}
     if kind(job) == "zero":
         take_ranks_for_granted()
-        return {"deepspeed": deepspeed_config(job), "bf16": job["precision"] == "bf16"}
+        return {"deepspeed": deepspeed_config(job), "bf16": job["precision"] == "bf16", "fp16": job["precision"] == "fp16"}
     return {}
 
 
@@ -161,7 +174,7 @@ def deepspeed_config(job):
     if how["offload"] == "all":
         zero["offload_param"] = {"device": "cpu", "pin_memory": True}
     return {"train_micro_batch_size_per_gpu": job["batch"], "gradient_accumulation_steps": job["accumulation"], "gradient_clipping": job["clip"] or 0.0,
-            "zero_optimization": zero, "bf16": {"enabled": job["precision"] == "bf16"}, "zero_allow_untested_optimizer": True,
+            "zero_optimization": zero, "bf16": {"enabled": job["precision"] == "bf16"}, "fp16": {"enabled": job["precision"] == "fp16"}, "zero_allow_untested_optimizer": True,
             "zero_force_ds_cpu_optimizer": False}
 
 

@@ -3,7 +3,9 @@
 
     tests/memory/record.py WORK [NAME...]     WORK: made by record.sh; names: only those jobs (results of the others stay)
 
-Jobs of several ranks are in sharded.json, those with Liger's kernels in liger.json; their results lie in files with "sharded_" and "liger_" before the name.
+Jobs of several ranks are in sharded.json, those with what stands beside in beside.json, those with Liger's kernels in liger.json, those of axolotl and
+LLaMA-Factory in stacks.json, those of torchtune's recipes in tune.json; their results lie in files with "sharded_", "beside_", "liger_", "stacks_" and "tune_"
+before the name.
 
 A job whose result is in WORK/results is not run again; what was cut off goes on from there.
 
@@ -19,19 +21,27 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 COLUMNS = ["step", "phase", "allocated_peak", "reserved_peak", "requested_peak", "allocated_after", "reserved_after"]
+APART = {"zero": "deepspeed", "liger": "liger", "axolotl": "axolotl", "llama-factory": "llama-factory", "tune": "torchtune"}
 AT_ONCE = int(os.environ.get("DEV_JOBS", "2"))
 
 
 def environment(work, version, kind):
     result = dict(os.environ, LD_LIBRARY_PATH=str(work / "fake"), HF_HUB_OFFLINE="1", TORCH_SYMBOLIZE_MODE="dladdr", TOKENIZERS_PARALLELISM="false",
                   OMP_NUM_THREADS="1", CUDA_VISIBLE_DEVICES="0")
-    result.pop("PYTORCH_CUDA_ALLOC_CONF", None)
+    for name in ("PYTORCH_CUDA_ALLOC_CONF", "PYTORCH_ALLOC_CONF"):
+        result.pop(name, None)
     result["TRL"] = str(work / "trl")
     older = work / f"transformers-{version}"
     if older.is_dir():
         result["PYTHONPATH"] = str(older)
-    if kind in ("zero", "liger"):  # only where they are used: libraries that find DeepSpeed or Liger import them
-        result["PYTHONPATH"] = str(work / {"zero": "deepspeed", "liger": "liger"}[kind])
+    if kind in APART:  # only where they are used: libraries that find DeepSpeed or Liger import them
+        result["PYTHONPATH"] = str(work / APART[kind])
+    if kind == "tune":  # compiled flex_attention
+        result |= {"TORCHINDUCTOR_COMPILE_THREADS": "1", "TORCHINDUCTOR_CACHE_DIR": str(work / "inductor")}
+    if kind in ("axolotl", "llama-factory"):
+        result["HF_DEACTIVATE_ASYNC_LOAD"] = "1"  # else four threads race to bring weights to the device
+    if kind == "axolotl":  # as its command line sets it (axolotl.utils.set_pytorch_cuda_alloc_conf)
+        result |= {"PYTORCH_ALLOC_CONF": "expandable_segments:True", "AXOLOTL_DO_NOT_TRACK": "1"}
     return result
 
 
@@ -46,13 +56,17 @@ def run(work, out, version, jobs, done):
 
 
 def kind_of(job):
+    if job["loop"] == "torchtune":
+        return "tune"
+    if job["loop"] in ("axolotl", "llama-factory"):
+        return job["loop"]
     return "liger" if job.get("liger") else job.get("sharding", {}).get("kind", "")
 
 
 def record(work, out, jobs):
     groups = {}
     for job in sorted(jobs, key=lambda job: job.get("held_back", False)):
-        groups.setdefault((job.get("held_back", False), job["transformers"], kind_of(job) if kind_of(job) in ("zero", "liger") else ""), []).append(job)
+        groups.setdefault((job.get("held_back", False), job["transformers"], kind_of(job) if kind_of(job) in APART else ""), []).append(job)
     shares = [(version, some[first::AT_ONCE]) for (_, version, _), some in groups.items() for first in range(AT_ONCE) if some[first::AT_ONCE]]
     count, lock = [0], threading.Lock()
 
@@ -125,12 +139,14 @@ def main():
     work, names = Path(sys.argv[1]).resolve(), set(sys.argv[2:])
     out = work / "results"
     out.mkdir(exist_ok=True)
-    tables = [(prefix, json.loads((HERE / name).read_text(encoding="utf-8"))) for prefix, name in (("", "jobs.json"), ("sharded_", "sharded.json"), ("liger_", "liger.json"))]
+    tables = [(prefix, json.loads((HERE / name).read_text(encoding="utf-8"))) for prefix, name in (("", "jobs.json"), ("sharded_", "sharded.json"), ("liger_", "liger.json"),
+                                                                                                   ("beside_", "beside.json"), ("stacks_", "stacks.json"),
+                                                                                                   ("tune_", "tune.json"))]
     everything = [dict(job, prefix=prefix) for prefix, table in tables for job in table["jobs"]]
     everything += [dict(job, lesson=True) for _, table in tables for job in table["lessons"]]
     jobs = [job for job in everything if not names or job["name"] in names]
     if names - {job["name"] for job in jobs}:
-        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json, sharded.json and liger.json")
+        raise SystemExit(f"no job {sorted(names - {job['name'] for job in jobs})} in jobs.json, sharded.json, liger.json, beside.json, stacks.json and tune.json")
     record(work, out, [job for job in jobs if not finished(out / f"{job['name']}.json")])
     failed = collect(out, jobs, [job["name"] for _, table in tables for job in table["jobs"]])
     print(f"{len(jobs) - len(failed)} recorded, {len(failed)} failed", *failed, sep="\n", file=sys.stderr)

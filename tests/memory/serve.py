@@ -5,6 +5,7 @@
 
 Writes OUT/NAME.json for each, with "error" where a job failed, and OUT/NAME.requests.json for lessons."""
 
+import importlib
 import json
 import os
 import sys
@@ -23,6 +24,9 @@ def versions(job):
     from importlib.metadata import version
 
     names = ("torch", "transformers", "accelerate", "peft", "bitsandbytes") + (("liger-kernel",) if job.get("liger") else ())
+    names += {"axolotl": ("axolotl",), "llama-factory": ("llamafactory",)}.get(job["loop"], ())
+    if job["loop"] == "torchtune":
+        names = ("torch", "torchtune", "torchao", "bitsandbytes")
     return {name: version(name) for name in names}
 
 
@@ -49,7 +53,7 @@ def prepared(job, before=lambda: None):
     tracing.prepare(job["capability"], CAPACITY)
     training.skip_initialization()
     training.skip_triton()
-    reads = tracing.Reads(job["mask"] == "padding")
+    reads = tracing.Reads(job["mask"] == "padding", job.get("sample_packing", False))
     reads.install()
     ranks.begin(job, reads, tracing.FAKE)
     phases = tracing.Phases()
@@ -74,7 +78,7 @@ def record(job, out):
             job, lambda: torch.cuda.memory._record_memory_history("all", stacks="all", max_entries=1 << 30))
     if job.get("saving") != "save":  # files are written by copies that nobody looks into
         # TRL: the backward of masked_scatter asks how many it takes, and makes up with zeros for what it does not get
-        reads.check(training.STEPS * job["accumulation"] if job["loop"] == "trl" else 0)
+        reads.check(training.STEPS * job["accumulation"] if job["loop"] == "trl" else training.unnoted(job))
     rows = phases.merged()
     events = tracing.history()
     result = {"name": job["name"], "parameters": sum(p.numel() for p in model.parameters()),
@@ -122,9 +126,13 @@ def main():
     import transformers
     import transformers.modeling_utils
 
+    import frameworks
+
     transformers.logging.set_verbosity_error()
     for line in sys.stdin:
         job = json.loads(line)
+        for name in frameworks.LIBRARIES.get(job["loop"], ()):
+            importlib.import_module(name)
         process = os.fork()
         if process == 0:
             child(job, out)

@@ -24,6 +24,7 @@ def fake_device():
 
 FAKE = fake_device()
 ROUND = 512
+reset_peaks = torch.cuda.reset_peak_memory_stats  # phases alone: axolotl resets the peaks behind the load
 # What takes memory for another op, and what is said with the op that wanted it.
 TAKES = re.compile(r"(empty|resize|create_out|maybe_create|set_output|structured_|allocate|detail|cuda)")
 COPIES = {"clone", "to", "_to_copy", "_to", "contiguous", "zeros", "zeros_like", "zero_", "new_zeros", "full", "full_like", "ones_like"}
@@ -40,10 +41,10 @@ def prepare(capability, capacity):
 class Reads:
     """Values that a program reads from the device are 0 here. Those that real data make true are said to be true; all are noted."""
 
-    def __init__(self, padding):
+    def __init__(self, padding, packed=False):
         self.seen, self.count = {}, 0
         self.whole_copies = False  # what goes to the host stays in use there: weights that are offloaded
-        self.true = {"find_packed_sequence_indices"} | (set() if padding else {"_ignore_causal_mask_sdpa"})
+        self.true = (set() if packed else {"find_packed_sequence_indices"}) | (set() if padding else {"_ignore_causal_mask_sdpa"})
 
     def install(self):
         for name in ("__bool__", "item", "tolist"):
@@ -53,8 +54,10 @@ class Reads:
                 value = plain(tensor)
                 if not tensor.is_cuda:
                     return value
-                self.count += 1
                 frame = caller()
+                if frame == "read":  # "with device:" calls it again
+                    return value
+                self.count += 1
                 if frame in self.true and name == "__bool__":
                     value = True
                 self.seen[frame + "." + name] = str(value)
@@ -81,7 +84,8 @@ class Reads:
             self.seen[caller() + ".cpu"] = ""
             if sys._getframe(1).f_code.co_name == "_pad_across_processes":
                 return torch.tensor(sys._getframe(1).f_locals["tensor"].shape)[None]
-            if tensor.nbytes > 1 << 20 and not self.whole_copies:
+            predictions = sys._getframe(1).f_code.co_name == "nested_numpify"
+            if tensor.nbytes > 1 << 20 and (predictions or not self.whole_copies):
                 return torch.zeros((0, *tensor.shape[1:]), dtype=tensor.dtype)
             self.count += 1
             return plain(tensor, *args, **kwargs)
@@ -127,7 +131,7 @@ class Phases:
 
     def begin(self, name):
         self.end()
-        torch.cuda.reset_peak_memory_stats()
+        reset_peaks()
         self.current = name, self.step
         mark(f"{self.step} {name}")
 
@@ -164,7 +168,8 @@ class Phases:
 
 
 def storage_of(tensor):
-    """Of the bytes of a tensor, or of this rank's part of it."""
+    """Of the bytes of a tensor, or of this rank's part of it; of torchao's NF4Tensor those of its codes."""
+    tensor = getattr(tensor, "quantized_data", tensor)
     return getattr(tensor, "_local_tensor", tensor).untyped_storage().data_ptr()
 
 
@@ -208,8 +213,8 @@ def place(frame):
     return f"{os.path.basename(path)}:{owner}{frame['name']}" + ("" if ours else f":{line}")
 
 
-LIBRARIES = re.compile(r"/(transformers|peft|bitsandbytes|trl|accelerate)/")
-PYTORCH = re.compile(r"/torch/(optim|utils|nn/utils|nn/parallel|amp|nn/modules|distributed/fsdp)/|/memory/(training|ranks).py")
+LIBRARIES = re.compile(r"/(transformers|peft|bitsandbytes|trl|accelerate|torchtune|torchao|recipes)/")
+PYTORCH = re.compile(r"/torch/(optim|utils|nn/utils|nn/parallel|amp|nn/modules|distributed/fsdp)/|/memory/(training|ranks|tuning).py")
 
 
 def label(frames):

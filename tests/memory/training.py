@@ -105,7 +105,7 @@ def build(job):
     for cls in kind.__mro__:
         if "_init_weights" in cls.__dict__ and cls.__module__.startswith("transformers."):
             cls._init_weights = lambda self, module: None
-    weights = PRECISIONS[job["precision"]][0]
+    weights = ranks.TYPES[job["base"]] if job.get("base") else PRECISIONS[job["precision"]][0]
     model = kind._from_config(config, attn_implementation=job["attention"], torch_dtype=weights)
     model.config.use_cache = job.get("use_cache", False)
     for name, parameter in model.named_parameters():
@@ -157,15 +157,17 @@ def quantized(job):
             how = transformers.BitsAndBytesConfig(load_in_8bit=True)
         else:
             how = transformers.BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type="nf4", bnb_4bit_compute_dtype=compute,
-                                                  bnb_4bit_use_double_quant=job["quantized"] == "nf4-double")
+                                                  bnb_4bit_use_double_quant=job["quantized"] == "nf4-double", bnb_4bit_quant_storage=ranks.TYPES.get(job.get("storage")))
         model = getattr(transformers, CLASSES[MODELS[job["model"]][0]][1]).from_pretrained(
             folder, quantization_config=how, attn_implementation=job["attention"], torch_dtype=compute, device_map={"": 0})
     finally:
         shutil.rmtree(folder)
     model.config.use_cache = False
-    if job["loop"] == "trl":
-        return model  # as it is; TRL prepares nothing
     checkpointing = {"use_reentrant": job["checkpointing"] == "reentrant"}
+    if job["loop"] == "trl" or job.get("storage"):
+        if job["checkpointing"] and job["loop"] == "plain":
+            model.gradient_checkpointing_enable(gradient_checkpointing_kwargs=checkpointing)
+        return model  # as it is: TRL prepares nothing, and who shares the codes of 4 bits leaves what lies beside them in their type
     return prepare_model_for_kbit_training(model, use_gradient_checkpointing=bool(job["checkpointing"]), gradient_checkpointing_kwargs=checkpointing)
 
 
@@ -233,6 +235,12 @@ def with_liger(job, model):
     return model
 
 
+def made(job):
+    """The model on the host, or in 4 bits on the card, with adapters where the job has them."""
+    model = quantized(job) if job.get("quantized") else build(job)
+    return with_adapters(job, model) if job.get("lora") else model
+
+
 def plain_loop(job, phases):
     """The loop of the tutorials. "plain" keeps `outputs`, and so the logits, until the next forward is done; "plain-loss" only the loss."""
     phases.begin("load")
@@ -242,7 +250,8 @@ def plain_loop(job, phases):
     model = with_liger(job, model)
     if job.get("lora"):
         model = with_adapters(job, model)
-        model.to("cuda")
+        if not ranks.stays_on_host(job):
+            model.to("cuda")
     model = ranks.wrap(job, model)
     model.train()
     phases.name_parameters(model)
@@ -344,55 +353,21 @@ def in_phase(phases, name, function):
     return phased
 
 
-def trainer_loop(job, phases):
-    """transformers.Trainer, whose methods stay as they are: each is wrapped to say where a phase begins."""
+def in_phases(job, phases, trainer, model):
+    """A Trainer whose methods say where a phase begins."""
     import transformers
 
-    phases.begin("load")
-    model = quantized(job) if job.get("quantized") else build(dict(job, checkpointing=None))
-    if not ranks.stays_on_host(job) and not job.get("quantized"):
-        model = model.to("cuda")
-    if job.get("lora"):
-        model = with_adapters(job, model)
-    optimizer = {("adamw", "default"): None, ("adamw", "loop"): None, ("adamw", "foreach"): "adamw_torch", ("adamw", "fused"): "adamw_torch_fused",
-                 ("sgd", "default"): "sgd", ("adafactor", "default"): "adafactor", ("adamw8bit", "default"): "adamw_bnb_8bit",
-                 ("paged-adamw8bit", "default"): "paged_adamw_8bit"}[job["optimizer"], job["implementation"]]
-    arguments = dict(output_dir="unused", per_device_train_batch_size=job["batch"], gradient_accumulation_steps=job["accumulation"],
-                     max_steps=STEPS, save_strategy="no", report_to=[], logging_steps=1, disable_tqdm=True, max_grad_norm=job["clip"],
-                     bf16=job["precision"] == "amp-bf16", fp16=job["precision"] == "amp-fp16", remove_unused_columns=False)
-    if optimizer:
-        arguments["optim"] = optimizer
-    if job.get("checkpointing"):
-        arguments |= dict(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
-    arguments |= ranks.trainer_arguments(job, model)
-    if job.get("liger"):
-        arguments["use_liger_kernel"] = True
-    evaluation = job.get("evaluation")
-    more = {}
-    if evaluation:
-        arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
-        if evaluation.get("middle"):
-            arguments |= dict(eval_strategy="steps", eval_steps=1)
-        more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"]), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
-    if job.get("saving"):
-        arguments |= dict(output_dir=job["folder"], save_strategy="steps", save_steps=1, save_total_limit=1)
-    if job.get("saving") == "resume":
-        arguments |= dict(save_strategy="no", max_steps=1 + STEPS) if job["resumed"] else dict(max_steps=1)
-    train_rows = Rows(job, job["batch"] * job["accumulation"] * (1 + STEPS) * job.get("ranks", 1))
-    if job["loop"] == "trl":
-        trainer = trl_trainer(job, model, arguments)
-    else:
-        trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
     phases.name_parameters(model)
-
+    shape = torch.Size((job["batch"], job["seq"]))
     inner = trainer.training_step
 
-    def training_step(self, *args, **kwargs):
+    def training_step(self, wrapped, inputs, *args, **kwargs):
+        assert inputs["input_ids"].shape == shape, f"rows of {inputs['input_ids'].shape}, not {shape}"
         if phases.micro_step % job["accumulation"] == 0:
             phases.step += 1
         phases.micro_step += 1
         phases.begin("forward")
-        return inner(*args, **kwargs)
+        return inner(wrapped, inputs, *args, **kwargs)
 
     trainer.training_step = types.MethodType(training_step, trainer)
     backward = trainer.accelerator.backward
@@ -424,6 +399,49 @@ def trainer_loop(job, phases):
             phases.end()
 
     trainer.add_callback(Callback())
+    return trainer
+
+
+def trainer_loop(job, phases):
+    """transformers.Trainer, whose methods stay as they are: each is wrapped to say where a phase begins."""
+    import transformers
+
+    phases.begin("load")
+    model = quantized(job) if job.get("quantized") else build(dict(job, checkpointing=None))
+    if not ranks.stays_on_host(job) and not job.get("quantized"):
+        model = model.to("cuda")
+    if job.get("lora"):
+        model = with_adapters(job, model)
+    optimizer = {("adamw", "default"): None, ("adamw", "loop"): None, ("adamw", "foreach"): "adamw_torch", ("adamw", "fused"): "adamw_torch_fused",
+                 ("sgd", "default"): "sgd", ("adafactor", "default"): "adafactor", ("adamw8bit", "default"): "adamw_bnb_8bit",
+                 ("paged-adamw8bit", "default"): "paged_adamw_8bit"}[job["optimizer"], job["implementation"]]
+    arguments = dict(output_dir="unused", per_device_train_batch_size=job["batch"], gradient_accumulation_steps=job["accumulation"],
+                     max_steps=STEPS, save_strategy="no", report_to=[], logging_steps=1, disable_tqdm=True, max_grad_norm=job["clip"],
+                     bf16=job["precision"] == "amp-bf16", fp16=job["precision"] == "amp-fp16", remove_unused_columns=False)
+    if optimizer:
+        arguments["optim"] = optimizer
+    if job.get("checkpointing"):
+        arguments |= dict(gradient_checkpointing=True, gradient_checkpointing_kwargs={"use_reentrant": job["checkpointing"] == "reentrant"})
+    arguments |= ranks.trainer_arguments(job, model)
+    if job.get("liger"):
+        arguments["use_liger_kernel"] = True
+    evaluation = job.get("evaluation")
+    more = {}
+    if evaluation:
+        arguments |= dict(per_device_eval_batch_size=evaluation["batch"], eval_accumulation_steps=evaluation["to_host"])
+        if evaluation.get("middle"):
+            arguments |= dict(eval_strategy="steps", eval_steps=1)
+        more = dict(eval_dataset=Rows(job, evaluation["batch"] * evaluation["batches"] * job.get("ranks", 1)), compute_metrics=(lambda _: {}) if evaluation["metrics"] else None)
+    if job.get("saving"):
+        arguments |= dict(output_dir=job["folder"], save_strategy="steps", save_steps=1, save_total_limit=1)
+    if job.get("saving") == "resume":
+        arguments |= dict(save_strategy="no", max_steps=1 + STEPS) if job["resumed"] else dict(max_steps=1)
+    train_rows = Rows(job, job["batch"] * job["accumulation"] * (1 + STEPS) * job.get("ranks", 1))
+    if job["loop"] == "trl":
+        trainer = trl_trainer(job, model, arguments)
+    else:
+        trainer = transformers.Trainer(model=model, args=transformers.TrainingArguments(**arguments), train_dataset=train_rows, **more)
+    trainer = in_phases(job, phases, trainer, model)
     if evaluation and evaluation.get("middle"):
         plain = trainer.evaluate
 
@@ -451,8 +469,25 @@ def trainer_loop(job, phases):
     return model, trainer.optimizer
 
 
+def unnoted(job):
+    """How many reads from the device are known that nobody notes."""
+    if job["loop"] != "torchtune":
+        return 0
+    import tuning
+
+    return tuning.unnoted(job)
+
+
 def run(job, phases):
+    if job["loop"] == "torchtune":
+        import tuning
+
+        return tuning.run(job, phases)
     with attention_backend(job):
         if ranks.kind(job) == "zero" and job["loop"] != "trainer":
-            return ranks.deepspeed_loop(job, phases, build, rows, optimizer_for, STEPS)
+            return ranks.deepspeed_loop(job, phases, made, rows, optimizer_for, STEPS)
+        if job["loop"] in ("axolotl", "llama-factory"):
+            import frameworks
+
+            return (frameworks.axolotl if job["loop"] == "axolotl" else frameworks.llama_factory)(job, phases)
         return (trainer_loop if job["loop"] in ("trainer", "trl") else plain_loop)(job, phases)

@@ -18,6 +18,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/replay.h"
+#include "frameworks/pytorch/stack.h"
 #include "model/params.h"
 
 /* ---- a job of the table ---- */
@@ -29,6 +30,10 @@ static const struct {
     {"gpt2-774m", "gpt2-774m"},
     {"llama3-1b", "llama-3.2-1b"},
     {"llama3-8b", "llama-3-8b"},
+    {"llama3.1-8b", "llama-3.1-8b"},
+    {"llama2-7b", "llama-2-7b"},
+    {"gemma-2b", "gemma-2b"},
+    {"qwen2.5-7b", "qwen2.5-7b"},
     {"mistral-7b", "mistral-7b"},
     {"qwen2.5-0.5b", "qwen2.5-0.5b"},
     {"qwen3-4b", "qwen3-4b"},
@@ -116,6 +121,8 @@ static void adapt(const hri_json *job, hr_model *model) {
   for (uint64_t i = 0; i < hri_json_count(&targets); i++) {
     const char *target = json_string_value(hri_json_item(&targets, i).value);
     if (strcmp(target, "c_attn") == 0 || strcmp(target, "qkv_proj") == 0) set |= 1u << HR_MODULE_Q;
+    if (strcmp(target, "output_proj") == 0) set |= 1u << HR_MODULE_ATTENTION_OUTPUT; /* torchtune's names */
+    if (strcmp(target, "mlp") == 0) set |= 1u << HR_MODULE_MLP_GATE | 1u << HR_MODULE_MLP_UP | 1u << HR_MODULE_MLP_DOWN;
     for (unsigned k = 0; k < sizeof names / sizeof *names; k++)
       if (strcmp(target, names[k]) == 0) set |= 1u << k;
   }
@@ -131,7 +138,9 @@ static void share_fully(const hri_json *how, hri_torch_job *out) {
   hr_error error;
   bool policy = hri_json_has(how, "policy");
   bool reshards = true;
+  bool older = is(how, "kind", "fsdp1");
   out->sharing = HRI_TORCH_FSDP2;
+  out->fsdp.flat = older;
   out->fsdp.ranks = out->ranks;
   out->fsdp.by_accelerate = out->trainer;
   assert_int_equal(hri_json_opt_bool(how, "reshard", &reshards, &error), HR_OK);
@@ -144,9 +153,10 @@ static void share_fully(const hri_json *how, hri_torch_job *out) {
     out->fsdp.param = HRI_BF16;
     out->fsdp.reduce = is(how, "policy", "bf16-fp32") ? HRI_F32 : HRI_BF16;
   } else if (out->trainer && out->autocast != HRI_F32) {
-    out->fsdp.mixed = out->fsdp.casts_output = true;
+    out->fsdp.mixed = true;
+    out->fsdp.casts_output = !older;
     out->fsdp.param = out->fsdp.reduce = out->autocast;
-    out->autocast = HRI_F32; /* accelerate puts no autocast around such a model */
+    if (!older) out->autocast = HRI_F32; /* accelerate puts no autocast around such a model */
   }
 }
 
@@ -167,8 +177,8 @@ static void share(const hri_json *job, hri_torch_job *out) {
     out->ddp.bucket_bytes = number_of(&how, "mb") << 20;
   } else if (is(&how, "kind", "fsdp1")) {
     share_fully(&how, out);
-    out->fsdp.flat = true;
-    out->fsdp.keeps = is(&how, "strategy", "shard_grad_op");
+    out->fsdp.keeps =
+        !out->trainer && is(&how, "strategy", "shard_grad_op"); /* accelerate takes FULL_SHARD in any case */
   } else if (is(&how, "kind", "fsdp2")) {
     share_fully(&how, out);
   } else if (is(&how, "kind", "zero") && number_of(&how, "stage") == 3) {
@@ -189,6 +199,42 @@ static void share(const hri_json *job, hri_torch_job *out) {
   }
 }
 
+/* Names of the last blocks, as --train-only has them. */
+static const char *last_blocks(const hr_model *model, uint64_t count) {
+  static char text[256];
+  text[0] = 0;
+  for (uint64_t i = model->layer_count - count; i < model->layer_count; i++)
+    (void)snprintf(text + strlen(text), sizeof text - strlen(text), "%s*.layers.%llu.*", *text ? "," : "",
+                   (unsigned long long)i);
+  return text;
+}
+
+/* A job of stacks.json: what the stack decides is taken from its table, as plans take it. */
+static void by_stack(const hri_json *job, hri_torch_job *out) {
+  const hri_torch_stack *stack =
+      hri_torch_stack_of(is(job, "loop", "axolotl") ? HR_PYTORCH_AXOLOTL : HR_PYTORCH_LLAMA_FACTORY);
+  bool half = out->autocast != HRI_F32, kernels = true;
+  hr_error error;
+  out->trainer = true;
+  out->wide_embeddings = true;
+  out->prepared = stack->prepared;
+  out->loading = stack->loading;
+  out->empties_cache = stack->empties_cache;
+  out->adapted_input = stack->adapted_input;
+  out->checkpoints_trained = stack->checkpoints_trained;
+  out->counts_tokens = stack->counts_tokens;
+  if (out->optimizer == HRI_TORCH_ADAMW) out->optimizer = HRI_TORCH_ADAMW_FUSED;
+  if (half && (stack->half_weights || out->model->lora.rank)) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "upcast_layernorm", &out->wide_norms, &error), HR_OK);
+  if (hri_json_has(job, "frozen_but")) out->frozen.train_only = last_blocks(out->model, number_of(job, "frozen_but"));
+  out->wide_trained = stack->wide_trained && half && out->model->lora.rank == 0;
+  if (out->wide_trained) out->weights = out->autocast;
+  assert_int_equal(hri_json_opt_bool(job, "kernels", &kernels, &error), HR_OK);
+  assert_int_equal(hri_json_opt_bool(job, "sample_packing", &out->packed, &error), HR_OK);
+  out->qkv_kernel = out->o_kernel = out->mlp_kernel =
+      stack->lora_kernels && kernels && out->model->lora.rank && out->quantized != HRI_TORCH_INT8;
+}
+
 static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   const char *precision = text_of(job, "precision"), *checkpointing = text_of(job, "checkpointing");
   hri_torch_job out = {.model = model, .steps = 2};
@@ -204,7 +250,9 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.accumulate = (uint32_t)number_of(job, "accumulation");
   out.capability = (uint32_t)lround(10 * atof(text_of(job, "capability")));
   if (strncmp(precision, "amp", 3) == 0) out.autocast = strcmp(precision, "amp-bf16") == 0 ? HRI_BF16 : HRI_F16;
-  if (strcmp(precision, "bf16") == 0) out.weights = HRI_BF16;
+  if (strcmp(precision, "bf16") == 0 || is(job, "base", "bf16")) out.weights = HRI_BF16;
+  if (strcmp(precision, "fp16") == 0) out.weights = HRI_F16;
+  if (is(job, "storage", "bf16")) out.storage = HRI_BF16;
   out.scaler = out.autocast == HRI_F16;
   if (hri_json_has(job, "quantized")) {
     out.quantized = is(job, "quantized", "int8")         ? HRI_TORCH_INT8
@@ -229,7 +277,7 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.paged = is(job, "optimizer", "paged-adamw8bit");
   out.optimizer = optimizer_of(job);
   out.fused_head = is(job, "loop", "trl");
-  out.prepared = out.fused_head ? HRI_PREPARED_BY_TRL : HRI_PREPARED_BY_PEFT;
+  out.prepared = out.fused_head ? HRI_PREPARED_BY_TRL : out.storage ? HRI_PREPARED_BY_NOBODY : HRI_PREPARED_BY_PEFT;
   out.trainer = is(job, "loop", "trainer") || out.fused_head;
   out.wide_embeddings = out.trainer;
   out.attention = is(job, "attention", "eager") ? HRI_TORCH_EAGER : HRI_TORCH_SDPA;
@@ -240,8 +288,15 @@ static hri_torch_job job_of(const hri_json *job, hr_model *model) {
   out.keeps_outputs = is(job, "loop", "plain");
   out.clip = hri_json_has(job, "clip");
   out.dropout = hri_model_dropout(model, model->family == HR_FAMILY_GPT2 ? real_of(job, "dropout", 0.1) : 0);
+  if (is(job, "loop", "torchtune")) {
+    out.recipe.runs = true;
+    out.recipe.chunks = (uint32_t)number_of(job, "chunks");
+    assert_int_equal(hri_json_opt_bool(job, "in_backward", &out.recipe.in_backward, &error), HR_OK);
+    assert_int_equal(hri_json_opt_bool(job, "packed", &out.recipe.packed, &error), HR_OK);
+  }
   adapt(job, model);
   share(job, &out);
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) by_stack(job, &out);
   return out;
 }
 
@@ -343,6 +398,8 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   double off, truth;
   bool right[2];
   recorded_peaks(result, &allocated, &reserved, &evaluation);
+  if (is(job, "loop", "axolotl"))
+    assert_int_equal(hr_alloc_config_parse(hr_pytorch_stack_alloc_conf(HR_PYTORCH_AXOLOTL), &config, &error), HR_OK);
   hri_torch_init(&torch);
   torch.kernels = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
@@ -374,22 +431,38 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
 static const char *kind_of(const hri_json *job) {
   hri_json how;
   hr_error error;
+  if (is(job, "loop", "torchtune")) return "tune";
+  if (is(job, "loop", "axolotl") || is(job, "loop", "llama-factory")) return text_of(job, "loop");
   if (hri_json_has(job, "liger")) return "liger";
   if (!hri_json_has(job, "sharding")) return "";
   assert_int_equal(hri_json_get_object(job, "sharding", &how, &error), HR_OK);
   return text_of(&how, "kind");
 }
 
-/* The jobs of a kind. Those of several ranks, and those with Liger's kernels, have tables and files of their own. */
+/* Tables of jobs: of several ranks, of what stands beside ("beside:PART"), with Liger's kernels, of torchtune ("tune"),
+ * of stacks; else of one rank. */
+static const char *table_of(const char *kind) {
+  if (strcmp(kind, "liger") == 0 || strcmp(kind, "tune") == 0) return kind;
+  if (strncmp(kind, "beside:", 7) == 0) return "beside";
+  if (strcmp(kind, "axolotl") == 0 || strcmp(kind, "llama-factory") == 0) return "stacks";
+  return *kind ? "sharded" : "jobs";
+}
+
+static bool is_of_kind(const hri_json *job, const char *kind) {
+  return strncmp(kind, "beside:", 7) == 0 ? is(job, "part", kind + 7) : strcmp(kind_of(job), kind) == 0;
+}
+
+/* The jobs of a kind. */
 static score score_of(const char *kind, bool held_back) {
   char path[512], file[64];
-  bool liger = strcmp(kind, "liger") == 0;
-  const char *prefix = liger ? "liger_" : *kind ? "sharded_" : "";
+  const char *name = table_of(kind);
   hri_json table, jobs, results_root, results;
   hr_error error;
   score s = {0};
-  (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA, liger ? "liger" : *kind ? "sharded" : "jobs");
-  (void)snprintf(file, sizeof file, "%s%s.json.gz", prefix, held_back ? "held_back" : "recorded");
+  bool others = strcmp(name, "jobs") != 0;
+  (void)snprintf(path, sizeof path, "%s/memory/%s.json", HR_TEST_DATA, name);
+  (void)snprintf(file, sizeof file, "%s%s%s.json.gz", others ? name : "", others ? "_" : "",
+                 held_back ? "held_back" : "recorded");
   assert_int_equal(hri_json_read(path, 16 << 20, &table, &error), HR_OK);
   assert_int_equal(hri_json_get_array(&table, "jobs", &jobs, &error), HR_OK);
   read_gzip(file, &results_root);
@@ -398,7 +471,7 @@ static score score_of(const char *kind, bool held_back) {
     hri_json job = hri_json_item(&jobs, i);
     bool held = false;
     assert_int_equal(hri_json_opt_bool(&job, "held_back", &held, &error), HR_OK);
-    if (held != held_back || strcmp(kind_of(&job), kind) != 0) continue;
+    if (held != held_back || !is_of_kind(&job, kind)) continue;
     for (uint64_t k = 0; k < hri_json_count(&results); k++) {
       hri_json result = hri_json_item(&results, k);
       if (strcmp(text_of(&result, "name"), text_of(&job, "name")) == 0 && !hri_json_has(&result, "error"))
@@ -476,6 +549,22 @@ static void test_zero(void **state) {
   check_kind("zero", 60, 30, scores);
 }
 
+/* What stands beside ranks that share: adapters, quantized weights, fp16 and frozen tensors, evaluation. */
+static void test_beside(void **state) {
+  static const struct {
+    const char *part;
+    uint32_t seen, held_back;
+  } parts[] = {{"beside:adapters", 1, 1},
+               {"beside:quantized", 1, 1},
+               {"beside:settings", 1, 1},
+               {"beside:evaluations", 1, 1}};
+  (void)state;
+  for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
+    score scores[2];
+    check_kind(parts[i].part, parts[i].seen, parts[i].held_back, scores);
+  }
+}
+
 /* Sizes of requests, in order. Those below LEAST are scalars and the like, of which not all are followed; flash attention of few rows splits its keys. */
 enum { LEAST = 1 << 16, MOST_REQUESTS = 4096 };
 typedef struct request_sizes {
@@ -517,40 +606,114 @@ static void our_sizes(const hri_torch *torch, hri_torch_phase phase, request_siz
   }
 }
 
-/* Request by request, also those that no peak shows: gradients that take a place that is there already. */
-static void test_liger_lessons(void **state) {
-  static const char *const names[] = {"llama3-1b-b2-s256-bf16", "llama3-1b-b2-s256-amp-bf16-trainer",
-                                      "phi3-mini-b2-s256-fp32", "gemma3-1b-b2-s256-amp-bf16-non-reentrant"};
+static void check_requests(const char *name, const hri_json *lesson, const hri_torch *torch, const char *step,
+                           hri_torch_phase phase) {
   static request_sizes theirs, ours;
+  uint32_t k = 0;
+  lesson_sizes(lesson, step, &theirs);
+  our_sizes(torch, phase, &ours);
+  while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
+  if (k < theirs.count || k < ours.count)
+    fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", name, step, k, theirs.count,
+             (unsigned long long)theirs.items[k], ours.count, (unsigned long long)ours.items[k]);
+  assert_true(theirs.count > (phase == HRI_TORCH_LOSS ? 1 : 30));
+}
+
+/* Request by request, also those that no peak shows: gradients that take a place that is there already, what is gathered when. */
+static void check_lesson(const char *name) {
+  char file[256];
+  hri_json lesson, settings;
+  hr_model model;
+  hri_torch torch;
+  hr_error error;
+  (void)snprintf(file, sizeof file, "lessons/lesson-%s.json.gz", name);
+  read_gzip(file, &lesson);
+  assert_int_equal(hri_json_get_object(&lesson, "job", &settings, &error), HR_OK);
+  hri_torch_job job = job_of(&settings, &model);
+  hri_aten_device device = hri_aten_device_of(job.capability);
+  hri_torch_init(&torch);
+  torch.kernels = &device;
+  assert_true(hri_torch_run(&torch, &job));
+  check_requests(name, &lesson, &torch, "2 forward", HRI_TORCH_FORWARD);
+  check_requests(name, &lesson, &torch, "2 backward", HRI_TORCH_BACKWARD);
+  if (job.recipe.runs) check_requests(name, &lesson, &torch, "2 loss", HRI_TORCH_LOSS);
+  hri_torch_deinit(&torch);
+  hri_json_deinit(&lesson);
+}
+
+static void test_torchtune_lessons(void **state) {
+  static const char *const names[] = {"llama3-1b-b2-s256-bf16",
+                                      "llama3-1b-b2-s256-fp32-checkpointed",
+                                      "llama3-8b-b2-s256-bf16-lora",
+                                      "qwen2.5-0.5b-b2-s256-bf16-inbwd",
+                                      "phi3-mini-b2-s256-bf16",
+                                      "llama3-1b-b2-s256-bf16-nf4-lora-checkpointed",
+                                      "gemma2-2b-b2-s256-bf16",
+                                      "gemma2-2b-b2-s256-fp32",
+                                      "llama3-1b-b2-s256-bf16-dora",
+                                      "llama3-1b-b2-s256-bf16-packed",
+                                      "qwen2.5-0.5b-b2-s256-bf16-packed-checkpointed",
+                                      "gemma-2b-b2-s256-bf16-checkpointed"};
   (void)state;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char file[256];
-    hri_json lesson, settings;
-    hr_model model;
-    hri_torch torch;
-    hr_error error;
-    (void)snprintf(file, sizeof file, "lessons/lesson-%s-liger.json.gz", names[i]);
-    read_gzip(file, &lesson);
-    assert_int_equal(hri_json_get_object(&lesson, "job", &settings, &error), HR_OK);
-    hri_torch_job job = job_of(&settings, &model);
-    hri_aten_device device = hri_aten_device_of(job.capability);
-    hri_torch_init(&torch);
-    torch.kernels = &device;
-    assert_true(hri_torch_run(&torch, &job));
-    for (int backward = 0; backward < 2; backward++) {
-      lesson_sizes(&lesson, backward ? "2 backward" : "2 forward", &theirs);
-      our_sizes(&torch, backward ? HRI_TORCH_BACKWARD : HRI_TORCH_FORWARD, &ours);
-      uint32_t k = 0;
-      while (k < theirs.count && k < ours.count && theirs.items[k] == ours.items[k]) k++;
-      if (k < theirs.count || k < ours.count)
-        fail_msg("%s, %s: request %u of %u is of %llu bytes, here (%u) of %llu", names[i],
-                 backward ? "backward" : "forward", k, theirs.count, (unsigned long long)theirs.items[k], ours.count,
-                 (unsigned long long)ours.items[k]);
-      assert_true(theirs.count > 30);
-    }
-    hri_torch_deinit(&torch);
-    hri_json_deinit(&lesson);
+    char name[128];
+    (void)snprintf(name, sizeof name, "%s-tune", names[i]);
+    check_lesson(name);
   }
+}
+
+static void test_beside_lessons(void **state) {
+  static const char *const names[] = {"bf16-lora8alldrop-fsdp2x4-reshard",
+                                      "bf16-non-reentrant-lora8-fsdp2x4-reshard-policy-bf16",
+                                      "bf16-lora8-fsdp2x4-reshard-policy-bf16-offload",
+                                      "amp-bf16-trainer-lora8alldrop-bf16-base-fsdp2x4-reshard",
+                                      "amp-bf16-acc2-trainer-lora8-bf16-base-fsdp2x4-reshard",
+                                      "amp-bf16-trainer-fsdp1x4-strategy-full_shard",
+                                      "fp32-acc2-fsdp1x4-strategy-full_shard-policy-bf16",
+                                      "fp32-reentrant-fsdp2x4-reshard-policy-bf16",
+                                      "fp32-reentrant-fsdp1x4-strategy-full_shard-policy-bf16",
+                                      "amp-fp16-trainer-fsdp2x4-reshard",
+                                      "fp32-frozen-.embed_tokens.-fsdp2x4-reshard-policy-bf16",
+                                      "bf16-lora8alldrop-zerox4-stage-2",
+                                      "bf16-lora8alldrop-zerox4-stage-3",
+                                      "bf16-acc2-zerox4-offload-optimizer-stage-2",
+                                      "fp16-zerox4-stage-3",
+                                      "bf16-frozen-.embed_tokens.-zerox4-stage-3",
+                                      "bf16-lora8-zerox4-offload-all-stage-3",
+                                      "amp-bf16-trainer-lora8-nf4-double-ddpx4",
+                                      "amp-bf16-trainer-lora8-nf4-double-fsdp2x4-reshard",
+                                      "amp-bf16-trainer-lora8-nf4-double-bf16-storage-fsdp2x4-reshard",
+                                      "amp-bf16-trainer-lora8-nf4-double-bf16-storage-fsdp1x4-strategy-full_shard"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
+    char name[160];
+    (void)snprintf(name, sizeof name, "llama3-1b-b2-s256-%s", names[i]);
+    check_lesson(name);
+  }
+}
+
+static void test_liger_lessons(void **state) {
+  static const char *const names[] = {"llama3-1b-b2-s256-bf16-liger", "llama3-1b-b2-s256-amp-bf16-trainer-liger",
+                                      "phi3-mini-b2-s256-fp32-liger", "gemma3-1b-b2-s256-amp-bf16-non-reentrant-liger"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_lesson(names[i]);
+}
+
+static void test_stack_lessons(void **state) {
+  static const char *const names[] = {"llama3-1b-b2-s256-amp-bf16-axolotl-lora8all-no-kernels",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-lora8all-packing",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-lora8all",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-lora8alldrop",
+                                      "llama3-1b-b2-s256-amp-bf16-axolotl-packing",
+                                      "llama3-1b-b2-s256-amp-bf16-llama-factory-lora8all-upcast",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-axolotl-lora8all-nf4-double",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-axolotl",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-llama-factory-lora8all-nf4-double",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-llama-factory-lora8all",
+                                      "llama3-1b-b2-s256-amp-bf16-reentrant-llama-factory",
+                                      "llama3-1b-b2-s256-bf16-llama-factory"};
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_lesson(names[i]);
 }
 
 /* More than a band: 20 and 10 are equal to the byte. */
@@ -560,6 +723,40 @@ static void test_liger(void **state) {
   check_kind("liger", 30, 16, scores);
   for (int held = 0; held < 2; held++)
     assert_true(scores[held].equal >= (held ? 10 : 20) && scores[held].close >= (held ? 16 : 26));
+}
+
+/* torchtune's recipes, whose models and loops are their own. */
+static void test_torchtune(void **state) {
+  score scores[2];
+  (void)state;
+  check_kind("tune", 80, 42, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= (held ? 37 : 76));
+    assert_int_equal(scores[held].close, scores[held].jobs);
+  }
+}
+
+/* axolotl and LLaMA-Factory by their own entry points; nearly all to the byte. Each phase and the five largest tensors at the peak are right. */
+static void check_stack(const char *stack, uint32_t seen, uint32_t held_back, const uint32_t equal[2]) {
+  score scores[2];
+  check_kind(stack, seen, held_back, scores);
+  for (int held = 0; held < 2; held++) {
+    assert_true(scores[held].equal >= equal[held] && scores[held].close + 1 >= scores[held].jobs);
+    assert_int_equal(scores[held].phase, scores[held].jobs);
+    assert_int_equal(scores[held].largest, scores[held].jobs);
+  }
+}
+
+static void test_axolotl(void **state) {
+  static const uint32_t equal[2] = {18, 10};
+  (void)state;
+  check_stack("axolotl", 21, 10, equal);
+}
+
+static void test_llama_factory(void **state) {
+  static const uint32_t equal[2] = {18, 11};
+  (void)state;
+  check_stack("llama-factory", 22, 11, equal);
 }
 
 /* ---- a card ---- */
@@ -1069,17 +1266,35 @@ static void test_kinds(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_recorded),      cmocka_unit_test(test_card),
-      cmocka_unit_test(test_held_back),     cmocka_unit_test(test_gradients_meet),
-      cmocka_unit_test(test_checkpointing), cmocka_unit_test(test_interface),
-      cmocka_unit_test(test_budget),        cmocka_unit_test(test_verdict),
-      cmocka_unit_test(test_kinds),         cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_settings),      cmocka_unit_test(test_evaluation),
-      cmocka_unit_test(test_ddp),           cmocka_unit_test(test_fsdp2),
-      cmocka_unit_test(test_fsdp1),         cmocka_unit_test(test_zero),
-      cmocka_unit_test(test_sharing),       cmocka_unit_test(test_context),
-      cmocka_unit_test(test_course),        cmocka_unit_test(test_liger),
-      cmocka_unit_test(test_liger_lessons), cmocka_unit_test(test_open_rows),
+      cmocka_unit_test(test_recorded),
+      cmocka_unit_test(test_card),
+      cmocka_unit_test(test_held_back),
+      cmocka_unit_test(test_gradients_meet),
+      cmocka_unit_test(test_checkpointing),
+      cmocka_unit_test(test_interface),
+      cmocka_unit_test(test_budget),
+      cmocka_unit_test(test_verdict),
+      cmocka_unit_test(test_kinds),
+      cmocka_unit_test(test_refusals),
+      cmocka_unit_test(test_settings),
+      cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_ddp),
+      cmocka_unit_test(test_fsdp2),
+      cmocka_unit_test(test_fsdp1),
+      cmocka_unit_test(test_beside),
+      cmocka_unit_test(test_beside_lessons),
+      cmocka_unit_test(test_zero),
+      cmocka_unit_test(test_sharing),
+      cmocka_unit_test(test_context),
+      cmocka_unit_test(test_course),
+      cmocka_unit_test(test_liger),
+      cmocka_unit_test(test_liger_lessons),
+      cmocka_unit_test(test_open_rows),
+      cmocka_unit_test(test_axolotl),
+      cmocka_unit_test(test_llama_factory),
+      cmocka_unit_test(test_stack_lessons),
+      cmocka_unit_test(test_torchtune),
+      cmocka_unit_test(test_torchtune_lessons),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -28,12 +28,12 @@ typedef struct speed {
   double arithmetic, memory;
 } speed;
 
-static hr_plan *plan_of(hr_precision precision) {
+static hr_plan *plan_named(const char *model, hr_precision precision) {
   hr_job job;
   hr_plan *plan;
   hr_error error = {0};
   hr_job_init(&job);
-  assert_int_equal(hr_model_open("tiny-llama-bytes", &job.model, &error), HR_OK);
+  assert_int_equal(hr_model_open(model, &job.model, &error), HR_OK);
   assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
   (void)hr_device_load(&job.device, 1);
   job.sequence_length = 128;
@@ -45,6 +45,8 @@ static hr_plan *plan_of(hr_precision precision) {
   if (hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
   return plan;
 }
+
+static hr_plan *plan_of(hr_precision precision) { return plan_named("tiny-llama-bytes", precision); }
 
 static double seconds_of(const hr_plan *plan, const hri_node *node, speed s) {
   hri_rate_class c = hri_rate_class_of(&plan->job, node);
@@ -138,6 +140,49 @@ static void test_what_was_not_seen_is_scaled(void **state) {
   }
   hr_plan_destroy(before);
   hr_plan_destroy(after);
+}
+
+/* What was seen of small things alone - adapters' products, vectors in the cache - is said of small things alone. */
+static void only_small_things(hr_device_rates *r) {
+  for (uint32_t type = 0; type < HR_RATE_TYPES; type++) {
+    hr_rate_tables *t = &r->tables[type];
+    memset(t, 0, sizeof *t);
+    for (uint32_t kind = 0; kind < HR_PRODUCT_KINDS / 2; kind++) t->product_flops[kind][0][0] = 1e6;
+    for (uint32_t kind = 0; kind < HR_ATTENTION_KINDS; kind++) t->attention_flops[kind][3] = 1e6; /* of 4,096 tokens */
+    for (uint32_t kind = 0; kind < HR_STREAM_COUNT; kind++) t->stream_bytes[kind][0] = 1e6;
+  }
+  r->factors[0] = 3;
+  r->factors[1] = 5;
+}
+
+static void test_small_things_tell_nothing_of_large_ones(void **state) {
+  hr_plan *plan;
+  hr_device_rates rates;
+  hr_error error = {0};
+  uint32_t products = 0, attentions = 0, streams = 0, small = 0;
+  (void)state;
+  forget();
+  assert_int_equal(train(HR_PRECISION_FP32, (speed){2, 2}), HRI_RATES_NEW);
+  plan = plan_of(HR_PRECISION_FP32);
+  rates = plan->spec.device.rates;
+  hr_plan_destroy(plan);
+  only_small_things(&rates);
+  forget(); /* what is stored adds to what is there */
+  assert_int_equal(hr_device_store(&rates, NULL, 0, &error), HR_OK);
+  plan = plan_named("gpt2-124m", HR_PRECISION_FP32);
+  assert_true(plan->info.time_seen);
+  for (size_t k = 0; k < plan->job.nodes.count; k++) {
+    const hri_node *node = &plan->job.nodes.items[k];
+    const hri_rate_class c = hri_rate_class_of(&plan->job, node);
+    double seconds = hri_node_seconds(&plan->job, node, &plan->spec.device),
+           times = seconds / hri_assumed_seconds(&plan->job, node, &plan->spec.device);
+    if (c.table == HRI_RATE_PRODUCT && c.side > 0 && ++products) assert_true(fabs(times - 3) < 1e-9);
+    if (c.table == HRI_RATE_ATTENTION && ++attentions) assert_true(fabs(times - 3) < 1e-9);
+    if (c.table == HRI_RATE_STREAM && c.size > 26 && ++streams) assert_true(fabs(times - 5) < 1e-9);
+    if (c.table == HRI_RATE_STREAM && c.work > 0 && c.size < 20 && ++small) assert_true(seconds > 0.99 * c.work / 1e6);
+  }
+  assert_true(products > 100 && attentions > 20 && streams > 3 && small > 100);
+  hr_plan_destroy(plan);
 }
 
 /* Of a step's products and attention, or of all else: what a plan predicts, in terms of what is assumed. */
@@ -258,6 +303,7 @@ static void test_a_probe_counts_for_more(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_speed_is_learnt),
                                      cmocka_unit_test(test_what_was_not_seen_is_scaled),
+                                     cmocka_unit_test(test_small_things_tell_nothing_of_large_ones),
                                      cmocka_unit_test(test_runs_add_up),
                                      cmocka_unit_test(test_an_unsteady_machine_tells_nothing),
                                      cmocka_unit_test(test_stolen_time_counts),

@@ -137,10 +137,11 @@ static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t)
  * cache, and no processor foresees a panel's end. */
 static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end,
                      const hri_gemm_panels *coming) {
-  int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns;
+  int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns,
+          fetches = w->words / HRI_GEMM_STEPS;
   hri_gemm_tile t = tile_of(w), next = t;
-  t.ahead_lines = blocks(w->l.tile_rows * w->words * (int64_t)sizeof(float),
-                         HRI_GEMM_ALIGNMENT * w->l.tile_rows * most(count, 1)); /* a tile has so many rows of `next` */
+  t.ahead_lines = blocks(blocks(w->l.tile_rows * w->words * (int64_t)sizeof(float), HRI_GEMM_ALIGNMENT),
+                         most(count, 1) * most(fetches, 1));
   if (begin < end) target(w, panel_row(w, begin), left, &next);
   for (int64_t i = begin; i < end; i++) {
     int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row, column = left;
@@ -155,7 +156,7 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
       target(w, last && i + 1 < end ? row + height : row, column, &next);
       t.next = next.rounded && !t.go_on ? (const char *)next.rounded : (const char *)next.sums;
       w->kernels->tile(&t);
-      t.ahead += t.ahead_lines * w->l.tile_rows * HRI_GEMM_ALIGNMENT;
+      t.ahead += t.ahead_lines * fetches * HRI_GEMM_ALIGNMENT;
     }
     if (coming) fetch(coming, hri_gemm_b_type(w->shape), i - begin, end - begin);
   }

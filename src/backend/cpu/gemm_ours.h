@@ -16,6 +16,8 @@
 #include "ops/linear/product.h"
 #include "team/team.h"
 
+enum { HRI_GEMM_STEPS = 8 }; /* words between two fetches of a tile */
+
 /* c tile (=|+=) a panel . b panel. Each element is one chain of operations, terms ascending. */
 typedef struct hri_gemm_tile {
   int64_t depth;         /* words */
@@ -31,8 +33,8 @@ typedef struct hri_gemm_tile {
   int64_t rounded_stride;
   const char *next; /* first byte of what the next tile will touch, fetched meanwhile */
   int64_t next_stride;
-  const char *ahead;   /* of the panel of a behind this one: what this tile fetches of it, beside each row of `next` */
-  int64_t ahead_lines; /* so many lines of 64 bytes */
+  const char *ahead;   /* of the panel of a behind this one: what this tile fetches of it */
+  int64_t ahead_lines; /* so many lines of 64 bytes at each HRI_GEMM_STEPS words */
 } hri_gemm_tile;
 
 /* What the chain of an element begins with, where it goes on or has a start. */

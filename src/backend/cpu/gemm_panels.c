@@ -17,8 +17,7 @@
 enum {
   LANES = HRI_LANES,
   REST = LANES == 4 ? HRI_GEMM_ROWS_BASE % 4 : LANES - 2, /* lines of a in its last vector */
-  TOGETHER_WORDS = 128,
-  AHEAD_BYTES = 256,
+  TOGETHER_WORDS = 64,
   STEPS = 8,
   TOGETHER_FITS = HRI_VECTOR_BYTES > 16 /* a panel of a is two lines narrower than a vector */
 };
@@ -111,7 +110,8 @@ INLINE void edge_square(const hri_gemm_panels *p, int64_t panel, int64_t line, i
 
 /* `lines` lines from `line` of a panel on, a constant: all words that exist of them all and are followed by room for a
  * vector; how many. No line is read that is not of the panel: with rows of 4 KiB those of a vector more would push each
- * other out of the first cache. */
+ * other out of the first cache. The same lines of the panel behind are fetched meanwhile, and of a, whose panels are
+ * many, where they go: a row is too short for the processor to foresee the next. */
 INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t line, int lines, hri_gemm_words how) {
   const char *at = hri_real_from(p->from, (panel * p->width + line) * p->across, type_of(how));
   int64_t across = p->across * (int64_t)hri_real_bytes(type_of(how)), width = p->width, word = 0;
@@ -121,8 +121,11 @@ INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t li
     hri_words v[LANES];
     HRI_UNROLL for (int r = 0; r < LANES; r++) {
       v[r] = r < lines ? words_along(at + r * across, terms_of(LANES, how), how) : (hri_words){0};
-      if (r < lines) __builtin_prefetch(at + r * across + AHEAD_BYTES, 0, 2);
+      if (r < lines) __builtin_prefetch(at + r * across + p->width * across, 0, 3);
     }
+    if (TOGETHER_FITS && lines == REST)
+      for (int64_t i = 0; i < LANES * width; i += HRI_GEMM_ALIGNMENT / 4)
+        __builtin_prefetch(to + p->panel_stride + i, 1);
     hri_transpose(v);
     if (TOGETHER_FITS && lines == REST) {
       put_together(to, v);
@@ -217,7 +220,7 @@ INLINE void straight(const hri_gemm_panels *p, hri_gemm_words how) {
   for (int64_t panel = 0; panel < p->panels; panel += together)
     for (int64_t word = 0; word < p->words; word += STEPS) {
       int64_t end = least(panel + together, p->panels);
-      fetch_across(p, panel * p->width, (end - panel) * p->width, word + STEPS, how);
+      fetch_across(p, panel * p->width, (end - panel) * p->width, word + 2 * STEPS, how);
       for (int64_t other = panel; other < end; other++) steps(p, other, word, how);
     }
 }

@@ -33,7 +33,7 @@ _Static_assert((int)HRI_LANES == (int)HRI_GEMM_LANES_BASE, "as scratch is laid o
 #endif
 #define LANES HRI_LANES
 
-enum { TILE_COLUMNS = 2 * LANES, STEPS = 8 /* words between two fetches */ };
+enum { TILE_COLUMNS = 2 * LANES, STEPS = HRI_GEMM_STEPS };
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -44,14 +44,17 @@ enum { TILE_COLUMNS = 2 * LANES, STEPS = 8 /* words between two fetches */ };
 
 typedef hri_vf vf;
 
-/* sum + a . b in every lane, a and b as words. */
+/* sum + a . b in every lane, a and b as words. Said in assembly where the sums fill the registers: in eight steps in a row
+ * compilers let sums wander from register to register, and some into memory. */
 INLINE vf multiply_add(vf a, vf b, vf sum) {
 #if defined(__AVX512BF16__)
   return (vf)_mm512_dpbf16_ps((__m512)sum, (__m512bh)a, (__m512bh)b);
 #elif defined(__AVX512F__)
-  return (vf)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)sum);
+  __asm__("vfmadd231ps %2, %1, %0" : "+v"(sum) : "v"(a), "v"(b));
+  return sum;
 #elif defined(__FMA__)
-  return (vf)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)sum);
+  __asm__("vfmadd231ps %2, %1, %0" : "+x"(sum) : "x"(a), "x"(b));
+  return sum;
 #elif defined(__aarch64__)
   return (vf)vfmaq_f32((float32x4_t)sum, (float32x4_t)a, (float32x4_t)b);
 #else
@@ -126,17 +129,20 @@ INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
   }
 }
 
-/* A whole tile of `rows`, a constant. The next tile, and some of the next panel of a, are fetched row by row, so that the
- * reads do not queue up. */
+/* A whole tile of `rows`, a constant. Between some steps a row of the next tile is fetched, and over the whole depth what
+ * this tile is to fetch of the next panel of a, so that those reads do not queue up before the ones of b. */
 INLINE void whole(const hri_gemm_tile *t, int rows) {
   vf sums[TILE_ROWS][2];
   const float *a = t->a, *b = t->b;
   const char *next = t->next, *ahead = t->ahead;
   int64_t left = t->depth;
   take(t, rows, sums);
-  for (int r = 0; r < TILE_ROWS && left >= STEPS; r++, left -= STEPS, next += t->next_stride) {
-    __builtin_prefetch(next, 1);
-    __builtin_prefetch(next + sizeof(vf), 1);
+  for (int row = 0; left >= STEPS; row++, left -= STEPS) {
+    if (row < TILE_ROWS) {
+      __builtin_prefetch(next, 1);
+      __builtin_prefetch(next + sizeof(vf), 1);
+      next += t->next_stride;
+    }
     for (int64_t i = 0; i < t->ahead_lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 3);
     for (int i = 0; i < STEPS; i++, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
   }

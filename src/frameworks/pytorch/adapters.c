@@ -101,23 +101,49 @@ static hri_ten *with_dora(hri_torch *t, const hri_module *module, const hri_modu
   return sum;
 }
 
+/* lora_A, lora_B: modules without children, as others are, which whoever shards the model may have put hooks on. */
+static hri_ten *part_of_adapter(hri_torch *t, const hri_module *module, hri_ten *weight, hri_ten *given) {
+  const hri_module_hooks *hooks = module->hooks;
+  int32_t which = HRI_MODULE_ADAPTER - (int32_t)weight->place;
+  hri_ten *x = hri_module_begins(t, module, NULL, weight, NULL, given), *y;
+  if (hooks) hri_ten_set(t, &x, hooks->enter(t, module->hooks_context, which, x));
+  y = module->watch ? hri_aten_linear_function(t, x, weight, NULL) : hri_aten_linear(t, x, weight, NULL, true);
+  if (hooks) hooks->leave(t, module->hooks_context, which, y);
+  hri_ten_drop(t, x);
+  hri_module_ends(t, module, weight, NULL, &y);
+  return y;
+}
+
+/* nn.Dropout, or nn.Identity. */
+static hri_ten *dropped_input(hri_torch *t, const hri_module *module, hri_ten *given) {
+  hri_ten *x = hri_module_begins(t, module, NULL, NULL, NULL, given), *y = hri_aten_dropout(t, x, module->lora_dropout);
+  hri_ten_drop(t, x);
+  hri_module_ends(t, module, NULL, NULL, &y);
+  return y;
+}
+
 /* B(A(dropout(x))) * scaling */
 static hri_ten *plain(hri_torch *t, const hri_module *module, const hri_module_linear *linear, hri_ten *x) {
-  hri_ten *part = hri_aten_dropout(t, x, module->lora_dropout);
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->a, NULL, true));
-  hri_ten_set(t, &part, hri_aten_linear(t, part, linear->b, NULL, true));
+  hri_ten *part = dropped_input(t, module, x);
+  hri_ten_set(t, &part, part_of_adapter(t, module, linear->a, part));
+  hri_ten_set(t, &part, part_of_adapter(t, module, linear->b, part));
   hri_ten_set(t, &part, hri_aten_mul_scalar(t, part));
   return part;
 }
 
 /* ---- beside whole weights, 4 and 8 bits ---- */
 
+/* lora_A.weight.dtype, where x is cast to it (_cast_input_dtype). */
+static hri_ten_type type_of_adapter(const hri_module *module, const hri_module_linear *linear) {
+  return module->adapters_rest_wide ? HRI_F32 : linear->a->type;
+}
+
 /* peft's Linear.forward: result + B(A(dropout(x))) * scaling, in the adapter's type, then cast back. `x` is bound anew there,
  * so the cast lives to the end. */
 static hri_ten *adapted(hri_torch *t, const hri_module *module, const hri_module_linear *linear, hri_ten *given,
                         hri_ten *result) {
   hri_ten_type type = result->type;
-  hri_ten *x = hri_aten_to(t, given, linear->a->type), *part, *sum, *back;
+  hri_ten *x = hri_aten_to(t, given, type_of_adapter(module, linear)), *part, *sum, *back;
   if (linear->magnitude) {
     sum = with_dora(t, module, linear, x, result);
   } else {
@@ -138,7 +164,7 @@ static hri_ten *adapted_quantized(hri_torch *t, const hri_module *module, const 
   bool converts = t->autocast == HRI_F32;
   hri_ten *base = linear->packed ? hri_aten_contiguous(t, result) : hri_ten_keep(result), *x, *part, *sum;
   hri_ten_drop(t, result);
-  x = converts ? hri_aten_to(t, given, linear->a->type) : hri_ten_keep(given);
+  x = converts ? hri_aten_to(t, given, type_of_adapter(module, linear)) : hri_ten_keep(given);
   if (linear->magnitude) {
     sum = with_dora(t, module, linear, x, base);
     if (converts) hri_ten_set(t, &sum, hri_aten_to(t, sum, base->type));
@@ -177,13 +203,28 @@ hri_ten *hri_module_apply_whole(hri_torch *t, const hri_module *module, const ch
   return y;
 }
 
+static hri_ten *apply_base(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
+                           hri_ten *x) {
+  if (linear->packed) {
+    hri_ten *given = hri_module_begins(t, module, name, linear->weight, linear->bias, x);
+    hri_ten *y = hri_bnb_linear(t, linear->packed, given, linear->bias);
+    hri_ten_drop(t, given);
+    hri_module_ends(t, module, linear->weight, linear->bias, &y);
+    return y;
+  }
+  if (linear->narrow) return hri_bnb8_linear(t, linear->narrow, x, linear->bias);
+  return hri_module_apply_whole(t, module, name, linear, x);
+}
+
 hri_ten *hri_module_apply(hri_torch *t, const hri_module *module, const char *name, const hri_module_linear *linear,
-                          hri_ten *x) {
-  hri_ten *y;
+                          hri_ten *given) {
+  hri_ten *x, *y;
   hri_torch_at(t, name, -2);
-  if (linear->packed) y = hri_bnb_linear(t, linear->packed, x, linear->bias);
-  else if (linear->narrow) y = hri_bnb8_linear(t, linear->narrow, x, linear->bias);
-  else y = hri_module_apply_whole(t, module, name, linear, x);
-  if (!linear->a) return y;
-  return (linear->packed || linear->narrow ? adapted_quantized : adapted)(t, module, linear, x, y);
+  if (!linear->a) return apply_base(t, module, name, linear, given);
+  x = hri_module_begins(t, module, NULL, NULL, linear->a, given); /* the adapted module, around its base */
+  y = apply_base(t, module, name, linear, x);
+  y = (linear->packed || linear->narrow ? adapted_quantized : adapted)(t, module, linear, x, y);
+  hri_ten_drop(t, x);
+  hri_module_ends(t, module, NULL, linear->a, &y);
+  return y;
 }

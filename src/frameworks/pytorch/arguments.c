@@ -46,9 +46,9 @@ static void write_model(const hri_torch_arguments_of *of, hri_torch_arguments *o
   else if (t->quantized)
     add(out,
         ", quantization_config=BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"%s\", "
-        "bnb_4bit_use_double_quant=%s, bnb_4bit_compute_dtype=%s)",
+        "bnb_4bit_use_double_quant=%s, bnb_4bit_compute_dtype=%s%s)",
         is_fp4(of->job) ? "fp4" : "nf4", t->quantized == HRI_TORCH_NF4_DOUBLE ? "True" : "False",
-        dtype_name(t->weights));
+        dtype_name(t->weights), t->storage == HRI_BF16 ? ", bnb_4bit_quant_storage=torch.bfloat16" : "");
   add(out, ")");
 }
 
@@ -108,8 +108,8 @@ static void add_zero(const hri_torch_arguments_of *of, hri_torch_arguments *out)
   if (s->prefetch_elements) add(out, ", \"stage3_prefetch_bucket_size\": %u", s->prefetch_elements);
   if (s->offload_optimizer) add(out, ", \"offload_optimizer\": {\"device\": \"cpu\"}");
   if (s->offload_param) add(out, ", \"offload_param\": {\"device\": \"cpu\"}");
-  add(out, "}, \"bf16\": {\"enabled\": %s}, \"gradient_clipping\": %g",
-      of->torch->weights == HRI_BF16 ? "True" : "False", of->job->clip);
+  add(out, "}, \"%s\": {\"enabled\": %s}, \"gradient_clipping\": %g", of->torch->weights == HRI_F16 ? "fp16" : "bf16",
+      of->torch->weights != HRI_F32 ? "True" : "False", of->job->clip);
   if (s->offload_optimizer) add(out, ", \"zero_force_ds_cpu_optimizer\": False"); /* the optimizer is torch's */
   add(out, "}");
 }
@@ -121,6 +121,8 @@ static void add_ranks(const hri_torch_arguments_of *of, hri_torch_arguments *out
   if (t->sharing == HRI_TORCH_DDP) {
     add(out, ", ddp_find_unused_parameters=%s", truth(t->ddp.find_unused));
     if (s->bucket_mb) add(out, ", ddp_bucket_cap_mb=%u", s->bucket_mb);
+  } else if (t->sharing == HRI_TORCH_FSDP2 && t->fsdp.flat) {
+    add(out, ", fsdp=True, fsdp_config={\"version\": 1}");
   } else if (t->sharing == HRI_TORCH_FSDP2) {
     add(out,
         ", fsdp=True, fsdp_config={\"reshard_after_forward\": %s, \"cpu_offload\": %s, \"activation_checkpointing\": %s}",
@@ -220,6 +222,8 @@ static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *ou
         t->scaler ? " with torch.amp.GradScaler()" : "");
 }
 
+static const char *word(bool is) { return is ? "true" : "false"; }
+
 /* Lines of a configuration file. Its 4 bits are nf4 with double quantization unless it is told otherwise. */
 static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hr_model *m = of->torch->model;
@@ -239,6 +243,10 @@ static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_a
     add(out, "]");
   }
   if (quantized == HRI_TORCH_INT8) begin(out, "load_in_8bit: true");
+  else if (!of->torch->qkv_kernel || !of->torch->o_kernel ||
+           !of->torch->mlp_kernel) /* else they are what it takes itself */
+    begin(out, "lora_mlp_kernel: %s, lora_qkv_kernel: %s, lora_o_kernel: %s, lora_embedding_kernel: false",
+          word(of->torch->mlp_kernel), word(of->torch->qkv_kernel), word(of->torch->o_kernel));
   if (!bits4) return;
   begin(out, "load_in_4bit: true");
   if (quantized == HRI_TORCH_NF4 || is_fp4(of->job))
@@ -252,11 +260,22 @@ static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments 
   begin(out, "micro_batch_size: %u", (unsigned)t->batch);
   begin(out, "gradient_accumulation_steps: %u", t->accumulate);
   begin(out, "sequence_len: %u", (unsigned)t->tokens);
+  if (t->packed) begin(out, "sample_packing: true");
   begin(out, "attn_implementation: %s", attention_name(of));
-  begin(out, "%s", t->autocast == HRI_BF16 ? "bf16: true" : t->autocast == HRI_F16 ? "fp16: true" : "bf16: false");
+  begin(out, "%s",
+        t->autocast == HRI_BF16  ? "bf16: true"
+        : t->autocast == HRI_F16 ? "fp16: true"
+        : t->weights == HRI_BF16 ? "bf16: full"
+                                 : "bf16: false");
   begin(out, "optimizer: %s", hri_torch_optim_name(of->optim));
   begin(out, "gradient_checkpointing: %s", t->checkpoint ? "true" : "false");
   if (t->checkpoint && !t->reentrant) begin(out, "gradient_checkpointing_kwargs: {use_reentrant: false}");
+  if (!t->liger) return;
+  begin(out, "plugins: [axolotl.integrations.liger.LigerPlugin]");
+  begin(out, "liger_rope: true");
+  begin(out, "liger_rms_norm: true");
+  begin(out, "liger_glu_activation: true");
+  begin(out, "liger_fused_linear_cross_entropy: true");
 }
 
 static void write_llama_factory_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
@@ -294,12 +313,59 @@ static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_argu
   begin(out, "optim: %s", hri_torch_optim_name(of->optim));
   begin(out, "disable_gradient_checkpointing: %s", t->checkpoint ? "false" : "true");
   if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
+  if (t->wide_norms) begin(out, "upcast_layernorm: true");
+  if (t->liger) begin(out, "enable_liger_kernel: true");
+}
+
+/* Keys of a recipe's configuration, as `tune run RECIPE --config ...` takes them behind it. */
+static void write_torchtune_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  static const char *const names[] = {"q_proj", "k_proj", "v_proj", "output_proj"};
+  const hr_model *m = of->torch->model;
+  uint32_t set = m->lora.modules[0];
+  bool first = true;
+  if (!m->lora.rank) return;
+  if (m->family == HR_FAMILY_PHI3 && !(set & (1u << HR_MODULE_K | 1u << HR_MODULE_V)) && (set & 1u << HR_MODULE_Q))
+    set |= 1u << HR_MODULE_K | 1u << HR_MODULE_V; /* one product of transformers', three here */
+  begin(out, "model.lora_attn_modules=[");
+  for (int k = 0; k < 4; k++) {
+    if (!(set & 1u << k)) continue;
+    add(out, "%s%s", first ? "" : ",", names[k]);
+    first = false;
+  }
+  add(out, "]");
+  begin(out, "model.apply_lora_to_mlp=%s", truth(set & 1u << HR_MODULE_MLP_DOWN));
+  begin(out, "model.lora_rank=%u", m->lora.rank);
+  begin(out, "model.lora_alpha=%g", m->lora.alpha);
+  begin(out, "model.lora_dropout=%g", m->lora.dropout);
+  if (m->lora.dora) begin(out, "model.use_dora=True");
+}
+
+static void write_torchtune(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  bool lora = t->model->lora.rank > 0, adamw = t->optimizer <= HRI_TORCH_ADAMW_FUSED;
+  begin(out, "tune run %s_finetune_single_device", lora ? "lora" : "full");
+  write_torchtune_adapters(of, out);
+  begin(out, "dtype=%s", t->weights == HRI_BF16 ? "bf16" : "fp32");
+  begin(out, "batch_size=%u", (unsigned)t->batch);
+  begin(out, "gradient_accumulation_steps=%u", t->accumulate);
+  begin(out, "tokenizer.max_seq_len=%u", (unsigned)t->tokens);
+  if (t->recipe.packed) begin(out, "dataset.packed=True");
+  begin(out, "enable_activation_checkpointing=%s", truth(t->checkpoint));
+  begin(out, "optimizer._component_=%s", hri_recipe_optimizer(of->optim));
+  if (adamw) begin(out, "optimizer.fused=%s", truth(t->optimizer == HRI_TORCH_ADAMW_FUSED));
+  if (!lora) begin(out, "optimizer_in_bwd=%s", truth(t->recipe.in_backward));
+  if (t->clip) begin(out, "clip_grad_norm=%g", of->job->clip);
+  else begin(out, "clip_grad_norm=null");
+  begin(out, "loss._component_=%s", hri_recipe_loss(&of->settings->recipe));
+  if (t->recipe.chunks) begin(out, "loss.num_output_chunks=%u", t->recipe.chunks);
 }
 
 void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   memset(out, 0, sizeof *out);
   if (of->stack == HR_PYTORCH_AXOLOTL) {
     write_axolotl(of, out);
+  } else if (of->stack == HR_PYTORCH_TORCHTUNE) {
+    write_torchtune(of, out);
   } else if (of->stack == HR_PYTORCH_LLAMA_FACTORY) {
     write_llama_factory(of, out);
   } else {

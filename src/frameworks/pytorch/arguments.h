@@ -7,7 +7,7 @@
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/settings.h"
 
-enum { HRI_ARGUMENTS = 24, HRI_ARGUMENT_BYTES = 800 };
+enum { HRI_ARGUMENTS = 32, HRI_ARGUMENT_BYTES = 800 };
 typedef struct hri_torch_arguments {
   char texts[HRI_ARGUMENTS][HRI_ARGUMENT_BYTES];
   uint32_t count;

@@ -113,7 +113,7 @@ hri_ten *hri_aten_without_last_row(hri_torch *t, hri_ten *x) {
 
 /* split_backward: cat of the gradients. */
 static void split_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
-  for (int i = 0; i < 4; i++)
+  for (int i = 0; i < HRI_FN_RESULTS; i++)
     if (g[i] && !in[0]) in[0] = hri_ten_make(t, "cat", g[i]->type, fn->shapes[0]);
 }
 
@@ -122,6 +122,17 @@ void hri_aten_split_last(hri_torch *t, hri_ten *x, uint32_t count, hri_ten **par
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] /= count;
   for (uint32_t i = 0; i < count; i++) parts[i] = bound(t, fn, hri_ten_view(t, x, shape));
+}
+
+/* torch.chunk of rows' tokens: views of one function, whose backward joins all gradients. */
+void hri_aten_chunk_tokens(hri_torch *t, hri_ten *x, uint64_t width, uint32_t count, hri_ten **parts) {
+  hri_fn *fn = hri_fn_make(t, split_backward, &x, 1);
+  hri_ten_shape shape = x->shape;
+  for (uint32_t i = 0; i < count; i++) {
+    uint64_t left = x->shape.dims[1] - i * width;
+    shape.dims[1] = left < width ? left : width;
+    parts[i] = bound(t, fn, hri_ten_view(t, x, shape));
+  }
 }
 
 static void cat_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
@@ -184,6 +195,17 @@ hri_ten *hri_aten_add(hri_torch *t, hri_ten *a, hri_ten *b) {
   return bound(t, fn, hri_ten_like(t, "add", larger(a, b), promoted(a, b)));
 }
 
+static void sub_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  if (g[0] && hri_fn_needs(fn, 1)) in[1] = hri_ten_like(t, "neg", g[0], g[0]->type);
+  if (g[0] && hri_fn_needs(fn, 0)) in[0] = hri_ten_keep(g[0]);
+}
+
+hri_ten *hri_aten_sub(hri_torch *t, hri_ten *a, hri_ten *b) {
+  hri_ten *both[] = {a, b};
+  hri_fn *fn = hri_fn_make(t, sub_backward, both, 2);
+  return bound(t, fn, hri_ten_like(t, "sub", larger(a, b), promoted(a, b)));
+}
+
 hri_ten *hri_aten_add_scalar(hri_torch *t, hri_ten *x) {
   hri_fn *fn = hri_fn_make(t, pass_through, &x, 1);
   return bound(t, fn, hri_ten_like(t, "add", x, x->type));
@@ -206,6 +228,31 @@ hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t, hri_ten *x) {
   hri_fn *fn = hri_fn_make(t, elementwise_backward, &x, 1);
   if (fn) fn->numbers[0] = (uintptr_t)"mul";
   return bound(t, fn, hri_ten_view(t, x, x->shape));
+}
+
+/* as_strided's backward: a new tensor of what the view is of. */
+static void strided_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  if (g[0]) in[0] = hri_ten_make(t, "new_empty", g[0]->type, fn->shapes[0]);
+}
+
+/* CopySlices: a copy of the gradient, in which what the op makes of the view's part takes that part's place. */
+static void slices_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  hri_ten *part, *made;
+  if (!g[0]) return;
+  in[0] = hri_ten_make(t, "new_empty_strided", g[0]->type, fn->shapes[0]);
+  part = hri_ten_like(t, "clone", g[0], g[0]->type);
+  made = hri_ten_like(t, "mul", g[0], g[0]->type);
+  hri_ten_drop(t, part);
+  hri_ten_drop(t, made);
+}
+
+hri_ten *hri_aten_mul_scalar_in_view(hri_torch *t, hri_ten *x) {
+  hri_fn *fn = hri_fn_make(t, slices_backward, &x, 1);
+  hri_ten *base = bound(t, fn, hri_ten_view(t, x, x->shape)), *y;
+  fn = hri_fn_make(t, strided_backward, &base, 1);
+  y = bound(t, fn, hri_ten_view(t, base, base->shape));
+  hri_ten_drop(t, base);
+  return y;
 }
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x) { return by_scalar(t, "div", x); }
 hri_ten *hri_aten_neg(hri_torch *t, hri_ten *x) { return by_scalar(t, "neg", x); }
@@ -390,6 +437,27 @@ hri_ten *hri_aten_layer_norm(hri_torch *t, hri_ten *given, hri_ten *weight, hri_
   return bound(t, fn, y);
 }
 
+static void rms_norm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  hri_ten *x = hri_fn_saved(t, fn, 0), *rstd = hri_fn_saved(t, fn, 1), *weight = hri_fn_saved(t, fn, 2);
+  if (g[0] && hri_fn_needs(fn, 0)) in[0] = hri_ten_like(t, "_fused_rms_norm_backward", x, x->type);
+  if (g[0] && hri_fn_needs(fn, 1)) in[1] = hri_ten_like(t, "_fused_rms_norm_backward", weight, weight->type);
+  hri_ten_drop(t, weight);
+  hri_ten_drop(t, rstd);
+  hri_ten_drop(t, x);
+}
+
+hri_ten *hri_aten_rms_norm(hri_torch *t, hri_ten *x, hri_ten *weight) {
+  hri_ten *inputs[] = {x, weight}, *y, *rstd;
+  hri_fn *fn = hri_fn_make(t, rms_norm_backward, inputs, 2);
+  hri_fn_save(t, fn, x);
+  y = hri_ten_like(t, "_fused_rms_norm", x, x->type);
+  rstd = hri_ten_make(t, "_fused_rms_norm", HRI_F32, without_last(x));
+  hri_fn_save(t, fn, rstd);
+  hri_fn_save(t, fn, weight);
+  hri_ten_drop(t, rstd);
+  return bound(t, fn, y);
+}
+
 /* embedding_dense_backward (Embedding.cu). Above 3,072 ids it sorts them first, in memory that is small beside the peak. */
 static void embedding_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   hri_ten *ids = hri_fn_saved(t, fn, 0);
@@ -479,11 +547,11 @@ hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri
   hri_fn *fn = hri_fn_make(t, linear_function_backward, inputs, bias ? 3 : 2);
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] = weight->shape.dims[0];
-  hri_fn_save(t, fn, x);
-  hri_fn_save(t, fn, weight);
-  y = bound(t, fn, hri_ten_make(t, "mm", x->type, shape));
+  y = hri_ten_make(t, "mm", x->type, shape);
   hri_aten_workspace(t);
-  return y;
+  hri_fn_save(t, fn, x); /* setup_context comes behind the forward */
+  hri_fn_save(t, fn, weight);
+  return bound(t, fn, y);
 }
 
 static void bmm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
@@ -641,6 +709,88 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
   y = fused(t, backend, inputs, dropout > 0, by_heads);
   for (int i = 4; i-- > 0;) hri_ten_drop(t, inputs[i]);
   return y;
+}
+
+/* torch_attn::_varlen_attn_backward: as flash_backward, over all documents' rows with room for a block behind each. numbers[0]: documents. */
+static void varlen_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  enum { BLOCK = 128 };
+  hri_ten *saved[HRI_FN_SAVED];
+  sizes s = sizes_of(&fn->shapes[0], &fn->shapes[1]);
+  uint64_t total = s.batch * s.tokens + BLOCK * fn->numbers[0],
+           width = s.width <= 128 ? hri_round_up(s.width, 32) : hri_round_up(s.width, 64);
+  for (uint32_t i = 0; i < fn->saved_count; i++) saved[i] = hri_fn_saved(t, fn, i);
+  if (g[0]) {
+    hri_ten *sums, *wide, *none = hri_ten_like(t, "zeros", saved[5], HRI_F32); /* of the result that nobody takes */
+    for (int k = 0; k < 3; k++) in[k] = hri_ten_make(t, "_flash_attention_backward", g[0]->type, fn->shapes[k]);
+    sums = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(2, s.heads, total, 0, 0));
+    wide = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(3, total, s.heads, width, 0));
+    hri_ten_drop(t, wide);
+    hri_ten_drop(t, sums);
+    hri_ten_drop(t, none);
+  }
+  for (uint32_t i = fn->saved_count; i-- > 0;) hri_ten_drop(t, saved[i]);
+}
+
+hri_ten *hri_aten_attention_varlen(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *ends,
+                                   uint64_t documents) {
+  hri_ten *inputs[] = {q, k, v}, *y, *lse, *seeds[3], *alias;
+  hri_fn *fn = hri_fn_make(t, varlen_backward, inputs, 3);
+  if (fn) fn->numbers[0] = documents;
+  y = hri_ten_like(t, "_flash_attention_forward", q, q->type);
+  lse = hri_ten_make(t, "_flash_attention_forward", HRI_F32, rows(hri_ten_count(q) / q->shape.dims[3]));
+  for (int i = 0; i < 2; i++) seeds[i] = hri_ten_make(t, "_flash_attention_forward", HRI_I64, rows(2 - i));
+  seeds[2] = hri_ten_make(t, "zeros", HRI_I64, rows(2));
+  alias = hri_ten_view(t, y, y->shape); /* a saved result is a tensor of its own, else it would hold itself */
+  hri_ten *const saved[] = {q, k, v, ends, alias, lse, seeds[2]};
+  for (unsigned i = 0; i < sizeof saved / sizeof *saved; i++) hri_fn_save(t, fn, saved[i]);
+  hri_ten_drop(t, alias);
+  for (int i = 2; i-- > 0;) hri_ten_drop(t, seeds[i]);
+  hri_ten_drop(t, seeds[2]);
+  hri_ten_drop(t, lse);
+  hri_fn_bind(t, fn, y);
+  return y;
+}
+
+/* ---- flex_attention (torch/_inductor/kernel/flex) ---- */
+
+/* A saved tensor that its function lets go of: compiled functions clear what they saved as they go. */
+static hri_ten *take_saved(hri_torch *t, hri_fn *fn, uint32_t index) {
+  hri_saved *saved = &fn->saved[index];
+  hri_ten *tensor = saved->tensor;
+  if (saved->frame) return hri_fn_saved(t, fn, index);
+  saved->tensor = NULL;
+  return tensor;
+}
+
+/* Sums of gradient times result, for which the result goes; then the gradients of all three. */
+static void flex_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
+  static const char op[] = "flex_attention_backward";
+  enum { RESULT = 3, NORMS, SAVED };
+  hri_ten *saved[SAVED], *sums;
+  for (uint32_t i = 0; i < SAVED; i++) saved[i] = take_saved(t, fn, i);
+  if (g[0]) {
+    sums = hri_ten_like(t, op, saved[NORMS], HRI_F32);
+    hri_ten_set(t, &saved[RESULT], NULL);
+    for (int k = 0; k < 3; k++) in[k] = hri_ten_make(t, op, g[0]->type, fn->shapes[k]);
+    hri_ten_drop(t, sums);
+  }
+  hri_ten_drop(t, saved[NORMS]);
+  for (uint32_t i = 0; i < NORMS; i++) hri_ten_drop(t, saved[i]);
+}
+
+hri_ten *hri_aten_flex_attention(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v) {
+  hri_ten *const inputs[] = {q, k, v};
+  hri_fn *fn = hri_fn_make(t, flex_backward, inputs, 3);
+  hri_ten_shape each = hri_ten_shape_of(3, q->shape.dims[0], q->shape.dims[1], q->shape.dims[2], 0);
+  hri_ten *norms = hri_ten_make(t, "flex_attention", HRI_F32, each),
+          *largest = hri_ten_make(t, "flex_attention", HRI_F32, each),
+          *y = hri_ten_like(t, "flex_attention", q, q->type), *alias = hri_ten_view(t, y, y->shape);
+  hri_ten_drop(t, largest);
+  hri_ten *const saved[] = {q, k, v, alias, norms};
+  for (unsigned i = 0; i < sizeof saved / sizeof *saved; i++) hri_fn_save(t, fn, saved[i]);
+  hri_ten_drop(t, alias);
+  hri_ten_drop(t, norms);
+  return bound(t, fn, y);
 }
 
 /* ---- the loss ---- */

@@ -31,11 +31,14 @@ hri_ten *hri_aten_view_copied_back(hri_torch *t, hri_ten *x, hri_ten_shape shape
 hri_ten *hri_aten_contiguous(hri_torch *t, hri_ten *x); /* a copy: of what is not contiguous */
 hri_ten *hri_aten_to(hri_torch *t, hri_ten *x, hri_ten_type type);
 hri_ten *hri_aten_add(hri_torch *t, hri_ten *a, hri_ten *b);
+hri_ten *hri_aten_sub(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_add_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mul(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t,
                                       hri_ten *x); /* x *= n: the same bytes, another place in the graph */
+/* The same where x is a view of all of another tensor: the graph goes through that (CopySlices). */
+hri_ten *hri_aten_mul_scalar_in_view(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x);
 /* x / divisor, which is no part of the graph. */
 hri_ten *hri_aten_div_by(hri_torch *t, hri_ten *x, hri_ten *divisor);
@@ -50,6 +53,8 @@ hri_ten *hri_aten_activation(hri_torch *t, const char *op, hri_ten *x);
 hri_ten *hri_aten_narrow_last(hri_torch *t, hri_ten *x, uint64_t width);
 /* parts[count] of equal width of the last dimension, as split does: one function, whose backward joins them. */
 void hri_aten_split_last(hri_torch *t, hri_ten *x, uint32_t count, hri_ten **parts);
+/* x.chunk(.., dim=1) of [rows, tokens, width]: parts[count] of `width` tokens, the last of what is left. */
+void hri_aten_chunk_tokens(hri_torch *t, hri_ten *x, uint64_t width, uint32_t count, hri_ten **parts);
 hri_ten *hri_aten_cat_last(hri_torch *t, hri_ten *a, hri_ten *b);
 /* A copy by torch.cat of nothing, which has a type, and x: what DynamicCache.update makes of the first tokens. */
 hri_ten *hri_aten_cat_one(hri_torch *t, hri_ten *x, hri_ten_type type);
@@ -70,6 +75,8 @@ hri_ten *hri_aten_index_rows(hri_torch *t, hri_ten *x, hri_ten *const places[2])
 /* x[..., :-1, :] of [rows, tokens, width]: a view. */
 hri_ten *hri_aten_without_last_row(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_layer_norm(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias);
+/* rms_norm of x and weight of one type, by PyTorch's own kernel. */
+hri_ten *hri_aten_rms_norm(hri_torch *t, hri_ten *x, hri_ten *weight);
 hri_ten *hri_aten_embedding(hri_torch *t, hri_ten *weight, hri_ten *ids);
 /* x [.., in] by weight [out, in], which is transposed, or Conv1D's [in, out]; bias may be NULL. */
 hri_ten *hri_aten_linear(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias, bool transposed);
@@ -84,6 +91,10 @@ hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type);
  * flash's result like it. */
 hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *mask,
                             double dropout, bool by_heads);
+/* varlen_attn of q, k, v alike [B, H, T, D], all in the order of [B, T, H, D]: `documents` rows of attention, which end at `ends`. */
+hri_ten *hri_aten_attention_varlen(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *ends, uint64_t documents);
+/* flex_attention as torch.compile makes it, of as many heads each: q, k, v [B, H, T, D]. */
+hri_ten *hri_aten_flex_attention(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v);
 /* Labels [rows, tokens] without the first, beside the `padded` ones that they are of, where a loss pads them by one. */
 hri_ten *hri_aten_shift_labels(hri_torch *t, const hri_ten *labels, hri_ten **padded);
 /* Mean over the labels: logits [N, V]. labels NULL: a view of what lives on anyway. */

@@ -12,13 +12,24 @@ bool hri_attention_has_kernel(hri_sdpa kernel, uint32_t capability, hri_ten_type
   }
 }
 
+/* axolotl's sdpa_varlen_forward takes varlen_attn for packed rows where flash attention can; q has been turned by cos. */
+static bool is_varlen(const hri_module_pass *p, hri_ten_type type) {
+  return p->packed && type != HRI_F32 && p->cos[p->kind]->type != HRI_F32;
+}
+
+/* There is a mask, or there will be one of the documents of a row. */
+static bool is_masked(const hri_module_pass *p, hri_ten_type type) {
+  return p->mask || (p->packed && !is_varlen(p, type));
+}
+
 static hri_sdpa kernel_of(const hri_torch *t, const hri_module_pass *p, hri_ten_type type) {
   static const hri_sdpa order[] = {HRI_SDPA_FLASH, HRI_SDPA_EFFICIENT, HRI_SDPA_MATH};
   const hri_module *m = p->module;
+  bool mask = is_masked(p, type);
   if (t->autocast != HRI_F32) type = t->autocast;
   if (m->kernel_forced) return m->kernel;
   for (int i = 0; i < 2; i++)
-    if (hri_attention_has_kernel(order[i], m->capability, type, m->model->head_size, p->mask != NULL)) return order[i];
+    if (hri_attention_has_kernel(order[i], m->capability, type, m->model->head_size, mask)) return order[i];
   return HRI_SDPA_MATH;
 }
 
@@ -53,7 +64,7 @@ hri_attention_way hri_attention_way_of(const hri_torch *t, const hri_module_pass
     way.turns_value = way.turns_all = true;
     return way;
   }
-  way.repeats = groups && (p->mask || m->version >= HRI_TRANSFORMERS_4_49);
+  way.repeats = groups && (p->packed || p->mask || m->version >= HRI_TRANSFORMERS_4_49);
   way.copies = m->version == HRI_TRANSFORMERS_4_49 ||
                (m->version == HRI_TRANSFORMERS_4_46 && p->mask && d->family != HR_FAMILY_GPT2);
   way.by_heads = way.copies || joins_heads(m);
@@ -216,11 +227,70 @@ static hri_ten *attend_eager(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_t
   return y;
 }
 
+/* ---- documents that share rows (axolotl, monkeypatch/attention/sdpa_varlen.py) ---- */
+
+static hri_ten *positions_like(hri_torch *t, const hri_module_pass *p, const char *op, hri_ten_type type) {
+  return hri_ten_like(t, op, p->positions, type);
+}
+
+/* (position_ids == 0).sum() */
+static void count_documents(hri_torch *t, const hri_module_pass *p) {
+  hri_ten *first = positions_like(t, p, "eq", HRI_BOOL), *sum = small(t, "sum", HRI_I64, 1, 1);
+  hri_ten_drop(t, positions_like(t, p, "_to_copy", HRI_I64));
+  hri_ten_drop(t, first);
+  hri_ten_drop(t, sum);
+}
+
+/* _block_diagonal_causal_mask: [rows, 1, tokens, tokens] of truth values. */
+static hri_ten *of_documents(hri_torch *t, const hri_module_pass *p) {
+  uint64_t rows = p->positions->shape.dims[0], tokens = p->positions->shape.dims[1];
+  hri_ten_shape square = hri_ten_shape_of(4, rows, 1, tokens, tokens);
+  hri_ten *first = positions_like(t, p, "eq", HRI_BOOL), *number = positions_like(t, p, "cumsum", HRI_I64), *same,
+          *range, *causal, *both;
+  hri_ten_drop(t, positions_like(t, p, "_to_copy", HRI_I64));
+  hri_ten_drop(t, first);
+  same = hri_ten_make(t, "eq", HRI_BOOL, square);
+  range = small(t, "arange", HRI_I64, 1, tokens);
+  causal = small(t, "ge", HRI_BOOL, tokens, tokens);
+  both = hri_ten_make(t, "bitwise_and", HRI_BOOL, square);
+  hri_ten *const all[] = {number, same, range, causal};
+  for (int i = 0; i < 4; i++) hri_ten_drop(t, all[i]);
+  return both;
+}
+
+/* varlen_attn over the rows one behind the other: keys and values of grouped heads are repeated, and copied into that order. */
+static hri_ten *attend_varlen(hri_torch *t, hri_ten *q, hri_ten *const given[2]) {
+  enum { DOCUMENTS = 4 };
+  uint64_t groups = q->shape.dims[1] / given[0]->shape.dims[1];
+  hri_ten *repeated[2], *flat[2], *ends = small(t, "cat", HRI_I32, 1, q->shape.dims[0] * DOCUMENTS + 1), *y;
+  for (int i = 0; i < 2; i++)
+    repeated[i] = groups > 1 ? hri_aten_repeat_interleave(t, given[i], groups) : hri_ten_keep(given[i]);
+  for (int i = 0; i < 2; i++) flat[i] = groups > 1 ? hri_aten_contiguous(t, repeated[i]) : hri_ten_keep(repeated[i]);
+  y = hri_aten_attention_varlen(t, q, flat[0], flat[1], ends, q->shape.dims[0] * DOCUMENTS);
+  for (int i = 2; i-- > 0;) hri_ten_drop(t, flat[i]);
+  for (int i = 2; i-- > 0;) hri_ten_drop(t, repeated[i]);
+  hri_ten_drop(t, ends);
+  return y;
+}
+
+static hri_ten *attend_packed(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
+  hri_ten *const given[] = {k, v};
+  hri_ten *y;
+  count_documents(t, p);
+  if (is_varlen(p, q->type)) return attend_varlen(t, q, given);
+  p->mask = of_documents(t, p);
+  y = attend_fused(t, p, q, k, v);
+  hri_ten_set(t, &p->mask, NULL);
+  return y;
+}
+
 hri_ten *hri_module_attend(hri_torch *t, hri_module_pass *p, hri_ten *q, hri_ten *k, hri_ten *v) {
   hri_ten_shape flat = hri_ten_shape_of(3, q->shape.dims[0], q->shape.dims[2], q->shape.dims[1] * q->shape.dims[3], 0);
   hri_ten *y;
   hri_torch_at(t, "attention", -2);
-  y = p->module->attention == HRI_TORCH_EAGER ? attend_eager(t, p, q, k, v) : attend_fused(t, p, q, k, v);
+  y = p->packed                                 ? attend_packed(t, p, q, k, v)
+      : p->module->attention == HRI_TORCH_EAGER ? attend_eager(t, p, q, k, v)
+                                                : attend_fused(t, p, q, k, v);
   hri_ten_set(t, &y, hri_aten_view(t, y, flat));
   return y;
 }

@@ -11,7 +11,8 @@ static uint64_t elements(const hri_torch_4bit *w) { return w->out * w->in; }
 static uint64_t blocks(uint64_t count, uint64_t block) { return (count + block - 1) / block; }
 
 hri_ten *hri_bnb_parameter(hri_torch *t, hri_torch_4bit *w) {
-  w->codes = hri_ten_parameter(t, HRI_U8, hri_ten_shape_of(2, (elements(w) + 1) / 2, 1, 0, 0), false);
+  uint64_t each = 2 * hri_ten_type_bytes(w->storage); /* codes in an element of it */
+  w->codes = hri_ten_parameter(t, w->storage, hri_ten_shape_of(2, (elements(w) + each - 1) / each, 1, 0, 0), false);
   return w->codes;
 }
 
@@ -90,7 +91,10 @@ static hri_ten *matmul_4bit(hri_torch *t, hri_torch_4bit *w, hri_ten *x) {
   hri_ten *whole = dequantized(t, w), *y;
   hri_ten_shape shape = x->shape;
   shape.dims[shape.rank - 1] = w->out;
-  if (fn) fn->numbers[0] = (uintptr_t)w;
+  if (fn) {
+    fn->numbers[0] = (uintptr_t)w;
+    if (w->held) fn->held[0] = hri_ten_view(t, w->codes, w->codes->shape); /* ctx.tensors = (None, B) */
+  }
   y = hri_ten_make(t, "mm", x->type, shape);
   hri_aten_workspace(t);
   hri_ten_drop(t, shifted);

@@ -16,7 +16,9 @@ typedef struct hri_torch_4bit {
   hri_ten_type compute; /* of the checkpoint, of the products */
   bool nested;          /* bnb_4bit_use_double_quant */
   bool turned;          /* Conv1D's in the file: [in, out], copied when it is turned */
-  hri_ten *codes;       /* two elements a byte; the parameter that the model has */
+  hri_ten_type storage; /* bnb_4bit_quant_storage, of the codes */
+  bool held;      /* by the graph: codes that somebody takes away by giving the parameter other bytes live on in it */
+  hri_ten *codes; /* two elements a byte; the parameter that the model has */
 } hri_torch_4bit;
 
 /* The parameter: codes of [out, in]. Without bytes where the device is "meta". */

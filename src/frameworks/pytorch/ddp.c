@@ -40,49 +40,53 @@ static uint32_t fill(hri_torch *t, hri_ddp *ddp, filling *f, const hri_ten *tens
 
 /* ---- what is sent to all ranks ---- */
 
-/* broadcast_coalesced: tensors are joined to flat ones, of which two are on their way at a time. */
-typedef struct broadcast {
-  hri_ten *flat[2];
+/* broadcast_coalesced: tensors of a type are joined, in their order, to flat ones of a limited size; those go in the order of their first
+ * tensors, two on their way at a time. A tensor that stays alone is sent as it is. */
+typedef struct joined {
   uint64_t bytes;
   uint32_t tensors;
-} broadcast;
+  bool full;
+} joined;
 
-static void send(hri_torch *t, broadcast *b) {
-  if (b->bytes == 0) return;
-  hri_ten_set(t, &b->flat[0], NULL);
-  b->flat[0] = b->flat[1];
-  b->flat[1] = b->tensors == 1 ? NULL : hri_ten_make(t, "broadcast", HRI_U8, hri_ten_shape_of(1, b->bytes, 0, 0, 0));
-  b->bytes = b->tensors = 0;
-}
-
-static void add_to_broadcast(hri_torch *t, broadcast *b, const hri_ten *tensor) {
-  if (!tensor) return;
-  b->bytes += hri_ten_bytes(tensor);
-  b->tensors++;
-  if (b->bytes >= (uint64_t)BROADCAST_MIB * MIB) send(t, b);
-}
-
-static void end_broadcast(hri_torch *t, broadcast *b) {
-  send(t, b);
-  for (int k = 0; k < 2; k++) hri_ten_set(t, &b->flat[k], NULL);
-}
-
-/* Of models whose parameters are of two types each type has flat tensors of its own. */
-static void send_parameters(hri_torch *t, const hri_module *module) {
-  for (int type = 0; type < TYPES; type++) {
-    broadcast b = {0};
-    for (uint32_t i = 0; i < module->parameter_count; i++)
-      if ((int)module->parameters[i]->type == type) add_to_broadcast(t, &b, module->parameters[i]);
-    end_broadcast(t, &b);
+static void send(hri_torch *t, const joined *all, uint32_t count) {
+  hri_ten *flat[2] = {NULL, NULL};
+  for (uint32_t i = 0; i < count; i++) {
+    hri_ten_set(t, &flat[i % 2], NULL);
+    if (all[i].tensors > 1) flat[i % 2] = hri_ten_make(t, "broadcast", HRI_U8, hri_ten_shape_of(1, all[i].bytes, 0, 0, 0));
   }
+  for (uint32_t k = 0; k < 2; k++) hri_ten_set(t, &flat[(count + k) % 2], NULL);
+}
+
+void hri_ddp_broadcast(hri_torch *t, hri_ten *const *tensors, uint32_t count) {
+  joined *all = hri_alloc_zero(count + 1, sizeof *all), *open[TYPES] = {NULL};
+  uint32_t made = 0;
+  if (!all) t->failed = true;
+  for (uint32_t i = 0; i < count && all; i++) {
+    joined **own = &open[tensors[i]->type];
+    if (!*own || (*own)->full) *own = &all[made++];
+    (*own)->bytes += hri_ten_bytes(tensors[i]);
+    (*own)->tensors++;
+    (*own)->full = (*own)->bytes >= (uint64_t)BROADCAST_MIB * MIB;
+  }
+  if (all) send(t, all, made);
+  hri_free(all);
 }
 
 static void send_buffers(hri_torch *t, const hri_module *module) {
-  broadcast b = {0};
-  for (int k = 0; k < 4; k++) add_to_broadcast(t, &b, module->frequencies[k]);
-  if (module->scale && module->scale->type != HRI_F32) end_broadcast(t, &b);
-  add_to_broadcast(t, &b, module->scale);
-  end_broadcast(t, &b);
+  hri_ten *buffers[HRI_MODULE_BUFFERS];
+  hri_ddp_broadcast(t, buffers, hri_module_buffers(module, buffers));
+}
+
+/* Parameters, then buffers, in one go. */
+static void send_module(hri_torch *t, const hri_module *module) {
+  hri_ten **all = hri_alloc_zero(module->parameter_count + HRI_MODULE_BUFFERS, sizeof(hri_ten *));
+  if (!all) {
+    t->failed = true;
+    return;
+  }
+  for (uint32_t i = 0; i < module->parameter_count; i++) all[i] = module->parameters[i];
+  hri_ddp_broadcast(t, all, module->parameter_count + hri_module_buffers(module, all + module->parameter_count));
+  hri_free(all);
 }
 
 /* ---- buckets ---- */
@@ -151,8 +155,7 @@ void hri_ddp_init(hri_torch *t, hri_ddp *ddp, hri_module *module, const hri_ddp_
     ddp->trained[ddp->count++] = module->parameters[i];
   }
   hri_torch_at(t, "DistributedDataParallel", -1);
-  send_parameters(t, module);
-  send_buffers(t, module);
+  send_module(t, module);
   set_limits(ddp, limits);
   make_first_buckets(t, ddp, limits);
   if (settings->find_unused) ddp->used = hri_ten_make(t, "used", HRI_I32, hri_ten_shape_of(1, ddp->count, 0, 0, 0));

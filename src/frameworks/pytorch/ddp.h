@@ -32,6 +32,9 @@ typedef struct hri_ddp {
   bool exchanges; /* false under no_sync() */
 } hri_ddp;
 
+/* dist._broadcast_coalesced: tensors of a type are joined. */
+void hri_ddp_broadcast(hri_torch *t, hri_ten *const *tensors, uint32_t count);
+
 /* DistributedDataParallel(module): sends the weights of rank 0 to all, and makes the buckets. */
 void hri_ddp_init(hri_torch *t, hri_ddp *ddp, hri_module *module, const hri_ddp_settings *settings);
 void hri_ddp_deinit(hri_ddp *ddp); /* the lists; tensors live as long as the process */

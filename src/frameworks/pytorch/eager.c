@@ -240,10 +240,11 @@ void hri_ten_drop(hri_torch *torch, hri_ten *tensor) {
   if (!tensor || torch->failed) return;
   assert(tensor->refs > 0);
   if (--tensor->refs) return;
-  leave_storage(torch, tensor->storage);
-  if (tensor->grad) hri_ten_drop(torch, tensor->grad);
-  if (tensor->base) hri_ten_drop(torch, tensor->base);
+  if (tensor->grad)
+    hri_ten_drop(torch, tensor->grad); /* release_resources: what autograd knows of it goes before its bytes */
   if (tensor->made_by) drop_fn(torch, tensor->made_by);
+  leave_storage(torch, tensor->storage);
+  if (tensor->base) hri_ten_drop(torch, tensor->base);
   if (!hri_array_push(&torch->spare_tensors, tensor)) torch->failed = true;
 }
 
@@ -293,7 +294,7 @@ static void accumulate(hri_torch *torch, hri_fn *fn, hri_ten *const *gradients, 
   (void)inputs;
   if (!gradient) return;
   if (!leaf->grad) {
-    if (gradient->refs == 1) leaf->grad = hri_ten_view(torch, gradient, leaf->shape);
+    if (gradient->refs == 1 && !gradient->turned) leaf->grad = hri_ten_view(torch, gradient, leaf->shape);
     else leaf->grad = hri_ten_like(torch, "clone", gradient, leaf->type);
     hri_ten_role(torch, leaf->grad, HR_ROLE_GRADIENT);
   }
@@ -516,7 +517,7 @@ static void validate(hri_torch *torch, const hri_fn *fn, hri_ten **inputs) {
 }
 
 static void run(hri_torch *torch, fn_list *ready, hri_fn *fn) {
-  hri_ten *gradients[4], *inputs[HRI_FN_EDGES] = {0};
+  hri_ten *gradients[HRI_FN_RESULTS], *inputs[HRI_FN_EDGES] = {0};
   memcpy(gradients, fn->buffer, sizeof gradients);
   memset(fn->buffer, 0, sizeof fn->buffer);
   if (fn->before) fn->before(torch, fn->before_context);
@@ -527,7 +528,7 @@ static void run(hri_torch *torch, fn_list *ready, hri_fn *fn) {
   }
   fn->apply(torch, fn, gradients, inputs);
   validate(torch, fn, inputs);
-  for (int i = 0; i < 4; i++) hri_ten_drop(torch, gradients[i]);
+  for (int i = 0; i < HRI_FN_RESULTS; i++) hri_ten_drop(torch, gradients[i]);
   release_saved(torch, fn);
   for (uint32_t i = 0; i < fn->edge_count; i++) {
     hri_fn *next = fn->next[i];
@@ -553,7 +554,9 @@ void hri_torch_backward(hri_torch *torch, hri_ten *root, hri_ten *gradient) {
   torch->grad_mode = false;
   first->buffer[root->output] = hri_ten_keep(gradient); /* Python holds it to the end */
   push_ready(torch, &ready, first);
+  torch->engines++;
   while (ready.count && !torch->failed) run(torch, &ready, pop_ready(&ready));
+  torch->engines--;
   torch->grad_mode = before;
   hri_ten_drop(torch, gradient);
   hri_array_free(&ready);

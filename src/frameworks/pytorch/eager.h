@@ -23,7 +23,8 @@
 #include "base/mem.h"
 
 typedef enum hri_ten_type { HRI_F32 = 0, HRI_BF16, HRI_F16, HRI_I64, HRI_I32, HRI_U8, HRI_BOOL } hri_ten_type;
-enum { HRI_TEN_DIMS = 5, HRI_FN_EDGES = 6, HRI_FN_SAVED = 8, HRI_FN_HELD = 4 };
+/* Results: as many chunks as a head may have. */
+enum { HRI_TEN_DIMS = 5, HRI_FN_EDGES = 8, HRI_FN_SAVED = 10, HRI_FN_HELD = 4, HRI_FN_RESULTS = 32 };
 
 typedef struct hri_torch hri_torch;
 typedef struct hri_ten hri_ten;
@@ -79,6 +80,7 @@ struct hri_ten {
   hri_ten_type type;
   hri_ten_shape shape;
   bool requires_grad, parameter;
+  bool turned;        /* a gradient whose elements lie in another order than its leaf's: that copies it */
   uint32_t place;     /* of a parameter: among those that its owner lists (ddp.h) */
   uint8_t stream;     /* of a leaf: that its gradients are added on */
   uint8_t output;     /* of `made_by`: which of its results */
@@ -129,7 +131,7 @@ struct hri_fn {
   /* of one pass of the engine */
   uint32_t waiting;
   uint64_t pass;
-  hri_ten *buffer[4];
+  hri_ten *buffer[HRI_FN_RESULTS];
 };
 
 struct hri_torch {
@@ -144,17 +146,19 @@ struct hri_torch {
   uint32_t label_index;     /* of `label` in `labels`; UINT32_MAX: not there yet */
   uint64_t sequence, pass;
   uint32_t step;
-  bool grad_mode; /* torch.is_grad_enabled() */
-  bool meta;      /* what is made has no bytes yet (device "meta"): hri_ten_materialize gives it some */
-  bool stopped;   /* a recomputation has all that it was for: what runs on is never executed in PyTorch */
+  bool grad_mode;   /* torch.is_grad_enabled() */
+  uint32_t engines; /* backwards that run, one within the other with reentrant checkpointing */
+  bool meta;        /* what is made has no bytes yet (device "meta"): hri_ten_materialize gives it some */
+  bool stopped;     /* a recomputation has all that it was for: what runs on is never executed in PyTorch */
   hri_frame *packing, *remaking; /* the frame whose forward runs; the one that is made again */
   hri_ten_type autocast;         /* HRI_F32: off */
   HRI_ARRAY(hri_ten *) casts;    /* parameters whose cast is cached */
   /* The hook behind AccumulateGrad, of whoever exchanges gradients with other ranks; NULL: none. */
   void (*accumulated)(hri_torch *torch, void *context, hri_ten *leaf);
   void *accumulated_context;
-  uint64_t host_bytes;        /* of parameters, or this rank's parts of them, that are kept on the host */
-  uint64_t host_buffer_bytes; /* beside them, their gradients and states: what is copied through */
+  uint64_t host_bytes;                     /* of parameters, or this rank's parts of them, that are kept on the host */
+  uint64_t host_buffer_bytes;              /* beside them, their gradients and states: what is copied through */
+  uint64_t parameter_count, trained_count; /* elements of the model's parameters, of those that train */
   bool failed;
   void *kernels; /* what kernels ask for beyond their results (kernels.h) */
 };

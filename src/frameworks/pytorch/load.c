@@ -24,6 +24,7 @@ typedef struct maker {
   uint32_t capacity;
   piece *pieces; /* beside module->parameters */
   bool biases;   /* what is made is one */
+  bool by_names; /* from_pretrained brings weights in the order of their names, and buffers behind them */
 } maker;
 
 static hri_ten *listed(maker *m, hri_ten *tensor, hri_torch_4bit *weight, hri_torch_8bit *narrow) {
@@ -61,6 +62,7 @@ static hri_ten *packed(maker *m, hri_module_linear *linear) {
   *weight = (hri_torch_4bit){.out = linear->out, .in = linear->in, .compute = m->type};
   weight->nested = m->module->quantized == HRI_TORCH_NF4_DOUBLE;
   weight->turned = linear->conv1d;
+  weight->storage = m->module->storage;
   linear->packed = weight;
   return listed(m, hri_bnb_parameter(m->torch, weight), weight, NULL);
 }
@@ -223,8 +225,55 @@ static void add_adapters(maker *m) {
   }
   uint32_t after = m->module->parameter_count;
   add_saved(m);
-  for (uint32_t i = before; i < after; i++) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
+  for (uint32_t i = before; i < after && !m->module->narrow_adapters; i++)
+    hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
   if (m->module->prepared == HRI_PREPARED_BY_TRL && m->module->quantized) narrow_trained(m, before);
+}
+
+/* ---- model.parameters() with adapters ---- */
+
+typedef struct ordered {
+  uint32_t key;
+  int32_t layer;
+  hri_ten *tensor;
+} ordered;
+
+static int by_key(const void *a, const void *b) {
+  const ordered *x = a, *y = b;
+  return (x->key > y->key) - (x->key < y->key);
+}
+
+/* Adapters stand behind the weight and bias of their module: A before B. */
+static uint32_t key_of(const hri_module *module, const hri_ten *tensor, uint32_t index) {
+  enum { ROOM = 4 };
+  for (uint32_t i = 0; i < module->model->layer_count; i++) {
+    const hri_module_layer *l = &module->layers[i];
+    const hri_module_linear *const all[] = {&l->q, &l->k, &l->v, &l->o, &l->gate, &l->up, &l->down};
+    for (int k = 0; k < HR_MODULE_COUNT; k++) {
+      const hri_ten *last = all[k]->bias ? all[k]->bias : all[k]->weight;
+      if (!all[k]->a || (all[k]->a != tensor && all[k]->b != tensor)) continue;
+      for (uint32_t p = 0; p < index; p++)
+        if (module->parameters[p] == last) return ROOM * p + (all[k]->a == tensor ? 1 : 2);
+    }
+  }
+  return ROOM * index;
+}
+
+static void put_in_order(maker *m) {
+  hri_module *module = m->module;
+  ordered *all = hri_alloc_zero(module->parameter_count, sizeof *all);
+  if (!all) {
+    m->torch->failed = true;
+    return;
+  }
+  for (uint32_t i = 0; i < module->parameter_count; i++)
+    all[i] = (ordered){key_of(module, module->parameters[i], i), module->layer_of[i], module->parameters[i]};
+  qsort(all, module->parameter_count, sizeof *all, by_key);
+  for (uint32_t i = 0; i < module->parameter_count; i++) {
+    module->parameters[i] = all[i].tensor;
+    module->layer_of[i] = all[i].layer;
+  }
+  hri_free(all);
 }
 
 static void add_layers(maker *m) {
@@ -259,7 +308,7 @@ static void add_all(maker *m) {
     m->module->positions = parameter(m, 2, model->max_positions, model->hidden_size);
   }
   add_layers(m);
-  if (!m->module->quantized) add_buffers(m);
+  if (!m->by_names) add_buffers(m);
   if (model->tied_embeddings) return;
   hri_torch_at(m->torch, "lm_head", -1);
   m->module->head = parameter(m, 2, model->vocabulary_size, model->hidden_size);
@@ -294,10 +343,17 @@ static void warm_up(maker *m) {
 }
 
 static void load_pieces(maker *m) {
+  const uint32_t count = m->module->parameter_count;
+  piece *sorted = hri_alloc_zero(count, sizeof *sorted);
   bool first = true;
-  qsort(m->pieces, m->module->parameter_count, sizeof *m->pieces, by_name);
-  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
-    const piece *p = &m->pieces[i];
+  if (!sorted) {
+    m->torch->failed = true;
+    return;
+  }
+  memcpy(sorted, m->pieces, count * sizeof *sorted);
+  qsort(sorted, count, sizeof *sorted, by_name);
+  for (uint32_t i = 0; i < count; i++) {
+    const piece *p = &sorted[i];
     hri_torch_at(m->torch, p->module, p->layer);
     if (p->narrow) {
       hri_bnb8_quantize(m->torch, p->narrow);
@@ -310,6 +366,7 @@ static void load_pieces(maker *m) {
     hri_bnb_quantize(m->torch, p->packed, first);
     first = false;
   }
+  hri_free(sorted);
 }
 
 /* prepare_model_for_kbit_training: what is not in 4 bits becomes fp32, embeddings and head too, and the cache is emptied. */
@@ -321,13 +378,17 @@ static void prepare(maker *m) {
   hri_torch_empty_cache(m->torch);
 }
 
-static void load_quantized(maker *m) {
+static void load_by_names(maker *m) {
   m->torch->meta = true;
   add_all(m);
   m->torch->meta = false;
   warm_up(m);
   load_pieces(m);
   add_buffers(m);
+}
+
+static void load_quantized(maker *m) {
+  load_by_names(m);
   hri_torch_at(m->torch, "prepare_model_for_kbit_training", -1);
   if (m->module->prepared == HRI_PREPARED_BY_PEFT || m->module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare(m);
 }
@@ -345,6 +406,21 @@ static void prepare_for_axolotl(maker *m) {
   hri_torch_at(m->torch, "_convert_embedding_modules_dtype", -1);
   if (!m->module->quantized) retype_ends(m, HRI_F32);
   if (m->module->model->lora.rank) retype_ends(m, m->type);
+}
+
+/* LLaMA-Factory's prepare_model_for_training. */
+static void widen_norms(maker *m) {
+  hri_torch_at(m->torch, "prepare_model_for_training", -1);
+  for (uint32_t i = 0; i < m->module->parameter_count; i++) {
+    const piece *p = &m->pieces[i];
+    if (strstr(p->module, "norm") || strncmp(p->module, "ln_", 3) == 0) hri_ten_retype(m->torch, p->tensor, HRI_F32);
+  }
+}
+
+/* LLaMA-Factory's _setup_full_tuning, _setup_freeze_tuning: param.data.to(torch.float32) of what trains. */
+static void widen_trained(maker *m) {
+  for (uint32_t i = 0; i < m->module->parameter_count; i++)
+    if (m->module->parameters[i]->requires_grad) hri_ten_retype(m->torch, m->module->parameters[i], HRI_F32);
 }
 
 /* ---- requires_grad_(False) ---- */
@@ -387,25 +463,44 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
   module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
-  torch->meta = module->on_host;
+  bool moved = module->moves_late && !module->on_host && !module->quantized;
+  m.by_names = module->quantized || module->loading == HRI_LOADED_BY_MAP;
+  torch->meta = module->on_host || moved;
   if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !module->narrow || !m.pieces)
     torch->failed = true;
   else if (module->quantized) load_quantized(&m);
+  else if (m.by_names) load_by_names(&m);
   else add_all(&m);
   if (!torch->failed && module->prepared == HRI_PREPARED_BY_AXOLOTL) prepare_for_axolotl(&m);
+  if (!torch->failed && module->wide_norms) widen_norms(&m);
   if (!torch->failed && model->lora.rank) add_adapters(&m);
   else if (!torch->failed && (frozen->freeze || frozen->train_only))
     freeze_some(&m, frozen->freeze, frozen->train_only);
+  if (!torch->failed && module->wide_trained) widen_trained(&m);
   torch->meta = false;
+  if (!torch->failed && module->in_order) put_in_order(&m);
+  for (uint32_t i = 0; moved && !torch->failed && i < module->parameter_count; i++)
+    hri_ten_materialize(torch, "to", module->parameters[i]);
+  if (moved && !torch->failed) hri_module_place_buffers(torch, module);
+  if (!torch->failed && module->empties_cache) hri_torch_empty_cache(torch);
   hri_free(m.pieces);
   return !torch->failed;
 }
 
+uint32_t hri_module_buffers(const hri_module *module, hri_ten **buffers) {
+  hri_ten *const all[HRI_MODULE_BUFFERS] = {module->frequencies[0], module->frequencies[1], module->frequencies[2],
+                                            module->frequencies[3], module->scale};
+  uint32_t count = 0;
+  for (unsigned k = 0; k < HRI_MODULE_BUFFERS; k++)
+    if (all[k]) buffers[count++] = all[k];
+  return count;
+}
+
 void hri_module_place_buffers(hri_torch *torch, hri_module *module) {
-  hri_ten *const all[] = {module->frequencies[0], module->frequencies[1], module->frequencies[2],
-                          module->frequencies[3], module->scale};
-  for (unsigned k = 0; k < sizeof all / sizeof *all; k++)
-    if (all[k]) hri_ten_materialize(torch, "to", all[k]);
+  hri_ten *buffers[HRI_MODULE_BUFFERS];
+  uint32_t count = hri_module_buffers(module, buffers);
+  for (uint32_t k = 0; k < count; k++)
+    if (buffers[k]->storage == 0) hri_ten_materialize(torch, "to", buffers[k]);
 }
 
 void hri_module_deinit(hri_module *module) {

@@ -5,6 +5,9 @@
 #include <string.h>
 
 #include "frameworks/pytorch/adafactor.h"
+#include "frameworks/pytorch/torchtune.h"
+
+enum { BLOCK_MASK = 9 };
 
 typedef struct loop {
   hri_torch *t;
@@ -12,11 +15,14 @@ typedef struct loop {
   hri_module module;
   hri_module_batch batch;
   hri_ten *loss, *logits;
-  hri_module_cache *cache;      /* of `outputs` */
-  hri_ten *tr_loss, *grad_norm; /* of the Trainer */
+  hri_module_cache *cache;               /* of `outputs` */
+  hri_ten *tr_loss, *grad_norm;          /* of the Trainer */
+  hri_ten *mask[BLOCK_MASK];             /* of packed rows */
+  hri_ten *tokens, *running, *logged[2]; /* of a recipe: num_tokens, running_loss, and what was logged of both */
   hri_ten *maps[2];
   hri_ten **first, **second, **third; /* optimizer states of each parameter */
   bool stepped;
+  hri_ten **spare;   /* for lists that an optimizer makes */
   hri_ten **trained; /* what the optimizer steps on: parameters, or this rank's parts of them */
   hri_ddp ddp;
   uint32_t trained_count;
@@ -62,11 +68,11 @@ static bool paged(const loop *r, uint64_t count) {
   return r->job->paged && count >= LEAST;
 }
 
-/* bitsandbytes/optim/optimizer.py: two maps of 256 values for all; tensors of 4,096 elements or more have codes and, of each
+/* bitsandbytes/optim/optimizer.py: two maps of 256 values for all that have codes; tensors of 4,096 elements or more have codes and, of each
  * 256, a scale; the others fp32. */
 static void make_8bit_states(loop *r) {
   enum { LEAST = 4096, BLOCK = 256, MAP = 256 };
-  for (int k = 0; k < 2; k++) r->maps[k] = scalar(r, "qmap", MAP);
+  bool mapped = false;
   for (uint32_t i = 0; i < r->trained_count; i++) {
     hri_ten *p = parameter(r, i), **states[] = {&r->first[i], &r->second[i]};
     uint64_t count = hri_ten_count(p);
@@ -75,6 +81,8 @@ static void make_8bit_states(loop *r) {
         whole && (r->module.parameters[i] == r->module.embed || r->module.parameters[i] == r->module.positions);
     bool codes = count >= LEAST && !(r->job->wide_embeddings && embedding);
     if (!steps_on(r, i)) continue;
+    for (int k = 0; k < 2 && codes && !mapped; k++) r->maps[k] = scalar(r, "qmap", MAP);
+    mapped = mapped || codes;
     r->t->meta = paged(r, count); /* pages of the host's */
     for (int k = 0; k < 2; k++) *states[k] = hri_ten_like(r->t, "zeros_like", p, codes ? HRI_U8 : HRI_F32);
     r->t->meta = false;
@@ -130,9 +138,8 @@ static void adafactor(loop *r) {
   if (r->job->optimizer == HRI_TORCH_ADAFACTOR_TORCH) hri_adafactor_step_of_torch(r->t, &a);
 }
 
-static void optimize(loop *r, hri_ten **spare) {
-  hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
-  if (on_host(r)) return;
+/* optimizer.step() of all that has a gradient. */
+static void take_step(loop *r, hri_ten **spare) {
   hri_torch_at(r->t, "optimizer", -1);
   if (adam(r) && !r->stepped) make_states(r, spare, false);
   if (r->job->optimizer == HRI_TORCH_ADAMW_8BIT && !r->stepped) make_8bit_states(r);
@@ -141,6 +148,11 @@ static void optimize(loop *r, hri_ten **spare) {
   if (r->job->optimizer == HRI_TORCH_SGD_MOMENTUM) momentum(r);
   adafactor(r);
   r->stepped = true;
+}
+
+static void optimize(loop *r, hri_ten **spare) {
+  hri_torch_phase_begin(r->t, HRI_TORCH_OPTIMIZER);
+  if (!on_host(r)) take_step(r, spare);
 }
 
 /* Trainer._load_from_checkpoint and _load_optimizer_and_scheduler: weights are copied out of the host's memory, PEFT brings its own to the
@@ -199,7 +211,7 @@ static void clip(loop *r, hri_ten **norms) {
   small[3] = scalar_of(r, "clamp", type, 1);
   hri_ten_drop(t, small[2]);
   hri_ten_drop(t, small[3]);
-  if (r->job->trainer) hri_ten_set(t, &r->grad_norm, total); /* logged at the end of the step */
+  if (r->job->trainer || r->job->recipe.runs) hri_ten_set(t, &r->grad_norm, total); /* logged at the end of the step */
   else hri_ten_drop(t, total);
 }
 
@@ -215,10 +227,11 @@ static hri_module_batch load_batch(loop *r, uint64_t rows) {
   hri_module_batch batch = {.padded = r->job->padded};
   hri_torch_at(r->t, "batch", -1);
   batch.ids = hri_ten_make(r->t, "to", HRI_I64, shape);
-  if (r->job->mask) batch.mask = hri_ten_make(r->t, "to", HRI_I64, shape);
+  if (r->job->mask && !r->job->packed) batch.mask = hri_ten_make(r->t, "to", HRI_I64, shape);
   batch.labels = hri_ten_make(r->t, "to", HRI_I64, shape);
-  hri_ten *all[] = {batch.ids, batch.mask, batch.labels};
-  for (int i = 0; i < 3; i++) hri_ten_role(r->t, all[i], HR_ROLE_INPUT);
+  if (r->job->packed) batch.positions = hri_ten_make(r->t, "to", HRI_I64, shape);
+  hri_ten *all[] = {batch.ids, batch.mask, batch.labels, batch.positions};
+  for (int i = 0; i < 4; i++) hri_ten_role(r->t, all[i], HR_ROLE_INPUT);
   return batch;
 }
 
@@ -226,6 +239,7 @@ static void drop_batch(loop *r, hri_module_batch *batch) {
   hri_ten_set(r->t, &batch->ids, NULL);
   hri_ten_set(r->t, &batch->mask, NULL);
   hri_ten_set(r->t, &batch->labels, NULL);
+  hri_ten_set(r->t, &batch->positions, NULL);
   hri_ten_set(r->t, &batch->items, NULL);
 }
 
@@ -240,11 +254,17 @@ static hri_ten *of_all_ranks(loop *r, hri_ten *number) {
   return sum;
 }
 
-/* Trainer._get_num_items_in_batch: labels that count, as a share of devices. */
-static hri_ten *count_items(loop *r, const hri_ten *labels) {
-  hri_ten *counts = hri_ten_like(r->t, "ne", labels, HRI_BOOL), *sum = scalar_of(r, "sum", HRI_I64, 1), *added, *items;
+/* (labels != -100).sum() */
+static hri_ten *count_labels(loop *r, const hri_ten *labels) {
+  hri_ten *counts = hri_ten_like(r->t, "ne", labels, HRI_BOOL), *sum = scalar_of(r, "sum", HRI_I64, 1);
   hri_ten_drop(r->t, hri_ten_like(r->t, "_to_copy", labels, HRI_I64));
   hri_ten_drop(r->t, counts);
+  return sum;
+}
+
+/* Trainer._get_num_items_in_batch: labels that count, as a share of devices. */
+static hri_ten *count_items(loop *r, const hri_ten *labels) {
+  hri_ten *sum = count_labels(r, labels), *added, *items;
   added = scalar_of(r, "add", HRI_I64, 1);
   hri_ten_drop(r->t, sum);
   if (r->job->ranks > 1) added = of_all_ranks(r, added);
@@ -256,14 +276,19 @@ static hri_ten *count_items(loop *r, const hri_ten *labels) {
 static void next_batch(loop *r, uint64_t rows) {
   hri_module_batch batch = load_batch(r, rows);
   drop_batch(r, &r->batch);
-  if (r->job->trainer) batch.items = count_items(r, batch.labels);
+  if (r->job->trainer && !r->job->counts_tokens) batch.items = count_items(r, batch.labels);
   r->batch = batch;
 }
 
 /* model(**inputs) under autocast; accelerate then makes what it gives fp32 (convert_outputs_to_fp32). */
 static hri_module_output forward(loop *r) {
   hri_module_output out;
-  bool ddp = r->job->sharing == HRI_TORCH_DDP;
+  bool ddp = r->job->sharing == HRI_TORCH_DDP && r->t->grad_mode; /* the Trainer evaluates the model within */
+  hri_ten *counted[2] = {NULL}; /* variables of AxolotlTrainer.compute_loss: tokens that count, and all */
+  if (r->job->counts_tokens && r->t->grad_mode) {
+    counted[0] = count_labels(r, r->batch.labels);
+    counted[1] = scalar_of(r, "to", HRI_I64, 1);
+  }
   if (ddp) hri_ddp_before_forward(r->t, &r->ddp);
   if (r->job->sharing == HRI_TORCH_ZERO3) hri_zero3_before_forward(r->t, &r->zero3);
   r->t->autocast = r->job->autocast;
@@ -274,6 +299,7 @@ static hri_module_output forward(loop *r) {
     hri_ten_set(r->t, &out.logits, hri_aten_to(r->t, out.logits, HRI_F32));
   if (ddp) hri_ddp_after_forward(r->t, &r->ddp, &out);
   if (r->job->sharing == HRI_TORCH_FSDP2) hri_fsdp_after_forward(r->t, &r->fsdp, &out);
+  for (int k = 0; k < 2; k++) hri_ten_drop(r->t, counted[k]);
   return out;
 }
 
@@ -296,9 +322,10 @@ static void micro_step(loop *r, bool last) {
   hri_ten *scaled;
   hri_torch_phase_begin(t, HRI_TORCH_FORWARD);
   next_batch(r, r->job->batch);
-  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = last; /* the others run under no_sync() */
+  r->ddp.exchanges = r->fsdp.exchanges = r->zero.boundary = r->zero3.boundary = last; /* the others: under no_sync() */
   out = forward(r);
-  if (r->job->trainer && r->job->ranks > 1) /* loss *= num_processes */
+  if (r->job->counts_tokens) hri_ten_set(t, &out.loss, hri_aten_div_scalar(t, out.loss)); /* training_step */
+  else if (r->job->trainer && r->job->ranks > 1)                                          /* loss *= num_processes */
     hri_ten_set(t, &out.loss, hri_aten_mul_scalar_in_place(t, out.loss));
   hri_ten_set(t, &r->logits, NULL);
   hri_module_cache_drop(t, &r->module, &r->cache);
@@ -354,9 +381,17 @@ static void engine_step_by_groups(loop *r, hri_ten **spare) {
   hri_zero3_end_step(r->t, &r->zero3);
 }
 
+/* Of many micro-steps the first, which makes the gradients, the last, and four between are run: the others ask for what the one before them asked for and
+ * find it cached. */
+static uint32_t micro_steps(const hri_torch_job *job) {
+  enum { MOST = 6 };
+  return job->accumulate < MOST ? job->accumulate : MOST;
+}
+
 static void step(loop *r, hri_ten **spare) {
+  const uint32_t count = micro_steps(r->job);
   r->t->step++;
-  for (uint32_t k = 0; k < r->job->accumulate; k++) micro_step(r, k + 1 == r->job->accumulate);
+  for (uint32_t k = 0; k < count; k++) micro_step(r, k + 1 == count);
   if (r->job->sharing == HRI_TORCH_ZERO) {
     engine_step(r, spare);
     return;
@@ -368,6 +403,113 @@ static void step(loop *r, hri_ten **spare) {
   if (r->job->clip) clip(r, spare);
   optimize(r, spare);
   zero_grad(r);
+}
+
+/* ---- torchtune's recipes (recipes/full_finetune_single_device.py and lora_finetune_single_device.py of 0.6) ---- */
+
+/* packed_block_causal_mask, in the data loader and not compiled: whole masks in truth values, and for the sums of their blocks in 64 bits. */
+static void make_block_mask(loop *r, hri_ten *made[BLOCK_MASK]) {
+  enum { BLOCK = 128 };
+  hri_torch *t = r->t;
+  uint64_t rows = r->job->batch, tokens = r->job->tokens, padded = hri_round_up(tokens, BLOCK), blocks = padded / BLOCK;
+  hri_ten_shape whole = hri_ten_shape_of(3, rows, tokens, tokens, 0),
+                wide = hri_ten_shape_of(3, rows, padded, padded, 0);
+  hri_ten *causal, *same, *both, *filled, *sums;
+  hri_torch_at(t, "block mask", -1);
+  made[0] = hri_ten_make(t, "_to_copy", HRI_I64, hri_ten_shape_of(2, rows, tokens, 0, 0)); /* document_ids */
+  causal = hri_ten_make(t, "ge", HRI_BOOL, hri_ten_shape_of(2, tokens, tokens, 0, 0));
+  same = hri_ten_make(t, "eq", HRI_BOOL, whole);
+  both = hri_ten_make(t, "bitwise_and", HRI_BOOL, whole);
+  hri_ten_drop(t, causal);
+  hri_ten_drop(t, same);
+  filled = hri_ten_make(t, "constant_pad_nd", HRI_BOOL, wide);
+  sums = hri_ten_make(t, "sum", HRI_I64, hri_ten_shape_of(3, rows, blocks, blocks, 0));
+  hri_ten_drop(t, hri_ten_make(t, "_to_copy", HRI_I64, wide));
+  hri_ten_drop(t, filled);
+  hri_ten_drop(t, sums);
+  for (int k = 1; k < BLOCK_MASK; k++) /* numbers of blocks and which, of rows and of columns, in part and in full */
+    made[k] = hri_ten_make(t, "_to_copy", HRI_I32, hri_ten_shape_of(3, rows, blocks, k % 2 ? 1 : blocks, 0));
+  hri_ten_drop(t, both);
+}
+
+/* batch_to_device and the labels that count: `batch` names the next one, still on the host but for its mask, when the last one goes. */
+static void next_recipe_batch(loop *r) {
+  hri_ten *counts, *mask[BLOCK_MASK] = {0};
+  if (r->job->recipe.packed) make_block_mask(r, mask);
+  drop_batch(r, &r->batch);
+  for (int k = 0; k < BLOCK_MASK; k++) hri_ten_set(r->t, &r->mask[k], mask[k]);
+  hri_torch_phase_begin(r->t, HRI_TORCH_FORWARD);
+  r->batch = load_batch(r, r->job->batch);
+  if (r->job->recipe.packed) r->batch.mask = hri_ten_like(r->t, "to", r->batch.ids, HRI_I64); /* input_pos */
+  counts = hri_ten_like(r->t, "ne", r->batch.labels, HRI_BOOL);
+  r->batch.items = scalar_of(r, "sum", HRI_I64, 1);
+  hri_ten_drop(r->t, counts);
+  if (!r->tokens) r->tokens = scalar_of(r, "add", HRI_I64, 1);
+}
+
+/* _loss_step: labels shifted by a column that is ignored, the loss; logits go before the backward. */
+static hri_ten *recipe_loss(loop *r) {
+  hri_torch *t = r->t;
+  hri_tune_logits logits = hri_tune_forward(t, &r->module, r->batch.ids, r->job->recipe.chunks);
+  hri_ten *labels, *loss;
+  hri_torch_at(t, "labels", -1);
+  labels = hri_ten_like(t, "cat", r->batch.labels, HRI_I64);
+  hri_ten_set(t, &r->batch.labels, NULL);
+  hri_torch_phase_begin(t, HRI_TORCH_LOSS);
+  hri_torch_at(t, "loss", -1);
+  loss = hri_tune_loss(t, &logits, labels, r->job->recipe.chunks);
+  hri_tune_drop(t, &logits);
+  hri_ten_drop(t, labels);
+  return loss;
+}
+
+/* register_post_accumulate_grad_hook: the step of one parameter, and its gradient goes. */
+static void step_in_backward(hri_torch *t, void *context, hri_ten *leaf) {
+  loop *r = context;
+  r->stepped = r->first[leaf->place] != NULL;
+  take_step(r, r->spare);
+  hri_ten_set(t, &leaf->grad, NULL);
+}
+
+static void recipe_micro_step(loop *r) {
+  hri_torch *t = r->t;
+  hri_ten *mean;
+  next_recipe_batch(r);
+  mean = recipe_loss(r);
+  hri_ten_set(t, &r->loss, hri_aten_mul_scalar(t, mean)); /* times the labels that count */
+  hri_ten_drop(t, mean);
+  if (!r->running) r->running = scalar(r, "add", 1);
+  hri_torch_phase_begin(t, HRI_TORCH_BACKWARD);
+  hri_torch_backward(t, r->loss, NULL);
+}
+
+/* loss_to_log and tokens_per_second, which are variables until the next ones are there; what they are of begins anew. */
+static void log_recipe_step(loop *r) {
+  hri_torch_at(r->t, "log", -1);
+  for (int k = 0; k < 2; k++) hri_ten_set(r->t, &r->logged[k], scalar(r, "div", 1));
+  hri_ten_set(r->t, &r->running, NULL);
+  hri_ten_set(r->t, &r->tokens, NULL);
+}
+
+/* Gradients are scaled in place. */
+static void recipe_step(loop *r, hri_ten **spare) {
+  r->t->step++;
+  for (uint32_t k = 0; k < r->job->accumulate; k++) recipe_micro_step(r);
+  if (!r->job->recipe.in_backward) {
+    if (r->job->clip) clip(r, spare);
+    optimize(r, spare);
+    zero_grad(r);
+  }
+  log_recipe_step(r);
+}
+
+/* Where the recipe's setup ends. */
+static void begin_recipe(loop *r) {
+  hri_torch_at(r->t, "ignore_labels_cache", -1);
+  (void)scalar_of(r, "full", HRI_I64, r->job->batch);
+  if (!r->job->recipe.in_backward) return;
+  r->t->accumulated = step_in_backward;
+  r->t->accumulated_context = r;
 }
 
 /* ---- evaluation (transformers/trainer.py, evaluation_loop and prediction_step) ---- */
@@ -388,6 +530,19 @@ static hri_ten *predict(loop *r) {
   return out.logits;
 }
 
+/* gather_for_metrics: those of all ranks, which take the place of this one's. */
+static hri_ten *of_all(loop *r, hri_ten *logits) {
+  hri_ten_shape shape = logits->shape;
+  hri_ten *all;
+  if (r->job->ranks <= 1) return logits;
+  shape.dims[0] *= r->job->ranks;
+  hri_torch_at(r->t, "predictions", -1);
+  all = hri_ten_make(r->t, "all_gather", logits->type, shape);
+  hri_ten_role(r->t, all, HR_ROLE_LOGITS);
+  hri_ten_drop(r->t, logits);
+  return all;
+}
+
 /* The loop's variable `logits` holds the last batch's beside what is kept of all, until the next are there. */
 static void evaluate(loop *r) {
   const hri_torch_evaluation *e = &r->job->evaluation;
@@ -405,8 +560,10 @@ static void evaluate(loop *r) {
   for (uint32_t k = 0; k < e->batches && !r->t->failed; k++) {
     next_batch(r, e->rows);
     hri_ten_set(r->t, &logits, predict(r));
-    if (e->metrics && logits) keep_predictions(r, &kept, logits);
-    else hri_ten_set(r->t, &logits, NULL);
+    if (e->metrics && logits) {
+      logits = of_all(r, logits);
+      keep_predictions(r, &kept, logits);
+    } else hri_ten_set(r->t, &logits, NULL);
     if (e->to_host == 0 || (k + 1) % e->to_host) continue;
     hri_ten_set(r->t, &kept, NULL);
     hri_ten_set(r->t, &logits, NULL);
@@ -422,40 +579,70 @@ static void evaluate(loop *r) {
   r->module.lora_dropout = lora_dropout;
 }
 
+static void count_parameters(loop *r) {
+  for (uint32_t i = 0; i < r->module.parameter_count; i++) {
+    const hri_ten *parameter = r->module.parameters[i];
+    uint64_t count = hri_ten_count(parameter);
+    r->t->parameter_count += count;
+    if (parameter->requires_grad) r->t->trained_count += count;
+  }
+  for (uint32_t k = 0; k < r->module.packed_count && r->module.quantized != HRI_TORCH_INT8; k++) {
+    const hri_torch_4bit *packed = &r->module.packed[k]; /* codes are fewer than what they stand for */
+    r->t->parameter_count += packed->out * packed->in - hri_ten_count(packed->codes);
+  }
+}
+
 bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   loop r = {.t = t, .job = job};
   hri_ten **spare = NULL, **masters = NULL;
   hri_torch_phase_begin(t, HRI_TORCH_LOAD);
   r.module.quantized = job->quantized;
+  r.module.storage = job->storage == HRI_F32 ? HRI_U8 : job->storage;
+  r.module.in_order = job->sharing >= HRI_TORCH_DDP && job->model->lora.rank;
+  r.module.moves_late = job->sharing >= HRI_TORCH_FSDP2 && job->model->lora.rank;
+  r.module.narrow_adapters = job->sharing >= HRI_TORCH_ZERO && !job->quantized;
   r.module.on_host = job->sharing == HRI_TORCH_FSDP2;
-  r.module.hooks_outside = job->wrapped;
   r.module.prepared = job->prepared;
+  r.module.loading = job->loading;
+  r.module.wide_norms = job->wide_norms;
+  r.module.wide_trained = job->wide_trained;
+  r.module.empties_cache = job->empties_cache;
+  r.module.adapted_input = job->adapted_input;
+  r.module.checkpoints_trained = job->checkpoints_trained;
   r.module.version = job->version;
   r.module.use_cache = job->use_cache;
   r.module.fused_head = job->fused_head;
   r.module.liger = job->liger;
+  r.module.packed_rows = job->recipe.packed;
+  r.module.qkv_kernel = job->qkv_kernel;
+  r.module.o_kernel = job->o_kernel;
+  r.module.mlp_kernel = job->mlp_kernel;
   r.module.kernel_forced = job->kernel_forced;
   r.module.kernel = job->kernel;
-  if (!hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)) goto out;
+  if (!(job->recipe.runs ? hri_tune_init(t, &r.module, job->model, job->weights)
+                         : hri_module_init(t, &r.module, job->model, job->weights, &job->frozen)))
+    goto out;
+  count_parameters(&r);
   r.module.attention = job->attention;
   r.module.capability = job->capability;
   r.module.dropout = job->dropout;
   r.module.lora_dropout = job->model->lora.dropout;
   r.module.checkpoint = job->checkpoint;
   r.module.reentrant = job->reentrant;
+  r.module.wrapped = job->wrapped;
   r.first = hri_alloc_zero(r.module.parameter_count, sizeof *r.first);
   r.second = hri_alloc_zero(r.module.parameter_count, sizeof *r.second);
   r.third = hri_alloc_zero(r.module.parameter_count, sizeof *r.third);
-  spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
+  r.spare = spare = hri_alloc_zero(r.module.parameter_count, sizeof *spare);
   if (!r.first || !r.second || !r.third || !spare) goto out;
   if (job->sharing == HRI_TORCH_DDP) hri_ddp_init(t, &r.ddp, &r.module, &job->ddp);
   if (job->sharing == HRI_TORCH_FSDP2) hri_fsdp_init(t, &r.fsdp, &r.module, &job->fsdp);
-  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero);
+  if (job->sharing == HRI_TORCH_ZERO) hri_zero_init(t, &r.zero, &r.module, &job->zero, job->weights);
   r.trained = job->sharing == HRI_TORCH_FSDP2 ? r.fsdp.parts : r.module.parameters;
   r.trained_count = r.module.parameter_count;
   if (job->sharing >= HRI_TORCH_ZERO) {
     bool third = job->sharing == HRI_TORCH_ZERO3;
-    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3);
+    if (third) hri_zero3_init(t, &r.zero3, &r.module, &job->zero3, job->weights);
     r.trained_count = third ? (uint32_t)r.zero3.groups.count : r.zero.group_count;
     r.trained = masters = hri_alloc_zero(r.trained_count + 1, sizeof(hri_ten *));
     if (!masters) goto out;
@@ -464,11 +651,13 @@ bool hri_torch_run(hri_torch *t, const hri_torch_job *job) {
   }
   if (job->resumed && adam(&r)) resume(&r, r.third, spare);
   if (job->trainer) r.tr_loss = scalar(&r, "tr_loss", 1);
+  if (job->recipe.runs) begin_recipe(&r);
   for (uint32_t k = 0; k < job->steps && !t->failed; k++) {
-    step(&r, spare);
+    (job->recipe.runs ? recipe_step : step)(&r, spare);
     if (job->evaluation.middle || k + 1 == job->steps) evaluate(&r);
   }
 out:
+  t->accumulated = NULL;
   if (!r.first || !r.second || !r.third || !spare || !r.trained) t->failed = true;
   hri_free(r.first);
   hri_free(r.second);

@@ -36,6 +36,14 @@ typedef struct hri_torch_evaluation {
   bool middle;      /* eval_strategy="steps": behind each step, its batch still there */
 } hri_torch_evaluation;
 
+/* torchtune's recipes for one device (torchtune.h). */
+typedef struct hri_torch_recipe {
+  bool runs;        /* one of them runs the job, with models of its own */
+  bool in_backward; /* optimizer_in_bwd: each parameter's step when its gradient is there */
+  bool packed;      /* dataset.packed: attention by compiled flex_attention */
+  uint32_t chunks;  /* CEWithChunkedOutputLoss.num_output_chunks; 0: CrossEntropyLoss */
+} hri_torch_recipe;
+
 typedef struct hri_torch_job {
   const hr_model *model;
   hri_transformers version;
@@ -46,18 +54,25 @@ typedef struct hri_torch_job {
   hri_ten_type autocast;         /* HRI_F32: none */
   hri_torch_quantized quantized; /* then `weights` is the type of the checkpoint and of products */
   hri_module_prepared prepared;
-  bool scaler; /* GradScaler (fp16) */
+  hri_module_loading loading;
+  bool wide_norms, wide_trained, empties_cache, adapted_input, checkpoints_trained; /* as of hri_module */
+  hri_ten_type storage; /* of codes of 4 bits; HRI_F32: bytes, as usual */
+  bool scaler;          /* GradScaler (fp16) */
   hri_torch_optimizer optimizer;
   bool paged;           /* bitsandbytes' paged optimizers */
   bool wide_embeddings; /* 8 bits: embeddings keep 32-bit states, as the Trainer asks */
   bool clip;
   bool checkpoint, reentrant;
-  bool mask;          /* the batch has an attention_mask */
-  bool padded;        /* with zeros: rows are of different lengths */
-  bool trainer;       /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
-  bool liger;         /* Liger's kernels (liger.h) */
-  bool fused_head;    /* TRL's: log-probabilities in tiles, no logits */
-  bool resumed;       /* from a checkpoint: AdamW's states are there before the first step */
+  bool mask;    /* the batch has an attention_mask */
+  bool padded;  /* with zeros: rows are of different lengths */
+  bool trainer; /* the Trainer's own scalars, and accelerate's fp32 logits under autocast */
+  bool liger;   /* Liger's kernels (liger.h) */
+  bool packed;  /* documents share rows: the batch has positions in place of a mask (axolotl's sample_packing) */
+  bool
+      counts_tokens; /* axolotl's Trainer: tokens are counted in the forward, and no items for the loss, which is a mean */
+  bool qkv_kernel, o_kernel, mlp_kernel; /* axolotl's LoRA kernels */
+  bool fused_head;                       /* TRL's: log-probabilities in tiles, no logits */
+  bool resumed;                          /* from a checkpoint: AdamW's states are there before the first step */
   bool use_cache;     /* model.config.use_cache: keys and values of all layers are among the outputs */
   bool keeps_outputs; /* outputs = model(...): logits live on until the next ones are there */
   hri_torch_attention attention;
@@ -73,6 +88,7 @@ typedef struct hri_torch_job {
   hri_zero_settings zero;
   hri_zero3_settings zero3;
   bool wrapped; /* fsdp: checkpoint_wrapper inside the units (activation_checkpointing of its configuration) */
+  hri_torch_recipe recipe;
 } hri_torch_job;
 
 /* Where PyTorch's allocated peak lies in all recordings, as a share of what is found here: tests/unit/test_pytorch.c holds

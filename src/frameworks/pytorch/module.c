@@ -10,6 +10,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/fused_head.h"
 #include "frameworks/pytorch/liger.h"
+#include "frameworks/pytorch/lora_kernels.h"
 #include "frameworks/pytorch/pass.h"
 
 typedef hri_module_pass pass;
@@ -54,9 +55,8 @@ static hri_ten *rms_norm(hri_torch *t, const char *name, hri_ten *given, hri_ten
 }
 
 /* Gemma's: x.float() normed, times (1 + weight.float()), cast back at the end. */
-static hri_ten *gemma_norm(hri_torch *t, const char *name, hri_ten *given, hri_ten *weight) {
+hri_ten *hri_module_gemma_norm(hri_torch *t, hri_ten *given, hri_ten *weight) {
   hri_ten *x, *square, *variance, *normed, *wide, *factor, *y;
-  hri_torch_at(t, name, -2);
   x = hri_aten_to(t, given, HRI_F32);
   square = hri_aten_pow(t, x);
   variance = hri_aten_mean_last(t, square);
@@ -82,11 +82,10 @@ static bool norms_turned_heads(const hri_module *module, const hri_ten *x) {
 }
 
 static hri_ten *rms(hri_torch *t, const hri_module *module, const char *name, hri_ten *x, hri_ten *weight) {
-  if (module->liger) {
-    hri_torch_at(t, name, -2);
+  hri_torch_at(t, name, -2);
+  if (module->liger)
     return hri_liger_norm(t, x, weight, norms_turned_heads(module, x), module->model->norm_weight_offset == 0);
-  }
-  return module->model->norm_weight_offset != 0 ? gemma_norm(t, name, x, weight) : rms_norm(t, name, x, weight);
+  return module->model->norm_weight_offset != 0 ? hri_module_gemma_norm(t, x, weight) : rms_norm(t, name, x, weight);
 }
 
 static hri_ten *any_norm(hri_torch *t, const hri_module *module, const char *name, hri_ten *given,
@@ -241,10 +240,28 @@ static bool turns_back(const hri_module *m, uint64_t heads) {
   return !m->liger || (m->model->family == HR_FAMILY_GEMMA3 && heads > 1);
 }
 
+/* The same by axolotl's function of all three. */
+static void together(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x, hri_ten *parts[3]) {
+  static const char *const norms[] = {"self_attn.q_norm", "self_attn.k_norm"};
+  const hri_module *m = p->module;
+  const uint64_t heads[] = {m->model->head_count, m->model->kv_head_count, m->model->kv_head_count};
+  hri_lora_qkv(t, m, l, x, parts);
+  for (int i = 0; i < 3; i++) {
+    bool turned = i < 2 ? turns_back(m, heads[i]) : hri_attention_way_of(t, p, parts[0]->type).turns_value;
+    hri_ten_set(t, &parts[i], heads_of(t, parts[i], heads[i], turned));
+  }
+  for (int i = 0; i < 2 && l->qk_norms[0]; i++)
+    hri_ten_set(t, &parts[i], head_norm(t, m, norms[i], parts[i], l->qk_norms[i]));
+}
+
 /* Qwen 3 norms each behind its product, Gemma 3 behind all three. */
 static void separate(hri_torch *t, pass *p, const hri_module_layer *l, hri_ten *x, hri_ten *parts[3]) {
   const hr_model *m = p->module->model;
   bool early = m->family == HR_FAMILY_QWEN3;
+  if (hri_lora_kernel_of_qkv(p->module, l)) {
+    together(t, p, l, x, parts);
+    return;
+  }
   parts[0] = projected(t, p->module, "self_attn.q_proj", &l->q, x, m->head_count, turns_back(p->module, m->head_count));
   if (early) hri_ten_set(t, &parts[0], head_norm(t, p->module, "self_attn.q_norm", parts[0], l->qk_norms[0]));
   parts[1] =
@@ -292,15 +309,15 @@ static void liger_turn(hri_torch *t, pass *p, hri_ten *const parts[2], hri_ten *
 
 /* LlamaRotaryEmbedding.forward, without gradient and in fp32. */
 static void rotary(hri_torch *t, pass *p, hri_ten *ids, hri_ten_type type, int kind) {
-  uint64_t tokens = ids->shape.dims[1], width = p->module->model->rotary_size;
+  uint64_t rows = ids->shape.dims[0], tokens = ids->shape.dims[1], width = p->module->model->rotary_size;
   hri_ten *numbers, *angles, *both, **out[] = {&p->cos[kind != 0], &p->sin[kind != 0]};
   bool before = t->grad_mode;
   hri_torch_at(t, "rotary_emb", -2);
   t->grad_mode = false;
   numbers = hri_ten_like(t, "_to_copy", ids, HRI_F32);
-  angles = hri_ten_make(t, "mul", HRI_F32, hri_ten_shape_of(3, 1, tokens, width / 2, 0));
+  angles = hri_ten_make(t, "mul", HRI_F32, hri_ten_shape_of(3, rows, tokens, width / 2, 0));
   hri_ten_drop(t, numbers);
-  both = hri_ten_make(t, "cat", HRI_F32, hri_ten_shape_of(3, 1, tokens, width, 0));
+  both = hri_ten_make(t, "cat", HRI_F32, hri_ten_shape_of(3, rows, tokens, width, 0));
   for (int k = 0; k < 2; k++) {
     hri_ten *turned = hri_ten_like(t, k ? "sin" : "cos", both, HRI_F32);
     *out[k] = hri_ten_like(t, "mul", turned, HRI_F32);
@@ -332,7 +349,9 @@ static hri_ten *llama_attention(hri_torch *t, pass *p, uint32_t index, hri_ten *
   for (int i = 0; i < 2; i++) hri_ten_set(t, &parts[i], turned[i]);
   hri_module_update_cache(t, p, index, &parts[1], &parts[2]);
   y = hri_module_attend(t, p, parts[0], parts[1], parts[2]);
-  hri_ten_set(t, &y, hri_module_apply(t, p->module, "self_attn.o_proj", &l->o, y));
+  hri_ten_set(t, &y,
+              hri_lora_kernel_of_o(p->module, l) ? hri_lora_o(t, p->module, l, y)
+                                                 : hri_module_apply(t, p->module, "self_attn.o_proj", &l->o, y));
   for (int i = 0; i < 3; i++) hri_ten_drop(t, parts[i]);
   if (own) {
     hri_ten_set(t, &p->cos[p->kind], NULL);
@@ -427,7 +446,8 @@ static hri_ten *llama_block(hri_torch *t, hri_ten *residual, void *context, uint
   hri_ten_set(t, &hidden, hri_aten_add(t, residual, hidden));
   sum = hri_ten_keep(hidden);
   hri_ten_set(t, &hidden, any_norm(t, p->module, before, sum, l->norms[gemma ? 2 : 1]));
-  hri_ten_set(t, &hidden, (p->module->liger ? liger_mlp : phi3 ? phi3_mlp : llama_mlp)(t, p, l, hidden));
+  if (hri_lora_kernel_of_mlp(p->module, l)) hri_ten_set(t, &hidden, hri_lora_mlp(t, p->module, l, hidden));
+  else hri_ten_set(t, &hidden, (p->module->liger ? liger_mlp : phi3 ? phi3_mlp : llama_mlp)(t, p, l, hidden));
   hri_ten_set(t, &hidden, behind(t, p, "post_feedforward_layernorm", hidden, l->norms[3]));
   hri_torch_at(t, "residual", -2);
   hri_ten_set(t, &hidden, hri_aten_add(t, sum, hidden));
@@ -456,6 +476,21 @@ typedef struct beginning {
   hri_ten *embeds, *positions, *position_embeds, *hidden;
 } beginning;
 
+/* find_packed_sequence_indices: where positions do not go on. No mask comes of it. */
+static void look_for_documents(hri_torch *t, const hri_ten *positions) {
+  uint64_t rows = positions->shape.dims[0], tokens = positions->shape.dims[1];
+  hri_ten *before = hri_ten_make(t, "sub", HRI_I64, hri_ten_shape_of(2, rows, 1, 0, 0)),
+          *longer = hri_ten_make(t, "cat", HRI_I64, hri_ten_shape_of(2, rows, tokens + 1, 0, 0)),
+          *steps = hri_ten_like(t, "sub", positions, HRI_I64), *breaks, *numbers;
+  hri_torch_at(t, "create_causal_mask", -1);
+  hri_ten_drop(t, longer);
+  breaks = hri_ten_like(t, "ne", positions, HRI_BOOL);
+  numbers = hri_ten_like(t, "cumsum", positions, HRI_I64);
+  hri_ten_drop(t, hri_ten_like(t, "_to_copy", positions, HRI_I64));
+  hri_ten *const all[] = {breaks, numbers, steps, before};
+  drop_all(t, all, 4);
+}
+
 static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) {
   hri_module *m = p->module;
   beginning b = {0};
@@ -465,13 +500,18 @@ static beginning embedded(hri_torch *t, pass *p, const hri_module_batch *batch) 
   hri_ten_drop(t, enter(t, m, HRI_MODULE_EMBEDDING, NULL));
   hri_ten_drop(t, hri_module_begins(t, m, "embed_tokens", m->embed, NULL, NULL));
   b.embeds = hri_aten_embedding(t, m->saved_embed ? m->saved_embed : m->embed, batch->ids);
+  if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
+  if (m->model->lora.rank && ((m->checkpoint && !m->wrapped) || m->adapted_input))
+    b.embeds->requires_grad = true; /* enable_input_require_grads: the first hook */
   hri_module_ends(t, m, m->embed, NULL, &b.embeds);
   leave(t, m, HRI_MODULE_EMBEDDING, b.embeds);
-  if (m->model->embedding_scale != 1 && !scales) hri_ten_set(t, &b.embeds, hri_aten_mul_scalar(t, b.embeds));
-  if (m->model->lora.rank && m->checkpoint) b.embeds->requires_grad = true; /* enable_input_require_grads */
-  p->positions = b.positions = position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
+  p->packed = batch->positions != NULL;
+  if (p->packed) look_for_documents(t, batch->positions);
+  p->positions = b.positions = p->packed
+                                   ? hri_ten_keep(batch->positions)
+                                   : position_ids(t, batch->ids->shape.dims[1], m->version >= HRI_TRANSFORMERS_4_49);
   if (!m->model->learned_positions) {
-    hri_module_make_masks(t, p, batch, b.embeds->type);
+    if (!p->packed) hri_module_make_masks(t, p, batch, b.embeds->type);
     for (int k = 0; k < hri_module_rotary_kinds(m->model) && !rotary_of_layer(m); k++)
       rotary(t, p, b.positions, b.embeds->type, k);
     passes(t, m);
@@ -527,38 +567,32 @@ static hri_ten *loss_of(hri_torch *t, hri_ten *logits, hri_ten *labels, const hr
   return loss;
 }
 
-static hri_ten *plain_block(hri_torch *t, hri_ten *given, void *context, uint32_t index) {
-  const hri_module *module = ((pass *)context)->module;
-  hri_ten *hidden = hri_module_begins(t, module, NULL, NULL, NULL, given), *y;
+static hri_ten *bare_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
+  bool gpt2 = ((pass *)context)->module->model->family == HR_FAMILY_GPT2;
   hri_torch_at(t, NULL, (int32_t)index);
-  y = (module->model->family == HR_FAMILY_GPT2 ? gpt2_block : llama_block)(t, hidden, context, index);
-  hri_ten_drop(t, hidden);
-  hri_module_ends(t, module, NULL, NULL, &y);
-  return y;
+  return (gpt2 ? gpt2_block : llama_block)(t, hidden, context, index);
 }
 
-/* A block with its hooks, as it stands in a checkpointed region. */
-static hri_ten *hooked_block(hri_torch *t, hri_ten *hidden, void *context, uint32_t index) {
-  const hri_module *module = ((pass *)context)->module;
-  hri_ten *input = enter(t, module, (int32_t)index, hidden), *output;
-  hri_torch_at(t, NULL, (int32_t)index);
-  output = plain_block(t, input, context, index);
-  hri_ten_drop(t, input);
-  leave(t, module, (int32_t)index, output);
-  return output;
+static bool trains(const hri_module *module, uint32_t index) {
+  for (uint32_t i = 0; i < module->parameter_count; i++)
+    if (module->layer_of[i] == (int32_t)index && module->parameters[i]->requires_grad) return true;
+  return false;
 }
 
+/* GradientCheckpointingLayer checkpoints `forward` and not `__call__`: what is put around modules stands outside of the region. */
 static hri_ten *run_block(hri_torch *t, pass *p, uint32_t index, hri_ten *hidden,
                           hri_ten *const arguments[HRI_FN_HELD]) {
   const hri_module *module = p->module;
-  bool outside = module->hooks && module->hooks_outside;
-  hri_ten *input, *output;
-  if (!module->checkpoint) return hooked_block(t, hidden, p, index);
-  if (!outside) return hri_checkpoint(t, module->reentrant, hooked_block, p, index, hidden, arguments);
-  input = enter(t, module, (int32_t)index, hidden);
-  hri_torch_at(t, NULL, (int32_t)index);
-  output = hri_checkpoint(t, module->reentrant, plain_block, p, index, input, arguments);
+  bool partly = module->checkpoint && module->checkpoints_trained;
+  hri_ten *input = enter(t, module, (int32_t)index, hidden), *output;
+  hri_ten_set(t, &input, hri_module_begins(t, module, NULL, NULL, NULL, input));
+  if (!module->checkpoint || (partly && !trains(module, index))) output = bare_block(t, input, p, index);
+  else {
+    if (partly) input->requires_grad = true; /* custom_gradient_checkpointing_func: arg.requires_grad_(True) */
+    output = hri_checkpoint(t, module->reentrant, bare_block, p, index, input, arguments);
+  }
   hri_ten_drop(t, input);
+  hri_module_ends(t, module, NULL, NULL, &output);
   leave(t, module, (int32_t)index, output);
   return output;
 }
@@ -577,6 +611,7 @@ void hri_module_cache_drop(hri_torch *t, const hri_module *module, hri_module_ca
 
 hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri_module_batch *batch) {
   hri_module_output out = {0};
+  const int around = module->model->lora.rank ? 2 : 0; /* PeftModelForCausalLM, LoraModel */
   beginning b;
   hri_ten *hidden;
   pass *p;
@@ -590,7 +625,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   p->module = module;
   if (module->use_cache && !module->checkpoint && !(p->cache = hri_alloc_zero(1, sizeof *p->cache))) t->failed = true;
   hri_ten_drop(t, enter(t, module, HRI_MODULE_WHOLE, NULL));
-  for (int k = 0; k < 2; k++)
+  for (int k = 0; k < around + 2; k++)
     hri_ten_drop(t, hri_module_begins(t, module, NULL, NULL, NULL, NULL)); /* the model with its head, and without */
   b = embedded(t, p, batch);
   hidden = b.hidden;
@@ -642,7 +677,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
     if (module->version < HRI_TRANSFORMERS_4_46) out.loss = loss_of(t, out.logits, batch->labels, batch->items);
     else out.loss = older_loss(t, module->model, &out.logits, batch->labels, batch->items);
   }
-  hri_module_ends(t, module, NULL, NULL, &out.loss);
+  for (int k = 0; k < around + 1; k++) hri_module_ends(t, module, NULL, NULL, &out.loss);
   hri_ten_drop(t, hidden);
   out.cache = p->cache;
   p->cache = NULL;

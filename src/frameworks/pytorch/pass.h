@@ -12,6 +12,7 @@ typedef struct hri_module_pass {
   hri_ten *masks[2]; /* [rows, 1, tokens, tokens], where attention wants one; NULL: none. [1]: of layers that slide */
   hri_ten *mask;     /* of the layer at hand */
   int kind;          /* its place in cos and sin */
+  bool packed;       /* documents share rows: positions say where each begins (axolotl's sample_packing) */
   hri_module_cache *cache; /* NULL: not asked for */
 } hri_module_pass;
 
@@ -37,6 +38,8 @@ void hri_module_update_cache(hri_torch *t, hri_module_pass *p, uint32_t layer, h
 
 /* Makes the pass's masks, in the type of embeddings where they are numbers to add. */
 void hri_module_make_masks(hri_torch *t, hri_module_pass *p, const hri_module_batch *batch, hri_ten_type type);
+/* Gemma's norm: in fp32, times one more than the weight. */
+hri_ten *hri_module_gemma_norm(hri_torch *t, hri_ten *given, hri_ten *weight);
 /* Gemma 2 before transformers 4.50 makes the mask of a layer that slides in the layer: a new reference, or NULL. */
 hri_ten *hri_module_mask_of_layer(hri_torch *t, const hri_module_pass *p, uint32_t layer);
 

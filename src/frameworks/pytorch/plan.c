@@ -14,6 +14,7 @@
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/settings.h"
 #include "frameworks/pytorch/stack.h"
+#include "frameworks/pytorch/torchtune.h"
 
 /* What the rules were recorded from (tests/memory/README.md). */
 static const char *const versions[HRI_TRANSFORMERS_VERSIONS] = {"PyTorch 2.14, transformers 5",
@@ -73,42 +74,57 @@ static void set_quantized(hr_pytorch *p, const hr_job *job) {
   p->job.quantized = hri_torch_quantized_as(job->quantize);
   if (p->job.quantized == HRI_TORCH_WHOLE) return;
   p->job.weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
+  if (p->settings.bf16_storage) { /* what lies beside the codes must have their type: nobody makes it fp32 */
+    p->job.storage = HRI_BF16;
+    p->job.prepared = HRI_PREPARED_BY_NOBODY;
+    add(p->info.settings, "codes kept in bf16 (bnb_4bit_quant_storage), ");
+  }
   add(p->info.settings, "base in %s by bitsandbytes, products in %s, %s",
       p->job.quantized == HRI_TORCH_INT8 ? "8 bits" : words[fp4][p->job.quantized == HRI_TORCH_NF4_DOUBLE],
       p->job.weights == HRI_F16 ? "fp16" : "bf16",
-      p->stack->prepared == HRI_PREPARED_BY_PEFT || p->stack->prepared == HRI_PREPARED_BY_AXOLOTL
+      p->job.prepared == HRI_PREPARED_BY_PEFT || p->job.prepared == HRI_PREPARED_BY_AXOLOTL
           ? "prepare_model_for_kbit_training, "
           : "");
   if (p->job.quantized == HRI_TORCH_INT8) unlike(&p->info, "inputs of 8-bit modules have no outliers here");
+}
+
+/* fully_shard by accelerate, whose policy casts. */
+static bool shards_without_autocast(const hr_pytorch *p) {
+  const hri_torch_shared *s = &p->settings.shared;
+  return p->job.trainer && s->fsdp == HRI_TRUE && s->fsdp_version != 1;
 }
 
 static void set_precision(hr_pytorch *p, const hr_job *job) {
   hri_torch_job *out = &p->job;
   char *text = p->info.settings;
   bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_FP16;
+  const char *word = job->precision == HR_PRECISION_FP16 ? "fp16" : "bf16";
+  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own */
+    out->weights = job->precision == HR_PRECISION_FP16 ? HRI_F16 : HRI_BF16;
+    add(text, "%s weights with fp32 ones for the optimizer", word);
+    return;
+  }
   if (half && job->model.lora.rank) { /* the base is loaded in 16 bits where it is frozen */
     out->weights = out->autocast = job->precision == HR_PRECISION_BF16 ? HRI_BF16 : HRI_F16;
     out->scaler = job->precision == HR_PRECISION_FP16;
-    if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
+    if (shards_without_autocast(p)) add(text, "%s=True, %s base", word, word);
+    else if (p->job.quantized) add(text, "autocast to %s", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
     else add(text, "%s base under autocast", job->precision == HR_PRECISION_BF16 ? "bf16" : "fp16");
-    return;
-  }
-  if (p->settings.shared.zero_stage && (half || job->precision == HR_PRECISION_BF16_PURE)) { /* the engine's own bf16 */
-    out->weights = HRI_BF16;
-    add(text, "bf16 weights with fp32 ones for the optimizer");
     return;
   }
   switch (job->precision) {
   case HR_PRECISION_BF16:
     out->autocast = HRI_BF16;
-    if (p->stack->half_weights) out->weights = HRI_BF16;
-    if (p->job.trainer && p->settings.shared.fsdp == HRI_TRUE) add(text, "bf16=True, fp32 weights");
+    if (p->stack->half_weights || out->wide_trained) out->weights = HRI_BF16;
+    if (shards_without_autocast(p)) add(text, "bf16=True, fp32 weights");
     else add(text, "autocast to bf16, %s weights", p->stack->half_weights ? "bf16" : "fp32");
     break;
   case HR_PRECISION_FP16:
     out->autocast = HRI_F16;
+    if (out->wide_trained) out->weights = HRI_F16;
     out->scaler = true;
-    add(text, "autocast to fp16 with GradScaler, fp32 weights");
+    if (shards_without_autocast(p)) add(text, "fp16=True with GradScaler, fp32 weights");
+    else add(text, "autocast to fp16 with GradScaler, fp32 weights");
     break;
   case HR_PRECISION_BF16_PURE:
     out->weights = HRI_BF16;
@@ -236,8 +252,9 @@ static void set_fsdp(hr_pytorch *p) {
   fsdp->mixed = trainer ? p->job.autocast != HRI_F32 : s->param != HRI_TYPE_UNSAID;
   fsdp->param = trainer ? p->job.autocast : type_of(s->param);
   fsdp->reduce = trainer || !s->reduce ? fsdp->param : type_of(s->reduce);
-  fsdp->casts_output = trainer && fsdp->mixed;
-  if (trainer) p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
+  fsdp->casts_output = trainer && fsdp->mixed && !fsdp->flat;
+  if (trainer && !fsdp->flat)
+    p->job.autocast = HRI_F32; /* accelerate puts none around such a model: the policy casts */
   p->job.wrapped = s->wrapped == HRI_TRUE;
   p->job.checkpoint = p->job.checkpoint || p->job.wrapped;
   add(p->info.settings, ", %s over %u ranks%s%s%s", fsdp->flat ? "FullyShardedDataParallel" : "fully_shard",
@@ -264,11 +281,12 @@ static bool was_recorded(const hr_pytorch *p) {
   bool adamw = job->optimizer <= HRI_TORCH_ADAMW_LOOP, own_kernel = job->kernel_forced;
   if (job->ranks == 1) return true;
   if (!adamw || own_kernel || job->version != HRI_TRANSFORMERS_5 || p->stack->version) return false;
-  if (job->sharing == HRI_TORCH_DDP)
-    return !job->quantized && !job->resumed && !job->frozen.freeze && !job->frozen.train_only &&
-           !job->model->lora.dora && !job->model->lora.saved;
-  if (job->sharing >= HRI_TORCH_ZERO) return !(job->trainer && p->settings.shared.offload_optimizer);
-  return !job->reentrant && !(job->trainer && job->fsdp.offload);
+  if (job->evaluation.middle || p->settings.predict) return false;
+  if (job->quantized == HRI_TORCH_INT8 || (job->quantized && !job->trainer && job->sharing < HRI_TORCH_ZERO))
+    return false;
+  if (job->sharing == HRI_TORCH_DDP) return !job->resumed && !job->model->lora.dora && !job->model->lora.saved;
+  if (job->sharing >= HRI_TORCH_ZERO) return true;
+  return !(job->trainer && job->fsdp.offload) && !(job->fsdp.flat && job->scaler);
 }
 
 static void set_ranks(hr_pytorch *p, uint32_t ranks) {
@@ -309,7 +327,46 @@ static void tell_dropout(hr_pytorch *p) {
         d.embedding);
 }
 
-static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
+/* What a stack does beside the Trainer's own. */
+static void set_stack(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack) {
+  hri_torch_lora_kernels kernels = hri_torch_lora_kernels_of(job, &p->settings, stack);
+  bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_FP16;
+  p->job.trainer = stack->trainer;
+  p->job.prepared = stack->prepared;
+  p->job.loading = stack->loading;
+  p->job.empties_cache = stack->empties_cache;
+  p->job.adapted_input = stack->adapted_input;
+  p->job.checkpoints_trained = stack->checkpoints_trained;
+  p->job.counts_tokens = stack->counts_tokens;
+  p->job.packed = p->settings.packing;
+  p->job.fused_head = stack->fused_head;
+  p->job.keeps_outputs = !stack->trainer;
+  p->job.wide_norms = p->settings.wide_norms;
+  p->job.wide_trained = stack->wide_trained && half && p->model.lora.rank == 0;
+  p->job.qkv_kernel = kernels.qkv;
+  p->job.o_kernel = kernels.o;
+  p->job.mlp_kernel = kernels.mlp;
+  if (stack->half_weights && p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2 && !p->model.lora.rank)
+    p->job.prepared = HRI_PREPARED_BY_NOBODY; /* attn_needs_dtype_cast: 16 bits again */
+}
+
+/* What was set of it, in words. */
+static void say_stack(hr_pytorch *p, const char *alloc_conf) {
+  const hri_torch_job *job = &p->job;
+  if (job->fused_head) add(p->info.settings, ", fused head");
+  if (job->qkv_kernel || job->o_kernel || job->mlp_kernel)
+    add(p->info.settings, ", axolotl's LoRA kernels (%s%s%s)", job->mlp_kernel ? "mlp" : "",
+        job->qkv_kernel ? (job->mlp_kernel ? ", qkv" : "qkv") : "", job->o_kernel ? ", o" : "");
+  if (job->wide_norms) add(p->info.settings, ", norms in fp32");
+  if (job->packed) add(p->info.settings, ", sample packing");
+  if (job->packed) unlike(&p->info, "rows have four documents each");
+  if (job->wide_trained && (job->frozen.freeze || job->frozen.train_only))
+    add(p->info.settings, ", what trains in fp32, the rest in 16 bits");
+  if (!alloc_conf && p->stack->alloc_conf) add(p->info.settings, ", %s", p->stack->alloc_conf);
+  if (p->stack->version) add(p->info.settings, ", defaults of %s", p->stack->version);
+}
+
+static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *stack, const char *alloc_conf) {
   p->model = job->model;
   p->job.model = &p->model;
   p->job.version = p->settings.version;
@@ -326,12 +383,7 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
   p->job.dropout = hri_model_dropout(&p->model, job->dropout > 0 ? job->dropout : HR_DROPOUT_CONFIG); /* holds there */
   p->job.mask = true;
   p->job.padded = job->packing == HR_PACKING_OFF;
-  p->job.trainer = stack->trainer;
-  p->job.prepared = stack->prepared;
-  if (stack->half_weights && p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2 && !p->model.lora.rank)
-    p->job.prepared = HRI_PREPARED_BY_NOBODY; /* attn_needs_dtype_cast: 16 bits again */
-  p->job.fused_head = stack->fused_head;
-  p->job.keeps_outputs = !stack->trainer;
+  set_stack(p, job, stack);
   p->job.capability = job->device.compute_capability;
   set_attention(p, job);
   set_quantized(p, job);
@@ -349,13 +401,92 @@ static void set_job(hr_pytorch *p, const hr_job *job, const hri_torch_stack *sta
   p->job.resumed = p->settings.resumed;
   if (p->job.resumed) add(p->info.settings, ", resumed from a checkpoint");
   tell_dropout(p);
-  if (p->job.fused_head) add(p->info.settings, ", fused head");
   p->job.liger = p->settings.liger;
   if (p->job.liger) add(p->info.settings, ", kernels of liger-kernel 0.8.5");
-  if (stack->version) add(p->info.settings, ", defaults of %s", stack->version);
+  say_stack(p, alloc_conf);
   set_evaluation(p);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !p->job.fused_head && !p->job.liger)
     unlike(&p->info, "the loss is not chunked");
+  if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
+}
+
+/* ---- torchtune's recipes ---- */
+
+/* By the job's name of it, or the recipe's key. */
+static hri_torch_optim recipe_optim_of(const hr_job *job, const hri_torch_settings *settings) {
+  hri_torch_optim optim = settings->optim;
+  if (optim == HRI_OPTIM_OF_JOB && job->optimizer == HR_OPTIMIZER_SGD) optim = HRI_OPTIM_SGD;
+  if (optim == HRI_OPTIM_OF_JOB && job->optimizer == HR_OPTIMIZER_ADAMW8BIT) optim = HRI_OPTIM_ADAMW_BNB_8BIT;
+  if (optim != HRI_OPTIM_OF_JOB && optim != HRI_OPTIM_ADAMW_TORCH) return optim;
+  return settings->recipe.fused == HRI_FALSE ? HRI_OPTIM_ADAMW_TORCH : HRI_OPTIM_ADAMW_TORCH_FUSED;
+}
+
+static void set_recipe_precision(hr_pytorch *p, const hr_job *job) {
+  bool half = job->precision == HR_PRECISION_BF16 || job->precision == HR_PRECISION_BF16_PURE;
+  p->job.weights = half ? HRI_BF16 : HRI_F32;
+  add(p->info.settings, "dtype=%s", half ? "bf16" : "fp32");
+  if (job->precision == HR_PRECISION_BF16)
+    unlike(&p->info, "weights, gradients and states are bf16: its recipes have no autocast");
+  if (job->precision == HR_PRECISION_TF32) unlike(&p->info, "tf32 is not its recipes' to set");
+}
+
+/* Its configurations have AdamW fused, and clip nothing unless they are told to. */
+static void set_recipe_optimizer(hr_pytorch *p, const hr_job *job) {
+  static const char *const texts[HRI_OPTIMS] = {[HRI_OPTIM_ADAMW_TORCH] = "AdamW foreach",
+                                                [HRI_OPTIM_ADAMW_TORCH_FUSED] = "AdamW fused",
+                                                [HRI_OPTIM_ADAMW_BNB_8BIT] = "AdamW 8-bit by bitsandbytes",
+                                                [HRI_OPTIM_PAGED_ADAMW_8BIT] = "paged AdamW 8-bit by bitsandbytes",
+                                                [HRI_OPTIM_SGD] = "SGD"};
+  hri_torch_optim optim = recipe_optim_of(job, &p->settings);
+  p->job.optimizer = optim == HRI_OPTIM_SGD                 ? HRI_TORCH_SGD
+                     : optim == HRI_OPTIM_ADAMW_TORCH       ? HRI_TORCH_ADAMW
+                     : optim == HRI_OPTIM_ADAMW_TORCH_FUSED ? HRI_TORCH_ADAMW_FUSED
+                                                            : HRI_TORCH_ADAMW_8BIT;
+  p->job.paged = optim == HRI_OPTIM_PAGED_ADAMW_8BIT;
+  p->job.recipe.in_backward = job->update == HR_UPDATE_IN_BACKWARD;
+  p->job.clip = job->clip > 0 && (job->given & HR_GIVEN_CLIP);
+  add(p->info.settings, ", %s%s%s", texts[optim], p->job.recipe.in_backward ? " in the backward" : "",
+      p->job.clip ? "" : ", no clipping");
+  if (p->job.paged) unlike(&p->info, "paged states are host memory as far as the device's figures go");
+}
+
+static void set_recipe(hr_pytorch *p, const hr_job *job) {
+  hri_torch_job *out = &p->job;
+  p->model = job->model;
+  out->model = &p->model;
+  out->batch = job->micro_batch;
+  out->tokens = job->sequence_length;
+  out->accumulate = job->accumulate;
+  out->steps = 2;
+  out->ranks = p->info.ranks = 1;
+  out->capability = job->device.compute_capability;
+  out->recipe.runs = true;
+  if (p->model.attention_softcap > 0) out->attention = HRI_TORCH_EAGER; /* Gemma2Attention's own products */
+  set_recipe_precision(p, job);
+  set_recipe_optimizer(p, job);
+  out->checkpoint = p->settings.checkpointing;
+  if (out->checkpoint) add(p->info.settings, ", activation checkpointing");
+  p->job.quantized = hri_torch_quantized_as(job->quantize);
+  if (p->job.quantized) add(p->info.settings, ", base in NF4Tensor");
+  if (p->model.lora.rank)
+    add(p->info.settings, ", %sadapters of rank %u in the type of the weights", p->model.lora.dora ? "DoRA's " : "",
+        p->model.lora.rank);
+  out->recipe.chunks = p->settings.recipe.whole_loss   ? 0
+                       : p->settings.recipe.chunks > 0 ? p->settings.recipe.chunks
+                                                       : HRI_TUNE_CHUNKS;
+  if (out->recipe.chunks) add(p->info.settings, ", the loss in %u chunks", out->recipe.chunks);
+  else add(p->info.settings, ", the loss of whole logits in fp32");
+  out->recipe.packed = p->settings.recipe.packed;
+  if (out->recipe.packed) add(p->info.settings, ", packed rows by flex_attention");
+  if (job->recompute.kind != HR_RECOMPUTE_BLOCK && job->recompute.kind != HR_RECOMPUTE_NONE)
+    unlike(&p->info, "activation checkpointing is of every layer");
+  if (job->attention == HR_ATTENTION_MATERIALIZED && (job->given & HR_GIVEN_ATTENTION) &&
+      p->model.attention_softcap <= 0)
+    unlike(&p->info, "attention is scaled_dot_product_attention");
+  if (p->model.sliding_window > 0 && p->model.family != HR_FAMILY_GEMMA2 &&
+      job->sequence_length > p->model.sliding_window)
+    unlike(&p->info, "attention has no window");
+  if (job->given & HR_GIVEN_LOSS_CHUNK) unlike(&p->info, "chunks of the loss are loss.num_output_chunks");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) unlike(&p->info, "without noise and smoothing");
 }
 
@@ -413,10 +544,27 @@ static void tell_phases(hr_pytorch *p) {
     }
 }
 
+/* What tests/memory/stacks.json has of axolotl and LLaMA-Factory; beside it their rules are the Trainer's, and their source's. */
+static bool stack_was_recorded(const hr_pytorch *p) {
+  const hri_torch_job *job = &p->job;
+  bool axolotl = p->stack->half_weights, frozen = job->frozen.freeze || job->frozen.train_only;
+  bool optimizer = job->optimizer == HRI_TORCH_ADAMW_FUSED || job->optimizer == HRI_TORCH_ADAMW_8BIT;
+  if (job->version != HRI_TRANSFORMERS_5 || job->model->family == HR_FAMILY_GPT2 || !optimizer) return false;
+  if (job->evaluation.batches || job->resumed || job->padded || job->kernel_forced) return false;
+  if (job->scaler && !job->quantized) return false;
+  if (job->model->lora.rank && job->weights == HRI_F32)
+    return false; /* LLaMA-Factory's base keeps the type of its file */
+  if (job->packed && (job->liger || job->autocast == HRI_F32)) return false;
+  return !job->model->lora.saved && !(axolotl && (frozen || job->model->lora.dora));
+}
+
 /* Kernels that no recording has: cuDNN's and those of the package flash_attn. TRL was recorded with the newest transformers. */
 static bool is_recorded(const hr_pytorch *p) {
   const hri_torch_settings *s = &p->settings;
   bool trl = p->job.fused_head && (s->version != HRI_TRANSFORMERS_5 || p->job.quantized == HRI_TORCH_INT8);
+  bool stack = p->stack->version && !p->job.fused_head;
+  if (p->stack->recipes) return true; /* what tests/memory/tune.json has not is refused */
+  if (stack && !stack_was_recorded(p)) return false;
   return p->stack->recorded && !trl && s->kernel != HRI_KERNEL_CUDNN && s->implementation != HRI_IMPLEMENTATION_FLASH_2;
 }
 
@@ -460,6 +608,23 @@ static uint64_t context_bytes(const hr_device *device) {
   return device->multiprocessors ? tenths * MIB / 10 : device->fixed_bytes;
 }
 
+/* The job as it ran. */
+static void tell_job(hr_pytorch *p, const hr_job *job) {
+  hr_pytorch_info *info = &p->info;
+  bool flash_2 = p->settings.implementation == HRI_IMPLEMENTATION_FLASH_2;
+  info->micro_batch = (uint32_t)p->job.batch;
+  info->accumulate = p->job.accumulate;
+  info->sequence_length = (uint32_t)p->job.tokens;
+  info->optim = p->stack->recipes ? hri_recipe_optimizer(recipe_optim_of(job, &p->settings))
+                                  : hri_torch_optim_name(optim_of(job, &p->settings, p->stack));
+  info->attention = flash_2 ? "flash_attention_2" : p->job.attention == HRI_TORCH_EAGER ? "eager" : "sdpa";
+  if (p->job.recipe.packed) info->attention = "flex_attention";
+  info->checkpointing = p->job.checkpoint;
+  info->reentrant = p->job.checkpoint && p->job.reentrant;
+  info->parameter_count = p->torch.parameter_count;
+  info->trainable_parameter_count = p->torch.trained_count;
+}
+
 static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   hr_pytorch_info *info = &p->info;
   uint64_t room;
@@ -477,6 +642,7 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
   info->request_count = p->torch.requests.count;
   info->host_bytes = host_bytes(p);
   tell_phases(p);
+  tell_job(p, job);
   HRI_TRY(list_live(p, error));
   room = info->budget_bytes > info->context_bytes ? info->budget_bytes - info->context_bytes : 0;
   HRI_TRY(fits_in(p, room, &info->fits, &info->retries, error));
@@ -487,7 +653,9 @@ static hr_status answer(hr_pytorch *p, const hr_job *job, hr_error *error) {
 /* What nobody said is the stack's to say; the Trainer's own checkpointing has been without reentry since 5. */
 static void take_defaults(const hr_job *job, const hri_torch_stack *stack, hri_torch_settings *s) {
   bool older = stack->trainer && s->version >= HRI_TRANSFORMERS_4_57;
-  if (!s->reentrant_named) s->reentrant = stack->reentrant || older;
+  bool partly = stack->half_weights && (job->freeze || job->train_only); /* axolotl's unfrozen_parameters */
+  s->checkpoints_trained = stack->checkpoints_trained;
+  if (!s->reentrant_named) s->reentrant = (stack->reentrant && !partly) || older;
   s->checkpointing =
       job->recompute.kind != HR_RECOMPUTE_NONE || (stack->checkpointing && !(job->given & HR_GIVEN_RECOMPUTE));
 }
@@ -506,18 +674,10 @@ static hr_status refuse_open_rows(const hr_job *job, hr_error *error) {
                   "Headroom would take");
 }
 
-hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
-                            hr_error *error) {
-  hr_pytorch_options usual;
+/* What the options' settings are, and whether there are rules for the job with them. */
+static hr_status read_usual(const hr_job *job, const hr_pytorch_options *options, const hri_torch_stack *stack,
+                            hri_torch_settings *out, hr_error *error) {
   hri_torch_settings settings;
-  const hri_torch_stack *stack;
-  hr_pytorch *p;
-  hr_status status = HR_OK;
-  *pytorch = NULL;
-  hr_pytorch_options_init(&usual);
-  if (!options) options = &usual;
-  HRI_TRY(refuse_open_rows(job, error));
-  stack = hri_torch_stack_of(options->stack);
   HRI_TRY(hri_torch_settings_parse(options->conf, &settings, error));
   take_defaults(job, stack, &settings);
   if (settings.eval_batches && !stack->trainer)
@@ -526,9 +686,9 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (stack->fused_head && (settings.metrics || settings.predict))
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
-  if (settings.liger && stack->version)
+  if (settings.liger && stack->fused_head)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
-                    "--engine pytorch has rules for use_liger_kernel=true by the Trainer and a plain loop alone");
+                    "--engine pytorch:trl has no rules for use_liger_kernel=true: its own head makes no logits either");
   if (settings.use_cache && stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
@@ -537,19 +697,51 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
                     "--engine pytorch has rules for resume_from_checkpoint=true with the Trainer and PyTorch's AdamW "
                     "alone");
   HRI_TRY(hri_torch_refuse(job, &settings, error));
+  HRI_TRY(hri_torch_refuse_stack(job, &settings, stack, error));
   HRI_TRY(hri_torch_refuse_ranks(job, &settings, stack, options->ranks, error));
+  *out = settings;
+  return HR_OK;
+}
+
+static hr_status read_settings(const hr_job *job, const hr_pytorch_options *options, const hri_torch_stack *stack,
+                               hri_torch_settings *out, hr_error *error) {
+  if (!stack->recipes) return read_usual(job, options, stack, out, error);
+  HRI_TRY(hri_recipe_settings_parse(options->conf, out, error));
+  take_defaults(job, stack, out);
+  return hri_torch_refuse_recipe(job, out, options->ranks, error);
+}
+
+hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options, hr_pytorch **pytorch,
+                            hr_error *error) {
+  hr_pytorch_options usual;
+  hri_torch_settings settings;
+  hri_torch_optim optim;
+  const hri_torch_stack *stack;
+  hr_pytorch *p;
+  hr_status status = HR_OK;
+  *pytorch = NULL;
+  hr_pytorch_options_init(&usual);
+  if (!options) options = &usual;
+  HRI_TRY(refuse_open_rows(job, error));
+  stack = hri_torch_stack_of(options->stack);
+  HRI_TRY(read_settings(job, options, stack, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);
   if (!p) return hri_fail_memory(error, sizeof *p, "what PyTorch would need");
-  p->info.versions = versions[settings.version];
+  p->info.versions = stack->recipes ? "PyTorch 2.14, torchtune 0.6" : versions[settings.version];
   p->settings = settings;
   p->stack = stack;
   hri_torch_init(&p->torch);
   p->config = hr_alloc_config_default();
-  HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf, &p->config, error));
-  set_job(p, job, stack);
-  set_ranks(p, options->ranks);
-  hri_torch_arguments_write(&(hri_torch_arguments_of){job, &p->job, &p->settings, optim_of(job, &p->settings, stack),
-                                                      options->stack, options->alloc_conf},
+  HRI_TRY_OUT(hr_alloc_config_parse(options->alloc_conf ? options->alloc_conf : stack->alloc_conf, &p->config, error));
+  if (stack->recipes) {
+    set_recipe(p, job);
+  } else {
+    set_job(p, job, stack, options->alloc_conf);
+    set_ranks(p, options->ranks);
+  }
+  optim = stack->recipes ? recipe_optim_of(job, &p->settings) : optim_of(job, &p->settings, stack);
+  hri_torch_arguments_write(&(hri_torch_arguments_of){job, &p->job, &p->settings, optim, options->stack,
+                                                      options->alloc_conf},
                             &p->arguments);
   p->device = hri_aten_device_of(job->device.compute_capability);
   p->torch.kernels = &p->device;

@@ -103,7 +103,7 @@ static const char *refuse_liger(const hr_job *job, const hri_torch_settings *s) 
 
 /* Reentrant checkpointing runs a block without a graph where its input needs no gradient. */
 static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
-  bool reentrant = s->reentrant && s->checkpointing && job->model.lora.rank == 0;
+  bool reentrant = s->reentrant && s->checkpointing && !s->checkpoints_trained && job->model.lora.rank == 0;
   hri_param_spec spec;
   hri_param_get(&job->model, 0, &spec);
   return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
@@ -138,6 +138,161 @@ hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what);
 }
 
+/* ---- torchtune's recipes ---- */
+
+/* Models of its builders, whose sizes are arguments: what else a description says must be as they have it. */
+static const char *refuse_recipe_model(const hr_model *m) {
+  bool gemma = m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA,
+       scaled = m->rope.scaling == HR_ROPE_LLAMA3;
+  bool width = (uint64_t)m->head_count * m->head_size == m->hidden_size;
+  if (m->family != HR_FAMILY_LLAMA && m->family != HR_FAMILY_MISTRAL && m->family != HR_FAMILY_QWEN2 &&
+      m->family != HR_FAMILY_PHI3 && !gemma)
+    return "no rules for this family; of torchtune 0.6's there are for llama, mistral, qwen2, phi3, gemma and gemma2";
+  if ((m->rope.scaling != HR_ROPE_DEFAULT && !(scaled && m->family == HR_FAMILY_LLAMA)) ||
+      m->rotary_size != m->head_size)
+    return "no rules for this rotary embedding, of which torchtune 0.6 has no module for the family";
+  if ((!width && !gemma) || m->attention_output_bias || m->mlp_bias || m->qkv_bias != (m->family == HR_FAMILY_QWEN2))
+    return "no rules for these linear modules: torchtune 0.6 has no builder with such heads or biases";
+  if (m->tied_embeddings && !scaled && m->family != HR_FAMILY_QWEN2 && !gemma)
+    return "no rules for a tied head here: torchtune 0.6 ties it in llama3_2, qwen2, gemma and gemma2";
+  return NULL;
+}
+
+/* All layers have the same adapters, and MLPs all three of them or none. */
+static const char *refuse_recipe_adapters(const hr_model *m) {
+  const uint32_t attention =
+      1u << HR_MODULE_Q | 1u << HR_MODULE_K | 1u << HR_MODULE_V | 1u << HR_MODULE_ATTENTION_OUTPUT;
+  const uint32_t up = m->family == HR_FAMILY_PHI3 ? 0 : 1u << HR_MODULE_MLP_UP;
+  const uint32_t mlp = 1u << HR_MODULE_MLP_GATE | up | 1u << HR_MODULE_MLP_DOWN;
+  const hr_lora *lora = &m->lora;
+  if (!lora->rank) return NULL;
+  if (lora->bias != HR_LORA_BIAS_NONE || lora->saved || lora->embedding)
+    return "rules for adapters of linear modules alone: its recipe has no bias, no modules_to_save and no adapter of the embedding";
+  if (lora->own[0].rank) return "rules for adapters of one rank alone, as its recipe has them (model.lora_rank)";
+  for (uint32_t i = 0; i < m->layer_count; i++) {
+    if (lora->modules[i] != lora->modules[0]) return "rules for adapters in all layers alone, as its recipe has them";
+    if ((lora->modules[i] & mlp) && (lora->modules[i] & mlp) != mlp)
+      return "adapters of all three products of an MLP or of none (model.apply_lora_to_mlp)";
+    if (!(lora->modules[i] & attention)) return "no adapters without some in attention (model.lora_attn_modules)";
+  }
+  return NULL;
+}
+
+/* NF4Tensor of torchao's; its builder of qwen2 leaves MLPs as they are, and nobody makes a model of that. */
+static const char *refuse_recipe_quantized(const hr_job *job) {
+  const hr_quantize files = job->model.quantization;
+  if (job->quantize == HR_QUANTIZE_NONE && files == HR_QUANTIZE_NONE) return NULL;
+  if (job->quantize != HR_QUANTIZE_NF4_DQ || (files != HR_QUANTIZE_NONE && files != job->quantize))
+    return "rules for quantized weights of torchao's NF4Tensor alone, whose scales are quantized too (--quantize nf4+dq)";
+  return job->model.family == HR_FAMILY_QWEN2 ? "no quantized qwen2, as torchtune 0.6 has none" : NULL;
+}
+
+static const char *refuse_recipe(const hr_job *job, const hri_torch_settings *s) {
+  bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_ADAMW8BIT ||
+               job->optimizer == HR_OPTIMIZER_SGD;
+  const hr_model *m = &job->model;
+  const char *what = refuse_device(job);
+  if (job->purpose != HR_PURPOSE_TRAIN) return "no rules for anything but training";
+  if (!what) what = refuse_recipe_model(m);
+  if (!what) what = refuse_recipe_adapters(m);
+  if (what) return what;
+  if (!known && s->optim == HRI_OPTIM_OF_JOB)
+    return "no rules for this --optimizer; there are for adamw, adamw8bit and sgd, or optimizer._component_";
+  if (job->precision == HR_PRECISION_FP16)
+    return "no fp16: its recipes take dtype=bf16 and fp32 (--precision bf16-pure, fp32)";
+  if (type_of(job->precision) == HRI_BF16 && job->device.compute_capability < 80)
+    return "no rules for dtype=bf16 below compute capability 8.0; --precision fp32";
+  if (!what) what = refuse_recipe_quantized(job);
+  if (what) return what;
+  if (job->freeze || job->train_only) return "no --freeze and --train-only: its recipes train all, or adapters alone";
+  if (job->dropout > 0) return "no rules for --dropout (attn_dropout of its builders)";
+  if (job->update == HR_UPDATE_IN_BACKWARD && m->lora.rank)
+    return "no --update in-backward beside adapters: optimizer_in_bwd is of full_finetune_single_device";
+  if (s->recipe.packed && m->family == HR_FAMILY_GEMMA2)
+    return "no dataset.packed=True with Gemma 2, whose attention takes no block masks";
+  if (s->recipe.packed && job->device.compute_capability < 75)
+    return "no rules for dataset.packed=True below compute capability 7.5, where it has no flex_attention";
+  if (job->sequence_length > m->max_positions) return "no rows longer than the model's max_seq_len, which it refuses";
+  return NULL;
+}
+
+hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
+                                  hr_error *error) {
+  const char *what =
+      ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has %s", what) : HR_OK;
+}
+
+/* ---- stacks ---- */
+
+static bool names_kernels(const hri_torch_settings *s) { return s->qkv_kernel || s->o_kernel || s->mlp_kernel; }
+
+hri_torch_lora_kernels hri_torch_lora_kernels_of(const hr_job *job, const hri_torch_settings *s,
+                                                 const hri_torch_stack *stack) {
+  bool usual = !names_kernels(s) && job->quantize != HR_QUANTIZE_INT8;
+  if (!stack->lora_kernels || job->model.lora.rank == 0) return (hri_torch_lora_kernels){0};
+  if (usual) return (hri_torch_lora_kernels){true, true, true};
+  return (hri_torch_lora_kernels){s->qkv_kernel == HRI_TRUE, s->o_kernel == HRI_TRUE, s->mlp_kernel == HRI_TRUE};
+}
+
+/* What axolotl itself does not start with, or with what its kernels have other rules. */
+static const char *refuse_kernels(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
+  hri_torch_lora_kernels on = hri_torch_lora_kernels_of(job, s, stack);
+  bool any = on.qkv || on.o || on.mlp,
+       fused = job->model.family == HR_FAMILY_PHI3 || job->model.family == HR_FAMILY_GPT2;
+  if (names_kernels(s) && !stack->lora_kernels)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel by axolotl alone; --engine pytorch:axolotl";
+  if (names_kernels(s) && job->model.lora.rank == 0)
+    return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel beside adapters alone; --lora r=16, or leave them out";
+  if (any && job->quantize == HR_QUANTIZE_INT8)
+    return "no LoRA kernels of axolotl's beside 8-bit weights, as axolotl itself; leave lora_*_kernel=true out";
+  if ((on.qkv || on.o) && fused)
+    return "no LoRA kernels of axolotl's for fused q, k and v, with which axolotl itself stops; "
+           "lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  if (any && job->model.lora.dora)
+    return "no rules for DoRA by axolotl's LoRA kernels; lora_mlp_kernel=false,lora_qkv_kernel=false,lora_o_kernel=false";
+  return NULL;
+}
+
+/* Rows that documents share are told apart by varlen_attn, or by a mask, in models whose layers see all tokens. */
+static const char *refuse_packing(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
+  bool some, all;
+  if (!s->packing) return NULL;
+  hri_module_kinds_of_layers(&job->model, &some, &all);
+  if (!stack->packs) return "rules for sample_packing=true by axolotl alone; --engine pytorch:axolotl";
+  if (job->packing == HR_PACKING_OFF) return "no way for sample_packing=true beside --packing off: rows are full";
+  if (some || job->model.learned_positions)
+    return "rules for sample_packing=true with llama, qwen2 and qwen3 alone, whose layers have no sliding window";
+  if (hri_torch_is_eager(job, s) || s->kernel != HRI_KERNEL_CHOSEN || s->implementation == HRI_IMPLEMENTATION_FLASH_2)
+    return "rules for sample_packing=true with attn_implementation=sdpa and PyTorch's own choice of its kernel alone";
+  if (job->device.compute_capability < 80) return "rules for sample_packing=true from compute capability 8.0 on";
+  return s->version == HRI_TRANSFORMERS_5 ? NULL : "rules for sample_packing=true with transformers=5 alone";
+}
+
+/* Gradients of 16-bit weights in fp16 are what GradScaler stops at. */
+static bool trains_fp16(const hr_job *job, const hri_torch_stack *stack) {
+  return stack->half_weights && job->precision == HR_PRECISION_FP16 && job->model.lora.rank == 0;
+}
+
+hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
+                                 hr_error *error) {
+  const char *what = refuse_kernels(job, s, stack);
+  if (!what) what = refuse_packing(job, s, stack);
+  if (!what && s->wide_norms && !stack->upcasts_norms)
+    what = "rules for upcast_layernorm=true by LLaMA-Factory alone; --engine pytorch:llama-factory";
+  if (!what && s->wide_norms && job->precision == HR_PRECISION_BF16_PURE)
+    what = "no way for upcast_layernorm=true without autocast, as LLaMA-Factory itself; --precision bf16";
+  if (!what && stack->half_weights && job->precision == HR_PRECISION_BF16_PURE)
+    what =
+        "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
+        "autocast); --precision bf16";
+  if (!what && trains_fp16(job, stack))
+    what =
+        "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "
+        "--precision bf16, or --lora";
+  return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
+}
+
 /* ---- several ranks ---- */
 
 static bool is_adafactor(const hr_job *job, const hri_torch_settings *s) {
@@ -145,35 +300,52 @@ static bool is_adafactor(const hr_job *job, const hri_torch_settings *s) {
   return job->optimizer == HR_OPTIMIZER_ADAFACTOR;
 }
 
+/* Adapters and quantized weights whose base is shared, or whose adapters are. */
+static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_settings *settings,
+                                          const hri_torch_stack *stack) {
+  const hri_torch_shared *s = &settings->shared;
+  hri_torch_quantized quantized = hri_torch_quantized_as(job->quantize);
+  bool older = s->fsdp_version == 1;
+  if (job->model.lora.dora || job->model.lora.saved)
+    return "no rules for DoRA and whole modules beside adapters under fsdp=true and zero_stage";
+  if (job->model.lora.rank && older && !stack->trainer && job->precision != HR_PRECISION_FP32 &&
+      job->precision != HR_PRECISION_TF32)
+    return "no such job: FullyShardedDataParallel of blocks flattens adapters in fp32 with a 16-bit base (\"Must flatten tensors with "
+           "uniform dtype\"); the Trainer makes each adapter a unit (pytorch:trainer), or fsdp_version=2";
+  if (quantized == HRI_TORCH_WHOLE) return NULL;
+  if (quantized == HRI_TORCH_INT8 && s->fsdp == HRI_TRUE)
+    return "no such job: fully_shard leaves bitsandbytes' 8-bit weights without what they carry (\"'Parameter' object has no "
+           "attribute 'CB'\"); --quantize nf4";
+  if (quantized == HRI_TORCH_INT8) return "no rules for 8-bit weights under zero_stage; --quantize nf4";
+  if (s->fsdp == HRI_TRUE && !stack->trainer)
+    return "no rules for 4-bit weights under fsdp=true in a loop of one's own: accelerate leaves out codes in bytes, fully_shard by "
+           "itself does not; pytorch:trainer";
+  if (s->fsdp == HRI_TRUE && older && !settings->bf16_storage)
+    return "no such job: FullyShardedDataParallel flattens no codes in bytes (\"Cannot flatten integer dtype tensors\"); "
+           "bnb_4bit_quant_storage=bf16, or fsdp_version=2";
+  if (s->offload == HRI_TRUE || s->offload_optimizer) return "no rules for quantized weights with parts on the host";
+  return NULL;
+}
+
 /* What there are no rules for on several ranks. */
 static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
-  bool adapters =
-      job->model.lora.rank || job->quantize != HR_QUANTIZE_NONE || job->model.quantization != HR_QUANTIZE_NONE;
-  if (settings->eval_batches)
-    return "no rules for an evaluation on several ranks, which gathers the logits of all of them";
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
-  if (job->freeze || job->train_only) return "no rules for frozen tensors under fsdp=true and zero_stage";
   if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
   if (stack->version) return "rules for fsdp=true and zero_stage by the Trainer and a plain loop alone";
   if (is_adafactor(job, settings)) return "no rules for Adafactor under fsdp=true and zero_stage";
-  if (adapters) return "no rules for adapters and quantized weights under fsdp=true and zero_stage";
-  if (job->precision == HR_PRECISION_FP16) return "no rules for fp16 under fsdp=true and zero_stage; --precision bf16";
-  if (settings->shared.offload_optimizer && job->accumulate > 1)
-    return "no rules for --accumulate with offload_optimizer";
-  if (settings->shared.fsdp_version == 1 && job->accumulate > 1)
-    return "no rules for --accumulate under fsdp_version=1";
-  if (settings->shared.fsdp == HRI_TRUE && settings->reentrant)
-    return "no rules for reentrant checkpointing under fsdp=true";
-  return NULL;
+  if (job->precision == HR_PRECISION_FP16 && settings->shared.fsdp_version == 1 && stack->trainer)
+    return "no such job: ShardedGradScaler's found_inf has a shape that AdamW fused, the Trainer's, does not take (\"output with "
+           "shape [] doesn't match the broadcast shape [1]\"); fsdp_version=2, or --precision bf16";
+  return refuse_shared_adapters(job, settings, stack);
 }
 
 /* Settings of several ranks that do not go together, by their names. */
-static hr_status check_shared(const hri_torch_settings *settings, const hri_torch_stack *stack, uint32_t ranks,
-                              hr_error *error) {
+static hr_status check_shared(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                              uint32_t ranks, hr_error *error) {
   const hri_torch_shared *s = &settings->shared;
   bool fsdp = s->fsdp == HRI_TRUE, zero = s->zero_stage > 0;
   const char *of_ddp = hri_torch_shared_ddp(s), *of_fsdp = hri_torch_shared_fsdp(s),
@@ -213,11 +385,23 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
         error, HR_ERROR_USAGE,
         "settings of --engine pytorch: param_dtype and reduce_dtype are of a loop of one's own (pytorch:plain); the Trainer takes "
         "both from --precision");
-  if (s->fsdp_version == 1 && (stack->trainer || s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
+  if (s->fsdp_version == 1 && (s->offload == HRI_TRUE || s->wrapped == HRI_TRUE))
     return hri_fail(
         error, HR_ERROR_USAGE,
-        "settings of --engine pytorch: fsdp_version=1 is of a loop of one's own (pytorch:plain), without cpu_offload and "
-        "activation_checkpointing");
+        "settings of --engine pytorch: fsdp_version=1 is there without cpu_offload and activation_checkpointing");
+  if (s->fsdp_version == 1 && stack->trainer && s->reshards == HRI_FALSE)
+    return hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: reshard_after_forward=false does nothing with fsdp_version=1 by the Trainer: accelerate "
+        "takes FULL_SHARD unless the environment has FSDP_SHARDING_STRATEGY");
+  if (settings->bf16_storage &&
+      (!(fsdp || s->zero_stage == 3) || hri_torch_quantized_as(job->quantize) < HRI_TORCH_NF4 ||
+       job->quantize == HR_QUANTIZE_INT8 || job->precision == HR_PRECISION_FP16)) {
+    hri_fail(
+        error, HR_ERROR_USAGE,
+        "settings of --engine pytorch: bnb_4bit_quant_storage=bf16 is of 4 bits that fully_shard or zero_stage=3 shares, with products in bf16");
+    return hri_hint(error, HR_ERROR_USAGE, "--quantize nf4 --precision bf16 and fsdp=true beside it");
+  }
   if (s->reduce && !s->param)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: reduce_dtype goes with param_dtype");
   return HR_OK;
@@ -226,7 +410,7 @@ static hr_status check_shared(const hri_torch_settings *settings, const hri_torc
 hr_status hri_torch_refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
                                  uint32_t ranks, hr_error *error) {
   const char *what;
-  HRI_TRY(check_shared(settings, stack, ranks, error));
+  HRI_TRY(check_shared(job, settings, stack, ranks, error));
   what = ranks > 1 ? refuse_ranks(job, settings, stack) : NULL;
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }

@@ -18,4 +18,18 @@ bool hri_torch_is_eager(const hr_job *job, const hri_torch_settings *settings);
 /* The kernel that settings ask for; where they do not, any. */
 hri_sdpa hri_torch_kernel_of(const hri_torch_settings *settings);
 
+/* The same of torchtune's recipes. */
+hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
+                                  hr_error *error);
+
+/* Settings that only some stacks have, or only beside something else. */
+hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                                 hr_error *error);
+/* Which of axolotl's LoRA kernels stand in the model: those that are named, or all where none is. */
+typedef struct hri_torch_lora_kernels {
+  bool qkv, o, mlp;
+} hri_torch_lora_kernels;
+hri_torch_lora_kernels hri_torch_lora_kernels_of(const hr_job *job, const hri_torch_settings *settings,
+                                                 const hri_torch_stack *stack);
+
 #endif

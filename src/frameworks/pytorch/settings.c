@@ -51,6 +51,12 @@ typedef enum key {
   REDUCE_ELEMENTS,
   PREFETCH_ELEMENTS,
   LIGER,
+  WIDE_NORMS,
+  MLP_KERNEL,
+  QKV_KERNEL,
+  O_KERNEL,
+  SAMPLE_PACKING,
+  QUANT_STORAGE,
   KEYS
 } key;
 static const char *const keys[KEYS] = {[OPTIM] = "optim",
@@ -81,8 +87,15 @@ static const char *const keys[KEYS] = {[OPTIM] = "optim",
                                        [OFFLOAD_PARAM] = "offload_param",
                                        [REDUCE_ELEMENTS] = "reduce_bucket_size",
                                        [PREFETCH_ELEMENTS] = "stage3_prefetch_bucket_size",
-                                       [LIGER] = "use_liger_kernel"};
+                                       [LIGER] = "use_liger_kernel",
+                                       [WIDE_NORMS] = "upcast_layernorm",
+                                       [MLP_KERNEL] = "lora_mlp_kernel",
+                                       [QKV_KERNEL] = "lora_qkv_kernel",
+                                       [O_KERNEL] = "lora_o_kernel",
+                                       [SAMPLE_PACKING] = "sample_packing",
+                                       [QUANT_STORAGE] = "bnb_4bit_quant_storage"};
 static const char *const types[] = {"", "fp32", "bf16", "fp16"};
+static const char *const storages[] = {"uint8", "bf16"};
 static const char *const stages[] = {"", "1", "2", "3"};
 static const char *const places[] = {"none", "cpu"};
 static const char *const fsdp_versions[] = {"", "1", "2"};
@@ -103,6 +116,12 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
                                    [USE_CACHE] = {truths, 2},
                                    [RESUME] = {truths, 2},
                                    [LIGER] = {truths, 2},
+                                   [WIDE_NORMS] = {truths, 2},
+                                   [MLP_KERNEL] = {truths, 2},
+                                   [QKV_KERNEL] = {truths, 2},
+                                   [O_KERNEL] = {truths, 2},
+                                   [SAMPLE_PACKING] = {truths, 2},
+                                   [QUANT_STORAGE] = {storages, 2},
                                    [FIND_UNUSED] = {truths, 2},
                                    [BUCKET_VIEW] = {truths, 2},
                                    [FSDP] = {truths, 2},
@@ -120,10 +139,17 @@ static const words values[KEYS] = {[OPTIM] = {optims, HRI_OPTIMS},
 static uint32_t most_of(key k) { return k == REDUCE_ELEMENTS || k == PREFETCH_ELEMENTS ? 4000000000u : MOST; }
 
 /* Settings that say true, false, or nothing. */
-static hri_torch_choice *choice_of(hri_torch_shared *s, key k) {
-  hri_torch_choice *const choices[KEYS] =
-      {[FIND_UNUSED] = &s->find_unused, [BUCKET_VIEW] = &s->bucket_view, [FSDP] = &s->fsdp,
-       [RESHARDS] = &s->reshards,       [OFFLOAD] = &s->offload,         [WRAPPED] = &s->wrapped};
+static hri_torch_choice *choice_of(hri_torch_settings *settings, key k) {
+  hri_torch_shared *s = &settings->shared;
+  hri_torch_choice *const choices[KEYS] = {[FIND_UNUSED] = &s->find_unused,
+                                           [BUCKET_VIEW] = &s->bucket_view,
+                                           [FSDP] = &s->fsdp,
+                                           [RESHARDS] = &s->reshards,
+                                           [OFFLOAD] = &s->offload,
+                                           [WRAPPED] = &s->wrapped,
+                                           [MLP_KERNEL] = &settings->mlp_kernel,
+                                           [QKV_KERNEL] = &settings->qkv_kernel,
+                                           [O_KERNEL] = &settings->o_kernel};
   return choices[k];
 }
 
@@ -134,7 +160,7 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
                                    [BUCKET_MB] = &out->shared.bucket_mb,
                                    [REDUCE_ELEMENTS] = &out->shared.reduce_elements,
                                    [PREFETCH_ELEMENTS] = &out->shared.prefetch_elements};
-  if (choice_of(&out->shared, k)) *choice_of(&out->shared, k) = value ? HRI_TRUE : HRI_FALSE;
+  if (choice_of(out, k)) *choice_of(out, k) = value ? HRI_TRUE : HRI_FALSE;
   else if (k == PARAM_TYPE) out->shared.param = (hri_torch_word_type)value;
   else if (k == REDUCE_TYPE) out->shared.reduce = (hri_torch_word_type)value;
   else if (k == FSDP_VERSION) out->shared.fsdp_version = value;
@@ -149,6 +175,9 @@ static void store(hri_torch_settings *out, key k, uint32_t value) {
   else if (k == USE_CACHE) out->use_cache = value != 0;
   else if (k == RESUME) out->resumed = value != 0;
   else if (k == LIGER) out->liger = value != 0;
+  else if (k == WIDE_NORMS) out->wide_norms = value != 0;
+  else if (k == SAMPLE_PACKING) out->packing = value != 0;
+  else if (k == QUANT_STORAGE) out->bf16_storage = value != 0;
   else if (k == TRANSFORMERS) out->version = (hri_transformers)value;
   else if (k == KERNEL) out->kernel = (hri_torch_kernel)value;
   else if (k == IMPLEMENTATION) out->implementation = (hri_torch_implementation)value;
@@ -208,12 +237,50 @@ static hr_status check_evaluation(const hri_torch_settings *s, hr_error *error) 
   return hri_hint(error, HR_ERROR_USAGE, "eval_batches=20,per_device_eval_batch_size=8");
 }
 
-static hr_status one(const char *text, size_t length, hri_torch_settings *out, hr_error *error) {
+/* What people may know by these names, and there are no rules for. */
+static const struct {
+  const char *name, *instead;
+} absent[] = {
+    {"use_unsloth", "its modules are its own: leave it out for the stack's own program"},
+    {"use_unsloth_gc", "it takes hidden states to the host: --recompute block"},
+    {"cut_cross_entropy", "use_liger_kernel=true makes no logits either"},
+    {"chunked_cross_entropy", "use_liger_kernel=true makes no logits either"},
+    {"activation_offloading", "--recompute block"},
+    {"neat_packing", "rows of one length without a mask: --packing wrapped"},
+    {"flex_attention", "attn_implementation=sdpa"},
+    {"torch_compile", "eager PyTorch is what is followed here"},
+    {"use_galore", "optim=adafactor or adamw_bnb_8bit hold less than AdamW"},
+    {"use_apollo", "optim=adafactor or adamw_bnb_8bit hold less than AdamW"},
+    {"use_badam", "--train-only for the blocks that train"},
+    {"tensor_parallel_size", "fsdp=true or zero_stage with --ranks"},
+    {"context_parallel_size", "fsdp=true or zero_stage with --ranks"},
+};
+
+static hr_status refuse_absent(const char *text, size_t length, hr_error *error) {
+  for (size_t i = 0; i < sizeof absent / sizeof *absent; i++) {
+    if (strlen(absent[i].name) != length || memcmp(absent[i].name, text, length) != 0) continue;
+    hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has no rules for %s", absent[i].name);
+    return hri_hint(error, HR_ERROR_UNSUPPORTED, "%s", absent[i].instead);
+  }
+  return HR_OK;
+}
+
+/* Which settings were named; none is twice, since one of the two would be ignored. */
+typedef uint64_t named_keys;
+_Static_assert(KEYS <= 64, "a bit for each");
+
+static hr_status one(const char *text, size_t length, hri_torch_settings *out, named_keys *named, hr_error *error) {
   static const words names = {keys, KEYS};
   const char *equals = memchr(text, '=', length);
   size_t name = equals ? (size_t)(equals - text) : length, value = equals ? length - name - 1 : 0;
   uint32_t k = find(&names, text, name), found;
-  if (k == KEYS) return refuse("setting", &names, text, name, error);
+  if (k == KEYS) {
+    HRI_TRY(refuse_absent(text, name, error));
+    return refuse("setting", &names, text, name, error);
+  }
+  if (*named & 1ull << k)
+    return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is named twice", keys[k]);
+  *named |= 1ull << k;
   if (!values[k].list) return counted((key)k, equals ? equals + 1 : "", value, out, error);
   if (equals && k == TRANSFORMERS) value = version_length(equals + 1, value);
   found = equals ? find(&values[k], equals + 1, value) : values[k].count;
@@ -248,10 +315,11 @@ const char *hri_torch_shared_zero3(const hri_torch_shared *s) {
 }
 
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {
+  named_keys named = 0;
   memset(out, 0, sizeof *out);
   while (text && *text) {
     size_t length = strcspn(text, ",");
-    HRI_TRY(one(text, length, out, error));
+    HRI_TRY(one(text, length, out, &named, error));
     text += length;
     if (*text) text++;
   }

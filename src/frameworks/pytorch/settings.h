@@ -60,25 +60,45 @@ typedef struct hri_torch_shared {
   uint32_t reduce_elements, prefetch_elements; /* its reduce_bucket_size, stage3_prefetch_bucket_size; 0: not named */
 } hri_torch_shared;
 
+/* Of torchtune's recipes, by the keys of their configurations (recipe_settings.c). */
+enum { HRI_MOST_OUTPUT_CHUNKS = HRI_FN_RESULTS };
+typedef struct hri_recipe_settings {
+  hri_torch_choice fused; /* optimizer.fused */
+  bool packed;            /* dataset.packed */
+  bool whole_loss;        /* loss._component_: CrossEntropyLoss */
+  uint32_t chunks;        /* loss.num_output_chunks; 0: not named */
+} hri_recipe_settings;
+
 typedef struct hri_torch_settings {
   hri_torch_optim optim;
   hri_transformers version;
   hri_torch_kernel kernel;
   hri_torch_implementation implementation;
   bool reentrant, reentrant_named;
-  bool checkpointing;                             /* of the job, or of the stack where the job does not say */
-  uint32_t eval_rows, eval_batches, eval_to_host; /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
-  bool metrics;                                   /* compute_metrics */
-  bool predict;                                   /* trainer.predict(), which keeps what it predicts */
-  bool eval_steps;                                /* eval_strategy=steps: evaluation between steps */
-  bool resumed;                                   /* trainer.train(resume_from_checkpoint=True) */
-  bool use_cache;                                 /* model.config.use_cache is left on */
-  bool liger;                                     /* use_liger_kernel */
+  bool checkpointing; /* of the job, or of the stack where the job does not say */
+  bool
+      checkpoints_trained; /* of the stack: blocks in which something trains, whose input is made to require a gradient */
+  uint32_t eval_rows, eval_batches, eval_to_host;    /* per_device_eval_batch_size, 0: not named; eval_batches; ... */
+  bool metrics;                                      /* compute_metrics */
+  bool predict;                                      /* trainer.predict(), which keeps what it predicts */
+  bool eval_steps;                                   /* eval_strategy=steps: evaluation between steps */
+  bool resumed;                                      /* trainer.train(resume_from_checkpoint=True) */
+  bool use_cache;                                    /* model.config.use_cache is left on */
+  bool liger;                                        /* use_liger_kernel */
+  bool packing;                                      /* axolotl's sample_packing */
+  bool wide_norms;                                   /* LLaMA-Factory's upcast_layernorm */
+  hri_torch_choice mlp_kernel, qkv_kernel, o_kernel; /* axolotl's lora_mlp_kernel, lora_qkv_kernel, lora_o_kernel */
+  bool bf16_storage; /* bnb_4bit_quant_storage=bf16: codes of 4 bits that can be shared as weights are */
+  hri_recipe_settings recipe;
   hri_torch_shared shared;
 } hri_torch_settings;
 
 /* text NULL or "": defaults. USAGE names the setting, the value and what there is. */
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error);
+/* The same of torchtune's recipes, which share none of the settings above. UNSUPPORTED where one is known and there are no rules for it. */
+hr_status hri_recipe_settings_parse(const char *text, hri_torch_settings *out, hr_error *error);
+const char *hri_recipe_optimizer(hri_torch_optim optim); /* "torch.optim.AdamW" */
+const char *hri_recipe_loss(const hri_recipe_settings *settings);
 /* A setting that only several ranks have, or only those of the other way to share, by its name; NULL: none is named. */
 const char *hri_torch_shared_ddp(const hri_torch_shared *shared);
 const char *hri_torch_shared_fsdp(const hri_torch_shared *shared);

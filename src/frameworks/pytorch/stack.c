@@ -1,5 +1,6 @@
-/* Defaults of the stacks (stack.h). Sources: trl 1.16 (trainer/base_config.py, sft_config.py, sft_trainer.py), axolotl 0.18
- * (utils/config, utils/schemas, loaders/model.py), LLaMA-Factory 0.9 (hparams, model/adapter.py, model_utils/checkpointing.py). */
+/* Defaults of the stacks (stack.h). Sources: trl 1.16 (trainer/base_config.py, sft_config.py, sft_trainer.py), axolotl 0.19
+ * (utils/config, utils/schemas, loaders/model.py, cli/main.py), LLaMA-Factory 0.9.5 (hparams, model/patcher.py, model/adapter.py,
+ * model_utils/checkpointing.py). */
 #include "frameworks/pytorch/stack.h"
 
 static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
@@ -15,18 +16,36 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                         .recorded = true},
     [HR_PYTORCH_AXOLOTL] = {.name = "axolotl",
                             .title = "axolotl",
-                            .version = "axolotl 0.18",
+                            .version = "axolotl 0.19",
                             .trainer = true,
                             .reentrant = true,
                             .half_weights = true,
-                            .prepared = HRI_PREPARED_BY_AXOLOTL},
+                            .prepared = HRI_PREPARED_BY_AXOLOTL,
+                            .loading = HRI_LOADED_BY_MAP,
+                            .empties_cache = true,
+                            .adapted_input = true,
+                            .lora_kernels = true,
+                            .packs = true,
+                            .counts_tokens = true,
+                            .alloc_conf = "expandable_segments:True",
+                            .recorded = true},
     [HR_PYTORCH_LLAMA_FACTORY] = {.name = "llama-factory",
                                   .title = "LLaMA-Factory",
-                                  .version = "LLaMA-Factory 0.9",
+                                  .version = "LLaMA-Factory 0.9.5",
                                   .trainer = true,
                                   .checkpointing = true,
                                   .reentrant = true,
-                                  .prepared = HRI_PREPARED_BY_NOBODY},
+                                  .prepared = HRI_PREPARED_BY_NOBODY,
+                                  .loading = HRI_LOADED_BY_MAP,
+                                  .checkpoints_trained = true,
+                                  .wide_trained = true,
+                                  .upcasts_norms = true,
+                                  .recorded = true},
+    [HR_PYTORCH_TORCHTUNE] = {.name = "torchtune",
+                              .title = "a recipe of torchtune's for one device",
+                              .version = "torchtune 0.6",
+                              .recipes = true,
+                              .recorded = true},
 };
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack) {
@@ -38,5 +57,7 @@ const char *hr_pytorch_stack_name(hr_pytorch_stack stack) {
 }
 
 const char *hr_pytorch_stack_title(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->title; }
+
+const char *hr_pytorch_stack_alloc_conf(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->alloc_conf; }
 
 bool hr_pytorch_stack_checkpoints(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->checkpointing; }

@@ -14,8 +14,19 @@ typedef struct hri_torch_stack {
   bool reentrant;      /* unless a setting says otherwise */
   bool fused_head;     /* log-probabilities in tiles, no logits */
   bool half_weights;   /* what is trained in 16 bits under autocast has weights in 16 bits too */
+  bool recipes;        /* torchtune's: models and loops of its own, nothing of transformers */
   hri_module_prepared prepared;
-  bool recorded; /* else its defaults are from its source */
+  hri_module_loading loading;
+  bool empties_cache;       /* behind the load */
+  bool adapted_input;       /* embeddings require a gradient beside adapters, also without checkpointing */
+  bool checkpoints_trained; /* blocks in which nothing trains are not checkpointed */
+  bool wide_trained;        /* 16-bit weights of which what trains becomes fp32 */
+  bool counts_tokens;       /* in compute_loss, instead of items of a batch */
+  bool lora_kernels;        /* functions of its own in place of PEFT's modules, unless it is told otherwise */
+  bool packs;               /* has sample_packing */
+  bool upcasts_norms;       /* has upcast_layernorm */
+  const char *alloc_conf;   /* what it puts into PYTORCH_ALLOC_CONF where nobody did; NULL: nothing */
+  bool recorded;            /* else its defaults are from its source */
 } hri_torch_stack;
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack);

@@ -10,13 +10,15 @@ static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t e
 
 static uint64_t elements_of(const hri_zero *z, uint32_t i) { return hri_ten_count(z->module->parameters[i]); }
 
+static bool trains(const hri_zero *z, uint32_t i) { return z->module->parameters[i]->requires_grad; }
+
 static uint32_t group_of(const hri_zero *z, uint32_t i) {
   return z->settings.two_groups && z->module->parameters[i]->shape.rank == 1;
 }
 
 static uint64_t part_of(const hri_zero *z, uint32_t i) { return z->groups[group_of(z, i)].part; }
 
-static bool is_inside(const hri_zero *z, uint32_t i) { return z->offsets[i] < part_of(z, i); }
+static bool is_inside(const hri_zero *z, uint32_t i) { return trains(z, i) && z->offsets[i] < part_of(z, i); }
 
 /* Of a parameter's elements those in this rank's part. */
 static uint64_t elements_inside(const hri_zero *z, uint32_t i) {
@@ -63,9 +65,10 @@ static void average(hri_torch *t, const hri_zero *z) {
   send(t, z, &s);
 }
 
-/* On its way to the host a gradient is read for its norm, and cast. */
+/* On its way to the host a gradient is read for its norm, and cast. Before the last micro-step it is added there by way of a tensor that stays. */
 static void take_to_host(hri_torch *t, hri_zero *z, uint32_t i) {
   uint64_t inside = elements_inside(z, i);
+  if (!z->boundary) return;
   hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, inside, 0, 0, 0)));
   if (z->type != HRI_F32) hri_ten_drop(t, flat(t, "to", HRI_F32, inside));
   hri_ten_set(t, &z->module->parameters[i]->grad, NULL);
@@ -166,12 +169,21 @@ void hri_zero_after_group(hri_torch *t, hri_zero *z, hri_zero_group *g) {
 
 /* ---- deepspeed.initialize ---- */
 
+/* Of those that train. */
+static bool has_group(const hri_zero *z, bool vectors) {
+  for (uint32_t i = 0; i < z->module->parameter_count; i++)
+    if (trains(z, i) && (z->module->parameters[i]->shape.rank == 1) == vectors) return true;
+  return false;
+}
+
 static void place_parameters(hri_zero *z) {
-  uint64_t alignment = 2 * (uint64_t)z->settings.ranks; /* of a flat tensor */
+  uint64_t alignment = 2 * (uint64_t)z->settings.ranks;                                         /* of a flat tensor */
+  z->settings.two_groups = z->settings.two_groups && has_group(z, false) && has_group(z, true); /* none is empty */
   z->group_count = z->settings.two_groups ? 2 : 1;
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
     hri_zero_group *g = &z->groups[group_of(z, i)];
     z->module->parameters[i]->place = i;
+    if (!trains(z, i)) continue;
     z->offsets[i] = g->elements;
     g->elements += elements_of(z, i);
   }
@@ -202,7 +214,7 @@ static void flatten(hri_torch *t, hri_zero *z, uint32_t group) {
   g->flat = flat(t, "flatten", z->type, g->part * z->settings.ranks);
   hri_ten_role(t, g->flat, HR_ROLE_WEIGHT);
   for (uint32_t i = 0; i < z->module->parameter_count; i++)
-    if (group_of(z, i) == group) hri_ten_show(t, z->module->parameters[i], g->flat);
+    if (trains(z, i) && group_of(z, i) == group) hri_ten_show(t, z->module->parameters[i], g->flat);
   make_master(t, z, g);
 }
 
@@ -210,7 +222,7 @@ static void flatten(hri_torch *t, hri_zero *z, uint32_t group) {
 static void make_buffers(hri_torch *t, hri_zero *z) {
   uint64_t largest = 0;
   for (uint32_t i = 0; i < z->module->parameter_count; i++)
-    if (elements_of(z, i) > largest) largest = elements_of(z, i);
+    if (trains(z, i) && elements_of(z, i) > largest) largest = elements_of(z, i);
   if (z->settings.offload) {
     t->host_buffer_bytes += largest * hri_ten_type_bytes(z->type);
     z->spare = flat(t, "temp_grad_buffer_for_gpu_offload", z->type, largest);
@@ -223,8 +235,15 @@ static void make_buffers(hri_torch *t, hri_zero *z) {
   }
 }
 
-void hri_zero_init(hri_torch *t, hri_zero *z, hri_module *module, const hri_zero_settings *settings) {
-  *z = (hri_zero){.settings = *settings, .module = module, .type = module->embed->type};
+/* _cast_module_mixed_precision: of 4 bits what is not codes, which peft has made fp32, and adapters. */
+static void cast_parameters(hri_torch *t, const hri_zero *z) {
+  for (uint32_t i = 0; i < z->module->parameter_count; i++)
+    if (z->module->parameters[i]->type != HRI_U8) hri_ten_retype(t, z->module->parameters[i], z->type);
+}
+
+void hri_zero_init(hri_torch *t, hri_zero *z, hri_module *module, const hri_zero_settings *settings,
+                   hri_ten_type type) {
+  *z = (hri_zero){.settings = *settings, .module = module, .type = type};
   if (z->settings.bucket == 0) z->settings.bucket = USUAL_BUCKET;
   z->offsets = hri_alloc_zero(module->parameter_count, sizeof *z->offsets);
   z->waiting = hri_alloc_zero(module->parameter_count, sizeof *z->waiting);
@@ -232,8 +251,9 @@ void hri_zero_init(hri_torch *t, hri_zero *z, hri_module *module, const hri_zero
     t->failed = true;
     return;
   }
-  place_parameters(z);
   hri_torch_at(t, "ZeRO", -1);
+  cast_parameters(t, z);
+  place_parameters(z);
   for (uint32_t k = 0; k < z->group_count; k++) flatten(t, z, k);
   make_buffers(t, z);
   t->accumulated = gradient_is_there;

@@ -38,8 +38,10 @@ typedef struct hri_zero {
   uint32_t *waiting, waiting_count; /* parameters in the bucket */
 } hri_zero;
 
-/* deepspeed.initialize: the parameters of `module`, which are on the device, become views of a flat tensor. */
-void hri_zero_init(hri_torch *t, hri_zero *zero, hri_module *module, const hri_zero_settings *settings);
+/* deepspeed.initialize: the parameters of `module`, which are on the device, get the type that it is told, and those that train become views of a flat
+ * tensor. */
+void hri_zero_init(hri_torch *t, hri_zero *zero, hri_module *module, const hri_zero_settings *settings,
+                   hri_ten_type type);
 void hri_zero_deinit(hri_zero *zero);
 /* engine.backward() when it has gone through the graph: what is left to reduce. */
 void hri_zero_after_backward(hri_torch *t, hri_zero *zero);
