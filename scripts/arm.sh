@@ -2,9 +2,13 @@
 # arm.sh --root: the libraries that the project needs for 64-bit Arm, unpacked in build/arm-root, which is both what the cross compiler
 # links with and what the emulator loads. They come from the package mirrors that this machine uses anyway, through apt with lists and
 # settings of our own: nothing of the machine's changes, and it takes no rights.
-# arm.sh --test BUILD: the kernel tests of a build for Arm (scripts/arm.cmake) and training runs inside a budget, under qemu. Beside the
-# processor that has everything, one without bf16 instructions shows that they are chosen at run time, and one page size of 64 KiB
-# that none is taken for granted. Nothing is timed here: an emulator tells nothing about speed.
+# arm.sh --test BUILD [PART ...]: parts of the test of a build for Arm (scripts/arm.cmake) under qemu, as many at once as DEV_JOBS says;
+# without a name all of them. Each is told with its seconds, then what was skipped, by name; one that fails, or takes longer than
+# anything here may, is shown and makes the whole fail. arm.sh --part BUILD PART runs one of them here and now.
+#   runs      training runs inside a budget. Beside the processor that has everything, one without bf16 instructions shows that they are
+#             chosen at run time, and one page size of 64 KiB that none is taken for granted.
+#   test_...  the tests of that name, in their short forms.
+# Nothing is timed for its own sake: an emulator tells nothing about speed.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 work=$PWD/build/arm-root
@@ -109,33 +113,95 @@ demo() {
   [[ $fp32 == "$all_fp32" && $bf16 == "$all_bf16" ]] || die "bits depend on the size of pages"
 }
 
-run_tests() {
-  local test words
-  build=$1
+part() {
+  local words
+  build=$1 out=${TMPDIR:?}
   full=max,sve=off
-  out=$(mktemp -d)
-  trap 'rm -rf "$out"' EXIT
-  run=(nice -n 10 qemu-aarch64 -L "$work")
-  export QEMU_CPU=$full HEADROOM_TEST_QUICK=1 HEADROOM_CACHE=$out/no-cache
+  run=(qemu-aarch64 -L "$work")
+  export QEMU_CPU=$full HEADROOM_TEST_QUICK=1 HEADROOM_TEST_EMULATED=1 HEADROOM_CACHE=$out/no-cache
   unset HEADROOM_ISA QEMU_PAGESIZE
-  cp README.md "$out/text"
-  demo
-  unset QEMU_PAGESIZE
-  for test in "${tests[@]}"; do
-    say "$test"
-    read -ra words <<<"$test"
-    (cd "$build" && "${run[@]}" "./${words[0]}" "${words[@]:1}" >"$out/said" 2>&1) || { cat "$out/said" >&2; die "$test failed"; }
-    tail -n 2 "$out/said"
-  done
-  say "arm: ${#tests[@]} test programs and 8 runs passed under $(qemu-aarch64 --version | head -n 1)"
+  if [[ $2 == runs ]]; then
+    mkdir "$out/runs"
+    out=$out/runs
+    cp README.md "$out/text"
+    demo
+    rm -rf "$out"
+    return
+  fi
+  read -ra words <<<"$2"
+  cd "$build"
+  "${run[@]}" "./${words[0]}" "${words[@]:1}" 2>&1 | tee "$out/said"
+  grep -q 'test(s) run' "$out/said" || die "$2: no test was run"
+  rm "$out/said"
 }
 
-# Each with its arguments. Of the regimes of test_bits one: emulated, all take an hour.
-tests=(test_kernels test_attention test_optim_bf16 test_gemm test_quant test_kept test_gradients "test_bits bf16")
+# one PART: in a process of its own, whose log, verdict and skipped tests stay in $logs.
+one() {
+  local name=${1%% *} begun=$SECONDS verdict=passed status=0
+  timeout "$limit" bash tests/support/scratch.sh "$build/scratch/$name" bash scripts/arm.sh --part "$build" "$1" >"$logs/$name" 2>&1 &
+  # shellcheck disable=SC2064
+  trap "kill $! 2>/dev/null" TERM
+  wait $! || status=$?
+  if ((status)); then
+    verdict="FAILED (exit $status)"
+    if ((status == 124)); then verdict="FAILED (more than $limit s)"; fi
+    tail -n 40 "$logs/$name" | sed "s/^/$name| /"
+  else
+    echo "$name" >>"$logs/passed"
+  fi
+  sed -n "s/^\[ *SKIPPED *\] \([^ ]*[a-z][^ ]*\)$/$name: \1/p" "$logs/$name" | sort -u >>"$logs/skipped"
+  printf '%-18s %s in %d s\n' "$name" "$verdict" $((SECONDS - begun))
+}
+
+all() {
+  local begun=$SECONDS chosen name part running=0 workers=${DEV_JOBS:-$(nproc)} passed
+  build=$1 limit=2400
+  shift
+  logs=$build/logs
+  rm -rf "$logs"
+  mkdir -p "$logs"
+  : >"$logs/passed"
+  : >"$logs/skipped"
+  trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
+  chosen=("${parts[@]}")
+  if (($#)); then chosen=(); fi
+  for name; do
+    part=$(part_of "$name") || die "no part '$name' (${parts[*]%% *})"
+    chosen+=("$part")
+  done
+  echo "arm: ${#chosen[@]} parts, $workers at once, under $(qemu-aarch64 --version | head -n 1)"
+  for part in "${chosen[@]}"; do
+    if ((running == workers)); then wait -n || true; else running=$((running + 1)); fi
+    one "$part" &
+  done
+  wait
+  if [[ -s $logs/skipped ]]; then
+    echo "skipped within them:"
+    sed 's/^/  /' "$logs/skipped"
+  fi
+  passed=$(wc -l <"$logs/passed")
+  if ((passed < ${#chosen[@]})); then die "$((${#chosen[@]} - passed)) of ${#chosen[@]} parts failed (logs: $logs)"; fi
+  echo "arm: ${#chosen[@]} parts passed in $((SECONDS - begun)) s"
+}
+
+# The longest first. Of the regimes of test_bits one.
+parts=(test_gemm "test_bits bf16-emulated" test_attention test_kernels test_gradients test_kept runs test_optim_bf16 test_quant)
+# By its first word.
+part_of() {
+  local part
+  for part in "${parts[@]}"; do
+    if [[ ${part%% *} == "$1" ]]; then
+      echo "$part"
+      return
+    fi
+  done
+  return 1
+}
 
 case ${1:-} in
   --root) root ;;
-  --targets) echo "headroom ${tests[*]%% *}" ;;
-  --test) run_tests "$2" ;;
+  --targets) echo "headroom ${parts[*]%% *}" | sed 's/ runs\>//' ;;
+  --test) all "${@:2}" ;;
+  --part) part "$2" "$3" ;;
   *) sed -n '2,/^set /{/^set /d;s/^#\( \|$\)//;p}' "${BASH_SOURCE[0]}" >&2; exit 2 ;;
 esac
