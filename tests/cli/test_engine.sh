@@ -154,6 +154,9 @@ run $shares --recompute block --engine pytorch --engine-conf fsdp=true,use_reent
 run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true; expect_rc 0; expect_out 'fp16=True with GradScaler'
 run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf zero_stage=2 --json; expect_json 'any("\"fp16\": {\"enabled\": True}" in a for a in d["engines"]["pytorch"]["arguments"])'
 run plan llama-3.2-1b --device a100-80 --precision fp16 --ranks 8 --engine pytorch --engine-conf fsdp=true,fsdp_version=1; refuses 2; expect_err 'found_inf'
+run $shares --lora r=8 --recompute block --engine pytorch --engine-conf use_reentrant=true; refuses 2; expect_err "ready twice"
+run $shares --lora r=8 --recompute block --engine pytorch --engine-conf use_reentrant=true,ddp_find_unused_parameters=false; expect_rc 0
+run $shares --lora r=8 --recompute block --engine pytorch --json; expect_json 'any("ddp_find_unused_parameters=True" in a for a in d["engines"]["pytorch"]["arguments"])'
 run $shares --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json; own=$(json_number evaluate)
 run plan llama-3.2-1b --device a100-80 --precision bf16 --micro-batch 2 --ranks 2 --engine pytorch --engine-conf eval_batches=3,per_device_eval_batch_size=2,compute_metrics=true --no-fixes --json
 [ "$own" -gt $((2 * $(json_number evaluate))) ] || fail "logits of all ranks are not gathered"
@@ -270,6 +273,10 @@ run $factory --precision bf16-pure --engine-conf upcast_layernorm=true; refuses 
 run $axolotl --engine-conf upcast_layernorm=true; refuses 2; expect_err 'llama-factory'
 run $factory --train-only 'layers.15' --json; expect_rc 0; expect_out 'what trains in fp32'; expect_json 'd["engines"]["pytorch"]["recorded"] and d["model"]["trainable_parameter_count"] < d["model"]["parameter_count"] / 10'
 # What people know by name and there are no rules for says what to do instead; what is said twice is refused.
+# Neither looks for unused parameters beside adapters, which the Trainer does.
+run $factory --lora r=8 --ranks 4 --json; expect_rc 0; expect_json '"with find_unused" not in str(d["engines"]["pytorch"])'
+run $axolotl --lora r=8 --recompute block --ranks 4 --json; expect_rc 0; expect_json '"with find_unused" not in str(d["engines"]["pytorch"])'
+run $factory --ranks 4 --recompute none --json; expect_rc 3; expect_json '"with find_unused" in str(d["engines"]["pytorch"])'
 run $factory --engine-conf use_unsloth=true; refuses 2; expect_err 'no rules for use_unsloth'
 run $axolotl --engine-conf cut_cross_entropy=true; refuses 2; expect_err 'no rules for cut_cross_entropy'; expect_err 'use_liger_kernel=true'
 run $factory --engine-conf flash_attn=sdpa; refuses 2; expect_err 'flash_attn has another name here'; expect_err 'attn_implementation=sdpa'

@@ -170,7 +170,7 @@ static void share(const hri_json *job, hri_torch_job *out) {
   if (is(&how, "kind", "ddp")) {
     out->sharing = HRI_TORCH_DDP;
     assert_int_equal(hri_json_opt_bool(&how, "view", &out->ddp.bucket_view, &error), HR_OK);
-    out->ddp.find_unused = !out->checkpoint; /* as the Trainer has it where nobody says */
+    out->ddp.find_unused = !out->checkpoint || out->model->lora.rank; /* as the Trainer has it where nobody says */
     if (hri_json_has(&how, "unused"))
       assert_int_equal(hri_json_opt_bool(&how, "unused", &out->ddp.find_unused, &error), HR_OK);
     out->ddp.ranks = out->ranks;
@@ -554,10 +554,11 @@ static void test_beside(void **state) {
   static const struct {
     const char *part;
     uint32_t seen, held_back;
-  } parts[] = {{"beside:adapters", 1, 1},
-               {"beside:quantized", 1, 1},
-               {"beside:settings", 1, 1},
-               {"beside:evaluations", 1, 1}};
+  } parts[] = {{"beside:adapters", 42, 21},
+               {"beside:quantized", 12, 7},
+               {"beside:settings", 34, 17},
+               {"beside:evaluations", 9, 5},
+               {"beside:later", 14, 7}};
   (void)state;
   for (size_t i = 0; i < sizeof parts / sizeof *parts; i++) {
     score scores[2];

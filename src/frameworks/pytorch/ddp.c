@@ -52,7 +52,8 @@ static void send(hri_torch *t, const joined *all, uint32_t count) {
   hri_ten *flat[2] = {NULL, NULL};
   for (uint32_t i = 0; i < count; i++) {
     hri_ten_set(t, &flat[i % 2], NULL);
-    if (all[i].tensors > 1) flat[i % 2] = hri_ten_make(t, "broadcast", HRI_U8, hri_ten_shape_of(1, all[i].bytes, 0, 0, 0));
+    if (all[i].tensors > 1)
+      flat[i % 2] = hri_ten_make(t, "broadcast", HRI_U8, hri_ten_shape_of(1, all[i].bytes, 0, 0, 0));
   }
   for (uint32_t k = 0; k < 2; k++) hri_ten_set(t, &flat[(count + k) % 2], NULL);
 }

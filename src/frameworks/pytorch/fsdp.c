@@ -368,7 +368,8 @@ static void before_backward(hri_torch *t, void *context) {
 
 /* _register_post_backward_reshard_only_hook: of a unit that trains nothing the hook is on its input, not on a gradient of its own. */
 static bool hook_input(hri_fsdp_unit *u, const hri_ten *input) {
-  if (!u->fsdp->settings.flat || trained_in(u) || !input->made_by || input->made_by->before != before_backward) return false;
+  if (!u->fsdp->settings.flat || trained_in(u) || !input->made_by || input->made_by->before != before_backward)
+    return false;
   ((hri_fsdp_unit *)input->made_by->before_context)->reader = u;
   return true;
 }

@@ -40,7 +40,8 @@ typedef struct hri_fsdp_unit {
   bool hooked;         /* its result has a hook that will gather it again */
   bool ran;            /* in this pass, as the `place`-th unit */
   uint32_t place;
-  struct hri_fsdp_unit *reader; /* which takes its result and trains nothing: given back when the result's gradient is there */
+  struct hri_fsdp_unit
+      *reader; /* which takes its result and trains nothing: given back when the result's gradient is there */
 } hri_fsdp_unit;
 
 struct hri_fsdp {

@@ -102,8 +102,8 @@ typedef struct hri_module {
   int32_t *layer_of;    /* of each parameter; -1: of none */
   uint32_t parameter_count;
   hri_transformers version;
-  bool in_order; /* adapters stand among `parameters` where model.parameters() has them, behind their module's own */
-  bool moves_late;         /* to the device, when adapters are there */
+  bool in_order;   /* adapters stand among `parameters` where model.parameters() has them, behind their module's own */
+  bool moves_late; /* to the device, when adapters are there */
   bool adapters_rest_wide; /* PEFT sees them in fp32 before they are gathered in another type, modules that they are */
   bool narrow_adapters;    /* adapters stay in the type of the weights, as DeepSpeed makes them */
   bool

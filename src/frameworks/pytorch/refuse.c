@@ -327,11 +327,23 @@ static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_set
   return NULL;
 }
 
+/* Blocks that run again have no graph to find their parameters in: each is ready at once, and again when its gradient is there. */
+static bool is_ready_twice(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
+  hri_torch_choice named = settings->shared.find_unused;
+  bool usual = hri_torch_stack_finds_unused(stack, job->model.lora.rank > 0, true);
+  return settings->checkpointing && settings->reentrant && (named ? named == HRI_TRUE : usual);
+}
+
 /* What there are no rules for on several ranks. */
 static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks; --engine pytorch:trainer";
-  if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage) return NULL;
+  if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage)
+    return is_ready_twice(job, settings, stack)
+               ? "no such job: DistributedDataParallel looks for unused parameters, which the Trainer has it do of PEFT's models, "
+                 "in no block that runs again (\"has been marked as ready twice\"); use_reentrant=false, or "
+                 "ddp_find_unused_parameters=false"
+               : NULL;
   if (settings->version != HRI_TRANSFORMERS_5) return "rules for fsdp=true and zero_stage with transformers=5 alone";
   if (settings->liger) return "no rules for use_liger_kernel=true under fsdp=true and zero_stage";
   if (settings->resumed) return "no rules for resume_from_checkpoint=true under fsdp=true and zero_stage";
