@@ -276,6 +276,7 @@ run $factory --train-only 'layers.15' --json; expect_rc 0; expect_out 'what trai
 # Neither looks for unused parameters beside adapters, which the Trainer does.
 run $factory --lora r=8 --ranks 4 --json; expect_rc 0; expect_json '"with find_unused" not in str(d["engines"]["pytorch"])'
 run $axolotl --lora r=8 --recompute block --ranks 4 --json; expect_rc 0; expect_json '"with find_unused" not in str(d["engines"]["pytorch"])'
+run $factory --lora r=8 --ranks 4 --engine-conf ddp_find_unused_parameters=true,use_reentrant=false,ddp_bucket_cap_mb=50 --json; expect_rc 0; expect_json '"ddp_find_unused_parameters: true" in d["engines"]["pytorch"]["arguments"] and "ddp_bucket_cap_mb: 50" in d["engines"]["pytorch"]["arguments"]'
 run $factory --ranks 4 --recompute none --json; expect_rc 3; expect_json '"with find_unused" in str(d["engines"]["pytorch"])'
 run $factory --engine-conf use_unsloth=true; refuses 2; expect_err 'no rules for use_unsloth'
 run $axolotl --engine-conf cut_cross_entropy=true; refuses 2; expect_err 'no rules for cut_cross_entropy'; expect_err 'use_liger_kernel=true'
