@@ -273,6 +273,11 @@ run $factory --precision bf16-pure --engine-conf upcast_layernorm=true; refuses 
 run $axolotl --engine-conf upcast_layernorm=true; refuses 2; expect_err 'llama-factory'
 run $factory --train-only 'layers.15' --json; expect_rc 0; expect_out 'what trains in fp32'; expect_json 'd["engines"]["pytorch"]["recorded"] and d["model"]["trainable_parameter_count"] < d["model"]["parameter_count"] / 10'
 # What people know by name and there are no rules for says what to do instead; what is said twice is refused.
+# Neither looks for unused parameters beside adapters, which the Trainer does.
+run $factory --lora r=8 --ranks 4 --json; expect_rc 0; expect_json '"with find_unused" not in str(d["engines"]["pytorch"])'
+run $axolotl --lora r=8 --recompute block --ranks 4 --json; expect_rc 0; expect_json '"with find_unused" not in str(d["engines"]["pytorch"])'
+run $factory --lora r=8 --ranks 4 --engine-conf ddp_find_unused_parameters=true,use_reentrant=false,ddp_bucket_cap_mb=50 --json; expect_rc 0; expect_json '"ddp_find_unused_parameters: true" in d["engines"]["pytorch"]["arguments"] and "ddp_bucket_cap_mb: 50" in d["engines"]["pytorch"]["arguments"]'
+run $factory --ranks 4 --recompute none --json; expect_rc 3; expect_json '"with find_unused" in str(d["engines"]["pytorch"])'
 run $factory --engine-conf use_unsloth=true; refuses 2; expect_err 'no rules for use_unsloth'
 run $axolotl --engine-conf cut_cross_entropy=true; refuses 2; expect_err 'no rules for cut_cross_entropy'; expect_err 'use_liger_kernel=true'
 run $factory --engine-conf flash_attn=sdpa; refuses 2; expect_err 'flash_attn has another name here'; expect_err 'attn_implementation=sdpa'

@@ -254,6 +254,14 @@ static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_a
           is_fp4(of->job) ? "fp4" : "nf4", quantized == HRI_TORCH_NF4 ? "false" : "true");
 }
 
+/* Keys of both stacks that are configured by YAML. */
+static void write_ddp_keys(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_shared *s = &of->settings->shared;
+  if (of->torch->sharing != HRI_TORCH_DDP) return;
+  begin(out, "ddp_find_unused_parameters: %s", of->torch->ddp.find_unused ? "true" : "false");
+  if (s->bucket_mb) begin(out, "ddp_bucket_cap_mb: %u", s->bucket_mb);
+}
+
 static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
   write_axolotl_adapters(of, out);
@@ -270,6 +278,7 @@ static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments 
   begin(out, "optimizer: %s", hri_torch_optim_name(of->optim));
   begin(out, "gradient_checkpointing: %s", t->checkpoint ? "true" : "false");
   if (t->checkpoint && !t->reentrant) begin(out, "gradient_checkpointing_kwargs: {use_reentrant: false}");
+  write_ddp_keys(of, out);
   if (!t->liger) return;
   begin(out, "plugins: [axolotl.integrations.liger.LigerPlugin]");
   begin(out, "liger_rope: true");
@@ -315,6 +324,7 @@ static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_argu
   if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
   if (t->wide_norms) begin(out, "upcast_layernorm: true");
   if (t->liger) begin(out, "enable_liger_kernel: true");
+  write_ddp_keys(of, out);
 }
 
 /* Keys of a recipe's configuration, as `tune run RECIPE --config ...` takes them behind it. */

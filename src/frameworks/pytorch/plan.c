@@ -216,11 +216,10 @@ static const char *type_word(hri_ten_type type) {
   return type == HRI_BF16 ? "bf16" : type == HRI_F16 ? "fp16" : "fp32";
 }
 
-/* The Trainer looks for unused parameters unless it checkpoints a model of transformers itself, which one of PEFT is not. */
 static void set_ddp(hr_pytorch *p) {
   const hri_torch_shared *s = &p->settings.shared;
   hri_ddp_settings *ddp = &p->job.ddp;
-  bool usual = p->job.trainer && (!p->job.checkpoint || p->job.model->lora.rank);
+  bool usual = hri_torch_stack_finds_unused(p->stack, p->job.model->lora.rank > 0, p->job.checkpoint);
   p->job.sharing = HRI_TORCH_DDP;
   ddp->ranks = p->job.ranks;
   ddp->bucket_view = s->bucket_view == HRI_TRUE;

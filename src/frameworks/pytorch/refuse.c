@@ -330,7 +330,7 @@ static const char *refuse_shared_adapters(const hr_job *job, const hri_torch_set
 /* Blocks that run again have no graph to find their parameters in: each is ready at once, and again when its gradient is there. */
 static bool is_ready_twice(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
   hri_torch_choice named = settings->shared.find_unused;
-  bool usual = stack->trainer && job->model.lora.rank;
+  bool usual = hri_torch_stack_finds_unused(stack, job->model.lora.rank > 0, true);
   return settings->checkpointing && settings->reentrant && (named ? named == HRI_TRUE : usual);
 }
 

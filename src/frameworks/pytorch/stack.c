@@ -26,6 +26,7 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                             .adapted_input = true,
                             .lora_kernels = true,
                             .packs = true,
+                            .unused_stay = true,
                             .counts_tokens = true,
                             .alloc_conf = "expandable_segments:True",
                             .recorded = true},
@@ -40,6 +41,7 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                                   .checkpoints_trained = true,
                                   .wide_trained = true,
                                   .upcasts_norms = true,
+                                  .unused_stay_adapted = true,
                                   .recorded = true},
     [HR_PYTORCH_TORCHTUNE] = {.name = "torchtune",
                               .title = "a recipe of torchtune's for one device",
@@ -61,3 +63,9 @@ const char *hr_pytorch_stack_title(hr_pytorch_stack stack) { return hri_torch_st
 const char *hr_pytorch_stack_alloc_conf(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->alloc_conf; }
 
 bool hr_pytorch_stack_checkpoints(hr_pytorch_stack stack) { return hri_torch_stack_of(stack)->checkpointing; }
+
+/* The Trainer does unless it checkpoints a model of transformers itself, which one of PEFT's is not. */
+bool hri_torch_stack_finds_unused(const hri_torch_stack *stack, bool adapted, bool checkpoint) {
+  if (!stack->trainer || stack->unused_stay || (adapted && stack->unused_stay_adapted)) return false;
+  return adapted || !checkpoint;
+}

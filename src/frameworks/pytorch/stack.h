@@ -25,10 +25,14 @@ typedef struct hri_torch_stack {
   bool lora_kernels;        /* functions of its own in place of PEFT's modules, unless it is told otherwise */
   bool packs;               /* has sample_packing */
   bool upcasts_norms;       /* has upcast_layernorm */
+  bool unused_stay;         /* ddp_find_unused_parameters=False, whatever trains */
+  bool unused_stay_adapted; /* the same beside adapters */
   const char *alloc_conf;   /* what it puts into PYTORCH_ALLOC_CONF where nobody did; NULL: nothing */
   bool recorded;            /* else its defaults are from its source */
 } hri_torch_stack;
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack);
+/* Whether DistributedDataParallel looks for unused parameters where no setting says it. */
+bool hri_torch_stack_finds_unused(const hri_torch_stack *stack, bool adapted, bool checkpoint);
 
 #endif
