@@ -456,6 +456,7 @@ static void freeze_some(maker *m, const char *freeze, const char *train_only) {
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,
                      const hri_module_frozen *frozen) {
   maker m = {.torch = torch, .module = module, .type = type, .capacity = 40 * model->layer_count + 8};
+  bool moved = module->moves_late && !module->on_host && !module->quantized;
   module->model = model;
   module->parameters = hri_alloc_zero(m.capacity, sizeof(hri_ten *));
   module->layer_of = hri_alloc_zero(m.capacity, sizeof *module->layer_of);
@@ -463,7 +464,6 @@ bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model
   module->packed = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->packed);
   module->narrow = hri_alloc_zero(HR_MODULE_COUNT * model->layer_count, sizeof *module->narrow);
   m.pieces = hri_alloc_zero(m.capacity, sizeof *m.pieces);
-  bool moved = module->moves_late && !module->on_host && !module->quantized;
   m.by_names = module->quantized || module->loading == HRI_LOADED_BY_MAP;
   torch->meta = module->on_host || moved;
   if (!module->parameters || !module->layer_of || !module->layers || !module->packed || !module->narrow || !m.pieces)

@@ -109,6 +109,26 @@ static bool freezes_input(const hr_job *job, const hri_torch_settings *s) {
   return reentrant && !hri_part_trains(&job->model, &spec, &spec.parts[0], job->freeze, job->train_only);
 }
 
+/* Whether a setting names another optimizer than the option does; it may name an implementation of the same. */
+static bool other_optimizer(const hr_job *job, hri_torch_optim optim) {
+  bool narrow = optim == HRI_OPTIM_ADAMW_BNB_8BIT || optim == HRI_OPTIM_PAGED_ADAMW_8BIT;
+  if (!(job->given & HR_GIVEN_OPTIMIZER) || optim == HRI_OPTIM_OF_JOB) return false;
+  switch (job->optimizer) {
+  case HR_OPTIMIZER_ADAMW: return !narrow && optim != HRI_OPTIM_ADAMW_TORCH && optim != HRI_OPTIM_ADAMW_TORCH_FUSED;
+  case HR_OPTIMIZER_ADAMW8BIT: return !narrow;
+  case HR_OPTIMIZER_SGD:
+  case HR_OPTIMIZER_MOMENTUM: return optim != HRI_OPTIM_SGD;
+  case HR_OPTIMIZER_ADAFACTOR: return optim != HRI_OPTIM_ADAFACTOR && optim != HRI_OPTIM_ADAFACTOR_TORCH;
+  default: return true;
+  }
+}
+
+static hr_status refuse_two_optimizers(const hr_job *job, hri_torch_optim optim, hr_error *error) {
+  if (!other_optimizer(job, optim)) return HR_OK;
+  return hri_fail(error, HR_ERROR_USAGE, "--optimizer %s and --engine-conf name two optimizers: leave one of them out",
+                  hr_optimizer_name(job->optimizer));
+}
+
 hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
   const char *what = NULL;
   bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
@@ -120,6 +140,7 @@ hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings
         "--engine pytorch has no rules for the family %s%s: gpt2, llama, mistral, qwen2, qwen3, phi3, gemma2 "
         "and gemma3_text, each with its usual activation, were recorded",
         hr_family_name(job->model.family), job->model.family > HR_FAMILY_GEMMA3 ? "" : " with this activation");
+  HRI_TRY(refuse_two_optimizers(job, settings->optim, error));
   if (job->purpose != HR_PURPOSE_TRAIN) what = "no rules for anything but training";
   else if (other_adapters(&job->model.lora))
     what =
@@ -220,6 +241,7 @@ hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *s
                                   hr_error *error) {
   const char *what =
       ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
+  HRI_TRY(refuse_two_optimizers(job, settings->optim, error));
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has %s", what) : HR_OK;
 }
 
