@@ -159,12 +159,15 @@ static double interpolate(const hr_device_rates *rates, const hri_rate_class *c)
   return below;
 }
 
-/* Nothing measured of a side: the next one stands in, but no thin product for one that is not. */
+/* Nothing measured of a side: the next one stands in. Of what training saw no thin product does for one that is not: the
+ * adapters of one run would make the weights of the next slow. A probe's first samples may, since they only tell which
+ * others would take too long. */
 static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
-  static const uint32_t others[HR_PRODUCT_SIDES][HR_PRODUCT_SIDES] = {{0, 1, 2}, {1, 2, 1}, {2, 1, 2}};
+  static const uint32_t others[HR_PRODUCT_SIDES][HR_PRODUCT_SIDES] = {{0, 1, 2}, {1, 2, 0}, {2, 1, 0}};
   double rate = 0;
   for (uint32_t k = 0, own = c.side; k < HR_PRODUCT_SIDES && rate <= 0; k++) {
     c.side = others[own][k];
+    if (rates->seen && own > 0 && c.side == 0) continue;
     rate = interpolate(rates, &c);
   }
   return rate;

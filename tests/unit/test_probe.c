@@ -211,9 +211,13 @@ static void test_missing_entries_fall_back(void **state) {
   linear(&b, 512, 512, 512);
   roofline = seconds(&b); /* an empty table: the roofline */
   assert_true(roofline > 268.0);
-  b.device.rates.tables[0].product_flops[0][0][1] = 2e9; /* only thin ones were measured: they stand in for none */
+  b.device.rates.tables[0].product_flops[0][0][1] = 2e9; /* only thin ones were measured: they stand in */
+  near(seconds(&b), 268435456.0 / 2e9);
+  b.device.rates.seen = true; /* in training, where they may be those of adapters: then for none */
+  b.device.rates.factors[0] = 1;
   near(seconds(&b), roofline);
-  b.device.rates.tables[0].product_flops[0][1][1] = 5e9; /* the next side does */
+  b.device.rates.seen = false;
+  b.device.rates.tables[0].product_flops[0][1][1] = 5e9; /* the nearer side comes first */
   near(seconds(&b), 268435456.0 / 5e9);
   b.job.team = 3; /* measured for another team */
   near(seconds(&b), roofline);
