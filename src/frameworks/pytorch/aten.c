@@ -714,13 +714,14 @@ hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten 
 /* torch_attn::_varlen_attn_backward: as flash_backward, over all documents' rows with room for a block behind each. numbers[0]: documents. */
 static void varlen_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
   enum { BLOCK = 128 };
-  hri_ten *saved[HRI_FN_SAVED];
+  enum { NORMS = 5 }; /* what hri_aten_attention_varlen saves: q, k, v, ends, the result, its norms, a seed */
+  hri_ten *saved[HRI_FN_SAVED] = {NULL};
   sizes s = sizes_of(&fn->shapes[0], &fn->shapes[1]);
   uint64_t total = s.batch * s.tokens + BLOCK * fn->numbers[0],
            width = s.width <= 128 ? hri_round_up(s.width, 32) : hri_round_up(s.width, 64);
   for (uint32_t i = 0; i < fn->saved_count; i++) saved[i] = hri_fn_saved(t, fn, i);
   if (g[0]) {
-    hri_ten *sums, *wide, *none = hri_ten_like(t, "zeros", saved[5], HRI_F32); /* of the result that nobody takes */
+    hri_ten *sums, *wide, *none = hri_ten_like(t, "zeros", saved[NORMS], HRI_F32); /* of the result that nobody takes */
     for (int k = 0; k < 3; k++) in[k] = hri_ten_make(t, "_flash_attention_backward", g[0]->type, fn->shapes[k]);
     sums = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(2, s.heads, total, 0, 0));
     wide = hri_ten_make(t, "_flash_attention_backward", HRI_F32, hri_ten_shape_of(3, total, s.heads, width, 0));

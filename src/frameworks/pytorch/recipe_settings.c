@@ -86,8 +86,7 @@ static hr_status counted(const char *text, size_t length, hri_recipe_settings *o
 /* What is the default is no more than that; the other way there are no rules for. */
 static hr_status refuse(key k, hr_error *error) {
   static const char *const whys[KEYS] =
-      {[OFFLOADING] = "which tensors are still on the device then depends on how far copies are; "
-                      "enable_activation_offloading=False",
+      {[OFFLOADING] = "what is still on the device then depends on copies; enable_activation_offloading=False",
        [COMPILE] = "a compiled model makes tensors of its own; compile=False"};
   hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has no rules for %s=True", keys[k].name);
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "%s", whys[k]);
