@@ -194,6 +194,7 @@ run plan gpt2-124m --device t4 --precision bf16 --micro-batch 2 --engine pytorch
 run plan llama-3.2-1b --device a100-80 --engine pytorch --packing off --engine-conf sdpa_kernel=flash_attention; refuses 2; expect_err 'without a mask'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf attn_implementation=flash_attention_2; expect_rc 0; expect_out '^rules +from source, not recorded'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --optimizer adafactor; expect_rc 0; expect_out 'Adafactor by transformers'
+run plan llama-3.2-1b --device a100-80 --precision bf16 --lora r=8 --engine pytorch:llama-factory --ranks 2 --engine-conf gradient_as_bucket_view=true; refuses 2; expect_err 'gradient_as_bucket_view'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --optimizer adafactor --engine-conf optim=sgd; refuses 2; expect_err 'adafactor and --engine-conf name two'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --optimizer adamw --engine-conf optim=paged_adamw_8bit; expect_rc 0
 run plan llama-3.2-1b --device a100-80 --engine pytorch:plain --optimizer adafactor; expect_rc 0; expect_out 'Adafactor by torch'

@@ -359,6 +359,8 @@ static bool is_ready_twice(const hr_job *job, const hri_torch_settings *settings
 /* What there are no rules for on several ranks. */
 static const char *refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack) {
   if (settings->use_cache) return "no rules for use_cache=true on several ranks";
+  if (settings->shared.bucket_view && (stack->packs || stack->upcasts_norms))
+    return "no gradient_as_bucket_view by this stack, whose configuration has no key for it";
   if (stack->fused_head) return "no rules for TRL's fused head on several ranks; --engine pytorch:trainer";
   if (settings->shared.fsdp != HRI_TRUE && !settings->shared.zero_stage)
     return is_ready_twice(job, settings, stack)
