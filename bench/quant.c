@@ -126,13 +126,8 @@ static void measure_all(const isa *level, int threads, const char *only) {
 
 int main(int argc, char **argv) {
   const char *only = argc > 2 ? argv[2] : NULL;
-  const isa *level;
-  (void)setup_isas(NULL);
-  level = isa_of(argc > 3 ? argv[3] : NULL);
-  if (!level) {
-    (void)fprintf(stderr, "%s: no instruction set %s here\n", argv[0], argv[3]);
-    return 2;
-  }
+  const isa *level = isa_asked(argv[0], argc > 3 ? argv[3] : NULL);
+  if (!level) return 2;
   measure_all(level, argc > 1 ? atoi(argv[1]) : 2, only);
   return 0;
 }

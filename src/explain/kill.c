@@ -15,8 +15,8 @@ static const char *const subjects[] = {"process",     "training",     "train",  
                                        "which",       "everything",   "conversion", "runner",   "evaluation",
                                        "application", "installation", "simulation", "they",     "processes",
                                        "jobs",        "tasks",        "workers"};
-/* How many of these a title may begin with: several of them are counted, "0 processes killed". */
-enum { SINGLE = 44 };
+/* The last ones, with which no title begins: several of them are counted, "0 processes killed". */
+enum { PLURALS = 4, SINGLE = HRI_COUNT(subjects) - PLURALS };
 
 /* What else ends processes, and what else is killed. */
 static const char *const others[] = {"timeout",      "timed out", "time limit", "walltime",    "preempt",
@@ -100,8 +100,7 @@ static bool is_title(const hri_oom_around *a, size_t from) {
   if (noun == end && to == a->after) return false;
   ends = to >= a->count || strchr(".!,:)\"'", a->text[to]) ||
          (a->text[to] == ' ' && (to + 1 >= a->count || !hri_is_letter(a->text[to + 1]))); /* or the line ends there */
-  for (size_t i = 0; i < HRI_COUNT(behind) && !ends; i++) ends = hri_match_at(a->text, to, a->count, behind[i]);
-  return ends;
+  return ends || hri_match_at_any(a->text, to, a->count, behind, HRI_COUNT(behind));
 }
 
 /* "it ends with 'Killed'", "the terminal just says Killed". */
@@ -136,9 +135,7 @@ static bool is_by_another(const hri_oom_around *a) {
                                        "default"};
   size_t at = a->after + 4;
   if (!hri_match_at(a->text, a->after, a->count, " by ")) return false;
-  for (size_t i = 0; i < HRI_COUNT(system); i++)
-    if (hri_match_at(a->text, at, a->count, system[i])) return false;
-  return true;
+  return !hri_match_at_any(a->text, at, a->count, system, HRI_COUNT(system));
 }
 
 /* Words of Chinese, Japanese or Korean beside it, which have no such verbs: a process is the subject then. */
@@ -162,7 +159,6 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (hri_match_any(a->text, from, to, others, HRI_COUNT(others)) || is_by_another(a)) return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false; /* one of a list */
   if (is_among_wide(a, from)) return true;
-  for (size_t i = 0; i < HRI_COUNT(active); i++)
-    if (hri_match_at(a->text, a->after, a->count, active[i])) return false;
+  if (hri_match_at_any(a->text, a->after, a->count, active, HRI_COUNT(active))) return false;
   return is_suffered(a, from) || is_quoted(a, from) || is_title(a, from);
 }

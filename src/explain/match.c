@@ -28,6 +28,12 @@ bool hri_match_at(const char *text, size_t at, size_t to, const char *words) {
   return at <= to && to - at >= length && memcmp(text + at, words, length) == 0;
 }
 
+bool hri_match_at_any(const char *text, size_t at, size_t to, const char *const *words, size_t count) {
+  for (size_t i = 0; i < count; i++)
+    if (hri_match_at(text, at, to, words[i])) return true;
+  return false;
+}
+
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words) {
   size_t length = strlen(words);
   return to >= from + length && memcmp(text + to - length, words, length) == 0;

@@ -15,8 +15,9 @@ size_t hri_match_whole(const char *text, size_t from, size_t to, const char *wor
 /* Whether one of some words stands there whole, or as a part of others. */
 bool hri_match_any(const char *text, size_t from, size_t to, const char *const *words, size_t count);
 bool hri_match_part(const char *text, size_t from, size_t to, const char *const *parts, size_t count);
-/* Whether `words` stand right at text[at], or end right before text[to]. */
+/* Whether `words`, or one of some, stand right at text[at]; whether they end right before text[to]. */
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words);
+bool hri_match_at_any(const char *text, size_t at, size_t to, const char *const *words, size_t count);
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words);
 
 /* Whether a sentence ends at text[at]: "2.5 gib" and "a.b" do not end one. */

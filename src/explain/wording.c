@@ -15,8 +15,7 @@ static bool before_has(const hri_oom_around *a, const char *words) {
   return hri_oom_word(a->text, a->start, a->at, words) < a->at;
 }
 static bool after_starts(const hri_oom_around *a, const char *words) {
-  size_t length = strlen(words);
-  return a->count - a->after >= length && memcmp(a->text + a->after, words, length) == 0;
+  return hri_match_at(a->text, a->after, a->count, words);
 }
 static bool after_has(const hri_oom_around *a, size_t within, const char *words) {
   size_t end = a->count - a->after < within ? a->count : a->after + within;
@@ -83,8 +82,7 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
   if (after_has(a, 40, "tried to allocate")) return false;
   for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
     if (a->text[at] == '?') return true; /* a question */
-  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
-    if (after_starts(a, behind[i])) return true;
+  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     (void)snprintf(words, sizeof words, " %s %s", before[i], backend);
     if (before_ends(a, words) || before_ends(a, words + 1)) return true;
@@ -113,16 +111,14 @@ static bool is_named(const hri_oom_around *a) {
                  memcmp(a->text, before[i] + 1, length - 1) == 0; /* at the very start no blank stands before it */
     if (first || before_ends(a, before[i])) return true;
   }
-  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
-    if (after_starts(a, behind[i])) return true;
+  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
   return false;
 }
 
 /* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
 static bool is_in_program(const hri_oom_around *a) {
   static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),"};
-  for (size_t i = 0; i < sizeof behind / sizeof *behind; i++)
-    if (after_starts(a, behind[i])) return true;
+  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
   if (before_ends(a, " when") || before_ends(a, " if")) return true; /* or of a sentence about it */
   return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
 }

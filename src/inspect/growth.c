@@ -23,15 +23,33 @@ static int survivor_order(const void *a, const void *b) {
   return (x->life > y->life) - (x->life < y->life);
 }
 
-static uint64_t collect(const hri_inside *in, survivor *rows) {
+static uint64_t step_end(const hr_inspection *p, uint32_t step) {
+  return p->steps[step].first_event + p->steps[step].event_count;
+}
+
+/* Which lives that were made in a step count. */
+typedef bool choice(const hri_inside *in, const hri_life *life, uint32_t step);
+
+static bool is_kept(const hri_inside *in, const hri_life *life, uint32_t step) {
+  (void)step;
+  return hri_life_kept(in, life);
+}
+
+/* There behind the end of its step, be it for a moment. */
+static bool is_carried(const hri_inside *in, const hri_life *life, uint32_t step) {
+  return life->stack && life->end > step_end(&in->public, step);
+}
+
+/* How many there are; rows NULL: only that. */
+static uint64_t collect(const hri_inside *in, choice *counts, survivor *rows) {
   const hr_inspection *p = &in->public;
   uint64_t count = 0;
   uint32_t step = 0;
   for (uint64_t k = in->lives->before_count; k < in->lives->count; k++) {
     const hri_life *life = &in->lives->lives[k];
-    while (step < p->step_count && life->alloc >= p->steps[step].first_event + p->steps[step].event_count) step++;
+    while (step < p->step_count && life->alloc >= step_end(p, step)) step++;
     if (step == p->step_count) break;
-    if (!hri_life_kept(in, life) || life->alloc < p->steps[step].first_event) continue;
+    if (life->alloc < p->steps[step].first_event || !counts(in, life, step)) continue;
     if (rows)
       rows[count] =
           (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size, k, step};
@@ -70,26 +88,6 @@ static bool judge(const hri_inside *in, const survivor *rows, uint64_t count, hr
 /* ---- larger each step ---- */
 
 enum { LEAST_LARGER = 6 };
-
-static uint64_t step_end(const hr_inspection *p, uint32_t step) {
-  return p->steps[step].first_event + p->steps[step].event_count;
-}
-
-/* Lives of a step that are there behind its end, of which few get old. */
-static uint64_t collect_crossing(const hri_inside *in, survivor *rows) {
-  const hr_inspection *p = &in->public;
-  uint64_t count = 0;
-  uint32_t step = 0;
-  for (uint64_t k = in->lives->before_count; k < in->lives->count; k++) {
-    const hri_life *life = &in->lives->lives[k];
-    while (step < p->step_count && life->alloc >= step_end(p, step)) step++;
-    if (step == p->step_count) break;
-    if (!life->stack || life->alloc < p->steps[step].first_event || life->end <= step_end(p, step)) continue;
-    if (rows) rows[count] = (survivor){in->stacks[life->stack].plain, life->size, k, step};
-    count++;
-  }
-  return count;
-}
 
 /* One a step, replaced in the next, larger each time, by about as much in both halves, and nearly all that the peaks of
  * the steps grow by. */
@@ -150,19 +148,19 @@ static void judge_keys(hri_inside *in, survivor *rows, uint64_t count, judgement
 
 hr_status hri_growth_find(hri_inside *in, hr_error *error) {
   hr_inspection *p = &in->public;
-  uint64_t kept, crossing;
+  uint64_t kept, carried;
   survivor *rows;
   if (p->step_count < 4) return HR_OK;
-  kept = collect(in, NULL);
-  crossing = collect_crossing(in, NULL);
-  rows = hri_alloc((size_t)((kept > crossing ? kept : crossing) + 1) * sizeof *rows);
-  p->growth = hri_alloc((size_t)(kept + crossing + 1) * sizeof *p->growth);
+  kept = collect(in, is_kept, NULL);
+  carried = collect(in, is_carried, NULL);
+  rows = hri_alloc((size_t)((kept > carried ? kept : carried) + 1) * sizeof *rows);
+  p->growth = hri_alloc((size_t)(kept + carried / LEAST_LARGER + 1) * sizeof *p->growth);
   if (!rows || !p->growth) {
     hri_free(rows);
-    return hri_fail_memory(error, kept + crossing, "what outlives its step");
+    return hri_fail_memory(error, (kept + carried) * sizeof *rows, "what outlives its step");
   }
-  judge_keys(in, rows, collect(in, rows), judge);
-  judge_keys(in, rows, collect_crossing(in, rows), judge_larger);
+  judge_keys(in, rows, collect(in, is_kept, rows), judge);
+  judge_keys(in, rows, collect(in, is_carried, rows), judge_larger);
   hri_free(rows);
   qsort(p->growth, p->growth_count, sizeof *p->growth, growth_order);
   return HR_OK;

@@ -221,10 +221,7 @@ def lessons():
 
 
 def main():
-    groups = []
-    for name, some in (("jobs", table()), ("lessons", lessons())):
-        groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in some) + "\n]")
-    Path(__file__).with_name("beside.json").write_text(json.dumps({"seed": SEED})[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+    jobs.write("beside.json", {"seed": SEED}, table(), lessons())
 
 
 if __name__ == "__main__":

@@ -382,15 +382,17 @@ def lessons():
     return result
 
 
+def write(name, head, jobs, learnt):
+    """A table: what it was drawn by, then a line for each job and each lesson."""
+    groups = [f'"{group}": [\n' + ",\n".join(json.dumps(job) for job in some) + "\n]" for group, some in (("jobs", jobs), ("lessons", learnt))]
+    Path(__file__).with_name(name).write_text(json.dumps(head)[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+
+
 def main():
     result = table()
-    groups = []
     families = result["held_back_families"]
     jobs = result.pop("jobs") + quantized(families) + later(families) + further(families, result["held_back_transformers"])
-    for name, jobs in (("jobs", jobs), ("lessons", lessons())):
-        groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in jobs) + "\n]")
-    path = Path(__file__).with_name("jobs.json")
-    path.write_text(json.dumps(result)[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+    write("jobs.json", result, jobs, lessons())
 
 
 if __name__ == "__main__":

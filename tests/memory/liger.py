@@ -6,9 +6,7 @@
 As for jobs.json all is drawn from one seed before any rule was written, and a third held back. Large models keep their widths and have fewer layers,
 so that any host can record them."""
 
-import json
 import random
-from pathlib import Path
 
 import jobs
 
@@ -113,10 +111,7 @@ def lessons():
 
 
 def main():
-    groups = []
-    for name, some in (("jobs", table()), ("lessons", lessons())):
-        groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in some) + "\n]")
-    Path(__file__).with_name("liger.json").write_text(json.dumps({"seed": SEED})[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+    jobs.write("liger.json", {"seed": SEED}, table(), lessons())
 
 
 if __name__ == "__main__":

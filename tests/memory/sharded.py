@@ -187,10 +187,7 @@ def lessons():
 
 
 def main():
-    groups = []
-    for name, some in (("jobs", table()), ("lessons", lessons())):
-        groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in some) + "\n]")
-    Path(__file__).with_name("sharded.json").write_text(json.dumps({"seed": SEED})[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+    jobs.write("sharded.json", {"seed": SEED}, table(), lessons())
 
 
 if __name__ == "__main__":

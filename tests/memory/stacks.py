@@ -6,9 +6,7 @@
 As for jobs.json all is drawn from one seed before any rule was written and before any result was there, and a third is held back. Large models keep
 their widths and have fewer layers, since LLaMA-Factory makes the weights of a full fine-tune fp32 on the host."""
 
-import json
 import random
-from pathlib import Path
 
 import jobs
 
@@ -126,10 +124,7 @@ def lessons():
 
 
 def main():
-    groups = []
-    for name, some in (("jobs", table()), ("lessons", lessons())):
-        groups.append(f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in some) + "\n]")
-    Path(__file__).with_name("stacks.json").write_text(json.dumps({"seed": SEED})[:-1] + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+    jobs.write("stacks.json", {"seed": SEED}, table(), lessons())
 
 
 if __name__ == "__main__":

@@ -6,9 +6,7 @@
 As for jobs.json all is drawn from one seed before any rule was written: a family and a third of all jobs are held back. Models of 7 and 8 B keep
 their widths and have fewer layers, so that any host can record them."""
 
-import json
 import random
-from pathlib import Path
 
 import jobs
 
@@ -202,9 +200,7 @@ def main():
     some += quantized([job["name"] for job in some], family)
     some += beside([job["name"] for job in some], family)
     some += packed()
-    groups = [f'"{name}": [\n' + ",\n".join(json.dumps(job) for job in group) + "\n]" for name, group in (("jobs", some), ("lessons", lessons()))]
-    head = json.dumps({"seed": SEED, "held_back_families": [family]})[:-1]
-    Path(__file__).with_name("tune.json").write_text(head + ", " + ",\n".join(groups) + "}\n", encoding="utf-8")
+    jobs.write("tune.json", {"seed": SEED, "held_back_families": [family]}, some, lessons())
 
 
 if __name__ == "__main__":

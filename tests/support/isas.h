@@ -7,6 +7,7 @@
 #ifndef HRI_TESTS_ISAS_H
 #define HRI_TESTS_ISAS_H
 
+#include <stdio.h>
 #include <string.h>
 
 #include "ops/cpu.h"
@@ -46,6 +47,15 @@ static inline const isa *isa_of(const char *name) {
   for (int k = 0; k < isa_count; k++)
     if (strcmp(isas[k].name, name) == 0) return &isas[k];
   return NULL;
+}
+
+/* The same for a benchmark's command line: says what is not here. */
+static inline const isa *isa_asked(const char *program, const char *name) {
+  const isa *level;
+  (void)setup_isas(NULL);
+  level = isa_of(name);
+  if (!level) (void)fprintf(stderr, "%s: no instruction set %s here\n", program, name);
+  return level;
 }
 
 #endif

@@ -642,6 +642,14 @@ static void check_lesson(const char *name) {
   hri_json_deinit(&lesson);
 }
 
+static void check_lessons(const char *before, const char *const *names, size_t count, const char *behind) {
+  for (size_t i = 0; i < count; i++) {
+    char name[160];
+    (void)snprintf(name, sizeof name, "%s%s%s", before, names[i], behind);
+    check_lesson(name);
+  }
+}
+
 static void test_torchtune_lessons(void **state) {
   static const char *const names[] = {"llama3-1b-b2-s256-bf16",
                                       "llama3-1b-b2-s256-fp32-checkpointed",
@@ -656,11 +664,7 @@ static void test_torchtune_lessons(void **state) {
                                       "qwen2.5-0.5b-b2-s256-bf16-packed-checkpointed",
                                       "gemma-2b-b2-s256-bf16-checkpointed"};
   (void)state;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char name[128];
-    (void)snprintf(name, sizeof name, "%s-tune", names[i]);
-    check_lesson(name);
-  }
+  check_lessons("", names, sizeof names / sizeof *names, "-tune");
 }
 
 static void test_beside_lessons(void **state) {
@@ -686,18 +690,14 @@ static void test_beside_lessons(void **state) {
                                       "amp-bf16-trainer-lora8-nf4-double-bf16-storage-fsdp2x4-reshard",
                                       "amp-bf16-trainer-lora8-nf4-double-bf16-storage-fsdp1x4-strategy-full_shard"};
   (void)state;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) {
-    char name[160];
-    (void)snprintf(name, sizeof name, "llama3-1b-b2-s256-%s", names[i]);
-    check_lesson(name);
-  }
+  check_lessons("llama3-1b-b2-s256-", names, sizeof names / sizeof *names, "");
 }
 
 static void test_liger_lessons(void **state) {
   static const char *const names[] = {"llama3-1b-b2-s256-bf16-liger", "llama3-1b-b2-s256-amp-bf16-trainer-liger",
                                       "phi3-mini-b2-s256-fp32-liger", "gemma3-1b-b2-s256-amp-bf16-non-reentrant-liger"};
   (void)state;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_lesson(names[i]);
+  check_lessons("", names, sizeof names / sizeof *names, "");
 }
 
 static void test_stack_lessons(void **state) {
@@ -714,7 +714,7 @@ static void test_stack_lessons(void **state) {
                                       "llama3-1b-b2-s256-amp-bf16-reentrant-llama-factory",
                                       "llama3-1b-b2-s256-bf16-llama-factory"};
   (void)state;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) check_lesson(names[i]);
+  check_lessons("", names, sizeof names / sizeof *names, "");
 }
 
 /* More than a band: 20 and 10 are equal to the byte. */

@@ -52,8 +52,7 @@ static hri_ten *lora_weight(hri_torch *t, const hri_module_linear *linear, hri_t
   return cast;
 }
 
-/* (mag_norm_scale - 1) * base_result + mag_norm_scale * lora_result * scaling */
-static hri_ten *combined(hri_torch *t, hri_ten *scale, hri_ten *base, hri_ten *lora) {
+hri_ten *hri_dora_combined(hri_torch *t, hri_ten *scale, hri_ten *base, hri_ten *lora) {
   hri_ten *less = hri_aten_add_scalar(t, scale), *left = hri_aten_mul(t, less, base), *right, *sum;
   hri_ten_drop(t, less);
   right = hri_aten_mul(t, scale, lora);
@@ -84,7 +83,7 @@ static hri_ten *dora(hri_torch *t, const hri_module_linear *linear, hri_ten *x, 
   hri_ten_set(t, &lora, hri_aten_linear(t, lora, linear->b, NULL, true));
   if (!given) base = hri_aten_linear(t, x, turned, NULL, true);
   else base = linear->bias ? hri_aten_add_scalar(t, given) : hri_ten_keep(given);
-  y = combined(t, scale, base, lora);
+  y = hri_dora_combined(t, scale, base, lora);
   hri_ten *const all[] = {base, lora, scale, norm, turned, weight, adapted};
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++) hri_ten_drop(t, all[i]);
   return y;

@@ -14,6 +14,8 @@ hri_ten *hri_module_apply_whole(hri_torch *t, const hri_module *module, const ch
 hri_ten *hri_module_begins(hri_torch *t, const hri_module *module, const char *name, hri_ten *a, hri_ten *b,
                            hri_ten *x);
 void hri_module_ends(hri_torch *t, const hri_module *module, hri_ten *a, hri_ten *b, hri_ten **y);
+/* DoRA's result, of PEFT as of torchtune: (scale - 1) * base + scale * lora * scaling. */
+hri_ten *hri_dora_combined(hri_torch *t, hri_ten *scale, hri_ten *base, hri_ten *lora);
 /* What PEFT makes to find the magnitudes that DoRA begins with, and the parameter, in the type of `weight`'s values. */
 hri_ten *hri_dora_begin(hri_torch *t, const hri_module_linear *linear, hri_ten_type type);
 

@@ -3,6 +3,7 @@
  * [rows, tokens, width]; heads [rows, tokens, heads, width] until attention turns them. */
 #include "frameworks/pytorch/torchtune.h"
 
+#include "frameworks/pytorch/adapters.h"
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/nf4.h"
 #include "frameworks/pytorch/pass.h"
@@ -84,18 +85,6 @@ hri_ten *hri_tune_weight_norm(hri_torch *t, const hri_module_linear *linear) {
   return norm;
 }
 
-/* (scale - 1) * base + scale * lora * scaling */
-static hri_ten *combined(hri_torch *t, hri_ten *scale, hri_ten *base, hri_ten *lora) {
-  hri_ten *less = hri_aten_add_scalar(t, scale), *left = hri_aten_mul(t, less, base), *right, *sum;
-  hri_ten_drop(t, less);
-  right = hri_aten_mul(t, scale, lora);
-  hri_ten_set(t, &right, hri_aten_mul_scalar(t, right));
-  sum = hri_aten_add(t, left, right);
-  hri_ten_drop(t, right);
-  hri_ten_drop(t, left);
-  return sum;
-}
-
 /* DoRALinear.forward. Every variable lives until it returns, the graph of B A of the unit matrix too, which nobody asks for. */
 static hri_ten *with_dora(hri_torch *t, const hri_module *m, const hri_module_linear *linear, hri_ten *x,
                           hri_ten *base) {
@@ -106,7 +95,7 @@ static hri_ten *with_dora(hri_torch *t, const hri_module *m, const hri_module_li
   weight = hri_tune_weight(t, linear);
   norm = hri_tune_weight_norm(t, linear);
   scale = hri_aten_div_by(t, linear->magnitude, norm);
-  sum = combined(t, scale, base, lora);
+  sum = hri_dora_combined(t, scale, base, lora);
   y = hri_aten_add(t, sum, base);
   hri_ten *const all[] = {dropped, lora, eye, adapted, weight, norm, scale, sum};
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++) hri_ten_drop(t, all[i]);
