@@ -100,7 +100,7 @@ def headroom_words(job):
     words = [PRESETS[job["model"]], "--device", DEVICES[job["capability"]], "--seq", job["seq"], "--micro-batch", job["batch"], "--accumulate",
              job["accumulation"], "--precision", precision, "--clip", job["clip"] or 0, "--recompute", "block" if job["checkpointing"] else "none",
              "--attention", "materialized" if job["attention"] == "eager" else "flash", "--optimizer",
-             {"sgd": "sgd", "sgd-momentum": "momentum"}.get(job["optimizer"], "adamw"), "--packing", "off" if job["mask"] == "padding" else "pack",
+             {"sgd": "sgd", "sgd-momentum": "momentum", "adafactor": "adafactor", "adafactor-torch": "adafactor"}.get(job["optimizer"], "adamw"), "--packing", "off" if job["mask"] == "padding" else "pack",
              "--engine", {"trainer": "pytorch:trainer", "trl": "pytorch:trl"}.get(job["loop"], "pytorch:plain"), "--engine-conf", conf]
     if lora := job["lora"]:
         saved = "".join(f",modules_to_save={name}" for name in lora.get("modules_to_save", ()))
