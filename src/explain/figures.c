@@ -115,11 +115,27 @@ static bool read_before(const char *text, size_t at, size_t count, hr_oom_value 
   return hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
 }
 
+/* "0xc300", as an assembler prints sizes; false when there is none at text[at]. */
+static bool read_hexadecimal(const char *text, size_t at, size_t end, hr_oom_value *value) {
+  uint64_t number = 0;
+  size_t start = at + 2;
+  if (at + 2 >= end || text[at] != '0' || text[at + 1] != 'x') return false;
+  for (at = start; at < end && at - start < 16; at++) {
+    if (is_digit(text[at])) number = number * 16 + (uint64_t)(text[at] - '0');
+    else if (text[at] >= 'a' && text[at] <= 'f') number = number * 16 + (uint64_t)(text[at] - 'a') + 10;
+    else break;
+  }
+  if (at == start) return false;
+  set_size(value, (long double)number, 1, 1);
+  return true;
+}
+
 bool hri_oom_count_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
   size_t at = hri_oom_word(text, 0, count, words);
   long double number, place;
   if (at == count) return false;
   for (at += strlen(words); at < count && text[at] == ' ';) at++;
+  if (read_hexadecimal(text, at, count, value)) return true;
   if (read_number(text, at, count, &number, &place) == at || place != 1) return false;
   set_size(value, number, 1, 1);
   return true;
@@ -221,6 +237,11 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" limit", HR_OOM_ALLOWED},
                                       {" allocated", HR_OOM_ALLOCATED},
                                       {" memory has been allocated", HR_OOM_ALLOCATED},
+                                      {" requested", HR_OOM_REQUESTED},
+                                      {" were requested", HR_OOM_REQUESTED},
+                                      {" was requested", HR_OOM_REQUESTED},
+                                      {" required", HR_OOM_REQUESTED},
+                                      {" needed", HR_OOM_REQUESTED},
                                       {" used", HR_OOM_FIGURE_COUNT},
                                       {" in use", HR_OOM_FIGURE_COUNT}};
 

@@ -89,6 +89,9 @@ static const hri_oom_head heads[] = {
     {"fatal javascript out of memory", "node.js", HRI_OOM_HEAP}, /* of V8 in other programs */
     {"near heap limit", "node.js", HRI_OOM_HEAP},
     {"allowed memory size of", "php", HRI_OOM_HEAP},
+    {"heap exhausted", "", HRI_OOM_NOTHING}, /* SBCL's, GHC's */
+    {"exhausted heap space, trying to allocate", "dart", HRI_OOM_HEAP},
+    {"cannot enlarge memory arrays", "emscripten", HRI_OOM_HEAP},
     {"maximum pool size exceeded", "rmm", HRI_OOM_FOREIGN},
     {"enforce allocating <= available failed", "paddle", HRI_OOM_FOREIGN},
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
@@ -133,6 +136,19 @@ static const hri_oom_head heads[] = {
     {"term_memlimit", "lsf", HRI_OOM_HOST},
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
     {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
+    {"exceeded a memory resource limit", "pbs", HRI_OOM_HOST},
+    {"exceeded mem usage ", "torque", HRI_OOM_HOST}, /* "... hard limit (1200 > 1000)" */
+    {"exceeded memory limit (", "", HRI_OOM_NOTHING},
+    {"memory quota exceeded", "heroku", HRI_OOM_HOST},
+    {"memory quota vastly exceeded", "heroku", HRI_OOM_HOST},
+    {"memory status that requires corrective actions", "nohang", HRI_OOM_HOST},
+    {"lowmemorykiller: killing '", "android", HRI_OOM_HOST},
+    {"lowmemorykiller: kill '", "android", HRI_OOM_HOST},
+    {"terminated due to memory issue", "ios", HRI_OOM_HOST},
+    {"resource_type_memory (limit=", "ios", HRI_OOM_HOST},
+    {"op. sys. refuses to provide memory", "stata", HRI_OOM_HOST},
+    {"exited (137)", "kill", HRI_OOM_HOST_LIKELY}, /* Docker's list of containers */
+    {"exit(137)", "kill", HRI_OOM_HOST_LIKELY},
     {"killed (program ", "kill", HRI_OOM_HOST_LIKELY},
     {"beyond virtual memory limits", "yarn", HRI_OOM_HOST},
     {"killed signal terminated program", "kill", HRI_OOM_HOST_LIKELY}, /* a compiler's */

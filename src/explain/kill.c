@@ -138,6 +138,23 @@ static bool is_by_another(const hri_oom_around *a) {
   return !hri_match_at_any(a->text, at, a->count, system, HRI_COUNT(system));
 }
 
+/* Who kills when memory is short, as the subject: "systemd-oomd killed all of them", "the oom killer has killed". */
+bool hri_oom_is_killed_by(const hri_oom_around *a) {
+  static const char *const killers[] = {"oom killer", "oom-killer", "oomkiller", "oomd",
+                                        "earlyoom",   "nohang",     "lmkd",      "jetsam"};
+  static const char *const cases[] = {"if",   "when",  "may",    "might", "can",     "could",  "would",
+                                      "will", "until", "before", "avoid", "whether", "unless", "either"};
+  const size_t from = hri_sentence_start(a->text, a->start, a->at);
+  size_t end = skip_adverbs(a->text, from, a->at);
+  static const char *const links[] = {" has", " had", " have", " it"};
+  for (size_t i = 0; i < HRI_COUNT(links); i++)
+    if (hri_match_end(a->text, from, end, links[i])) end -= strlen(links[i]);
+  end = skip_back(a->text, from, end);
+  while (end > from && strchr("`\"'", a->text[end - 1])) end--;
+  return word_before(a->text, from, end, killers, HRI_COUNT(killers)) < end &&
+         !hri_match_any(a->text, from, end, cases, HRI_COUNT(cases));
+}
+
 /* Words of Chinese, Japanese or Korean beside it, which have no such verbs: a process is the subject then. */
 static bool is_among_wide(const hri_oom_around *a, size_t from) {
   size_t before = skip_back(a->text, from, a->at), behind = a->after;

@@ -78,6 +78,7 @@ static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *r
   char close = line[at] == '[' ? ']' : ')';
   size_t end = at + 1;
   int32_t found;
+  if (end < count && line[end] == '[') return at; /* "[[node x]]", TensorFlow's */
   while (end < count && end - at < 64 && line[end] != close) end++;
   if (end >= count || line[end] != close) return at;
   if (close == ')') {
@@ -185,9 +186,10 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
     shape |= HRI_OOM_COMMENT;
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
     shape |= HRI_OOM_HEADING; /* nothing but bold words */
+  if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_REMARK;
   if (at + 2 < count && line[at] == '#' &&
       line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */
-    shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT;
+    shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT | HRI_OOM_REMARK;
   while (at < count && strchr("/*# ", line[at]) && line[at]) at++; /* a table in a comment */
   if (at < count && line[at] == '|' && memchr(line + at + 1, '|', count - at - 1)) shape |= HRI_OOM_ROW;
   return shape;
@@ -207,11 +209,30 @@ size_t hri_line_dressing(const char *line, size_t count, size_t at) {
   return end < count ? end + 1 - at : end - at;
 }
 
+/* How long a terminal escape is that was written out as text: "\\u001b[0;31m" of JSON, "\\x1b[31m", "\\033[0m", "^[[0;36m", and
+ * "[1;36m", whose first byte was lost. Colours alone: what ends with "m". */
+static size_t written_escape(const char *line, size_t count, size_t at) {
+  static const char *const firsts[] = {"\\u001b", "\\x1b", "\\033", "\\e", "^["};
+  size_t start = at, end;
+  for (size_t i = 0; i < HRI_COUNT(firsts) && start == at; i++)
+    if (starts_with(line, count, at, firsts[i])) start = at + strlen(firsts[i]);
+  if (start >= count || line[start] != '[') return 0;
+  for (end = start + 1; end < count && (hri_is_digit(line[end]) || line[end] == ';');) end++;
+  if (end >= count || line[end] != 'm' || end - start > 12) return 0;
+  if (start == at) { /* "x[5m]" and "[5m ago" are none */
+    bool colour = memchr(line + start, ';', end - start) || (end == start + 2 && line[start + 1] == '0');
+    if (!colour || (end + 1 < count && line[end + 1] == ']')) return 0;
+  }
+  return end + 1 - at;
+}
+
 /* Drops terminal escapes in place, so that a coloured "[rank3]:" is seen as a prefix. */
 size_t hri_line_drop_escapes(char *line, size_t count) {
   size_t to = 0;
   for (size_t i = 0; i < count;) {
-    size_t skip = line[i] == 0x1b ? hri_line_dressing(line, count, i) : 0;
+    size_t skip = 0;
+    if (line[i] == 0x1b) skip = hri_line_dressing(line, count, i);
+    else if (line[i] == '[' || line[i] == '\\' || line[i] == '^') skip = written_escape(line, count, i);
     if (skip) i += skip;
     else line[to++] = line[i++];
   }

@@ -173,7 +173,17 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
   (void)hri_oom_size_after(text, count, "object size is", &f[HR_OOM_REQUESTED]);
 }
 
+/* SBCL's "11960320 bytes available, 16777232 requested." */
+static void read_sbcl(const char *text, size_t count, hr_oom_value *f) {
+  if (!hri_oom_size_before(text, count, " available, ", &f[HR_OOM_FREE])) return;
+  (void)hri_oom_count_after(text, count, " available, ", &f[HR_OOM_REQUESTED]);
+}
+
 /* ---- by kind ---- */
+
+/* What Triton prints before the most that a block may have, in several versions and as people translate it. */
+static const char *const chip_limits[] = {"hardware limit:", "hardware limitation:", "hardware limit is",
+                                          "hardware limit", "hardware limitation"};
 
 void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message) {
   hr_oom_failure *failure = &message->failure;
@@ -242,6 +252,10 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_count_after(at, count < 160 ? count : 160, "(allocated:", &f[HR_OOM_ALLOCATED]);
       (void)hri_oom_count_after(at, count < 200 ? count : 200, ", limit:", &f[HR_OOM_ALLOWED]);
     }
+    (void)hri_oom_size_after(at, count < 100 ? count : 100, "trying to allocate", &f[HR_OOM_REQUESTED]); /* Dart's */
+    if (strcmp(failure->source, "sbcl") == 0) read_sbcl(at, count < 200 ? count : 200, f);
+    if (strcmp(failure->source, "ghc") == 0)
+      (void)hri_oom_size_after(at, count < 100 ? count : 100, "maximum heap size is", &f[HR_OOM_ALLOWED]);
     if (hri_oom_word(at, 0, count < 400 ? count : 400, "until oom") < count) { /* Android's */
       (void)hri_oom_count_after(at, count < 120 ? count : 120, "failed to allocate a", &f[HR_OOM_REQUESTED]);
       (void)hri_oom_count_after(at, count < 160 ? count : 160, "allocation with", &f[HR_OOM_FREE]);
@@ -251,7 +265,10 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
   case HRI_OOM_LIMIT: read_limit(at, count < 200 ? count : 200, f); break;
   case HRI_OOM_CHIP:
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
-    (void)hri_oom_count_after(at, count < 300 ? count : 300, "hardware limit:", &f[HR_OOM_ALLOWED]);
+    for (size_t i = 0; i < HRI_COUNT(chip_limits) && !hri_oom_known(&f[HR_OOM_ALLOWED]); i++)
+      (void)hri_oom_count_after(at, count < 300 ? count : 300, chip_limits[i], &f[HR_OOM_ALLOWED]);
+    if (hri_oom_count_after(at, count < 80 ? count : 80, "too much shared data (", &f[HR_OOM_REQUESTED])) /* ptxas's */
+      (void)hri_oom_count_after(at, count < 100 ? count : 100, "bytes, ", &f[HR_OOM_ALLOWED]);
     break;
   default: break;
   }

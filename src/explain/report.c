@@ -225,6 +225,7 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
                                       " while trying to allocate"};
   static const char *const after_no[] = {" available", " left", " for", " to ", " on ", " remaining", " could", " in "};
   bool shared = from > line + 7 && hri_match_at(text, from - 7, from, "shared ");
+  if (hri_match_at(text, to, count, " (oom) killer") || hri_match_at(text, to, count, " killer")) return false;
   for (size_t i = 0; i < HRI_COUNT(before); i++) {
     size_t at = find_back(text, line, from, 48, &before[i], 1, 5), between = at + strlen(before[i]) + 1;
     bool limit = hri_match_at(text, to, count, " limit") || hri_match_at(text, to, count, " budget") ||
@@ -267,7 +268,8 @@ static bool find_oom(const char *text, size_t line, size_t from, size_t to, size
   for (size_t i = 0; i < HRI_COUNT(behind) && !found; i++) found = hri_match_at(text, to, count, behind[i]);
   found = found || find_back(text, line, from, 16, before, HRI_COUNT(before), 0) < from;
   *p = (phrase){from, to, false};
-  if (hri_match_at(text, to, count, ": 0") || hri_match_at(text, to, count, "s:") || hri_match_at(text, to, count, "="))
+  if (hri_match_at(text, to, count, ") killer") || hri_match_at(text, to, count, ": 0") ||
+      hri_match_at(text, to, count, "s:") || hri_match_at(text, to, count, "="))
     return false;
   return found;
 }
@@ -366,6 +368,12 @@ static bool has_code(const char *text, size_t from, size_t to) {
                                       "(-2)",       "(0x",       "error: 2", "code 2",      "[os error",   "os error",
                                       "result:",    "hr =",      "hresult",  "core dumped", "return code", "cudaerror",
                                       "cuda error", "cuda_error"};
+  if (hri_match_at(text, from, to, " (")) { /* "(00000008:kIO...OutOfMemory)": the name of an error */
+    const char *close = memchr(text + from, ')', to - from);
+    if (close && !memchr(text + from + 2, ' ', (size_t)(close - text) - from - 2) &&
+        is_error_name(text, from + 2, (size_t)(close - text)))
+      return true;
+  }
   if (to > from && to - from > 120) to = from + 120; /* a phrase may end on the line behind: nothing is left then */
   return hri_match_part(text, from, to, words, HRI_COUNT(words));
 }
@@ -402,6 +410,29 @@ static size_t clause_start(const char *text, size_t line, size_t at) {
   for (size_t i = at; i > line; i--)
     if (hri_ends_sentence(text, i - 1, at) || (text[i - 1] == ' ' && i >= line + 2 && text[i - 2] == ':')) return i;
   return line;
+}
+
+/* "out of memory is reported at the second epoch": it happened. */
+bool hri_voice_happened(const hri_oom_place *p, size_t to) {
+  static const char *const events[] = {" is reported at", " was reported", " was raised", " was thrown", " occurred",
+                                       " happened",       " came out",     " came up",    " comes up",   " appeared",
+                                       " popped up",      " pops up",      " showed up",  " shows up",   " came back"};
+  static const char *const now[] = {" is raised ",   " is thrown ", " occurs ", " happens ",
+                                    " is reported ", " appears ",   " arises ", " is encountered "};
+  static const char *const then[] = {"when running ",  "when i ",       "when we ",        "when my ",
+                                     "when trying ",   "when loading ", "when executing ", "when launching ",
+                                     "when starting ", "after "};
+  static const char *const nouns[] = {" error", " exception", " failure"};
+  for (size_t i = 0; i < HRI_COUNT(nouns); i++)
+    if (hri_match_at(p->text, to, p->line_end, nouns[i])) to += strlen(nouns[i]);
+  for (size_t i = 0; i < HRI_COUNT(now);
+       i++) /* "is raised when running x" tells of one run, "raised when full" of all */
+    if (hri_match_at(p->text, to, p->line_end, now[i]) &&
+        hri_match_at_any(p->text, to + strlen(now[i]), p->line_end, then, HRI_COUNT(then)))
+      return true;
+  for (size_t i = 0; i < HRI_COUNT(events); i++)
+    if (hri_match_at(p->text, to, p->line_end, events[i])) return true;
+  return false;
 }
 
 /* What the words around the phrase say of it: a topic, a condition, somebody's opinion. */
@@ -504,6 +535,7 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
                                      "they",    "people",  "users",     "is there", "about",     "regarding",
                                      "without", "against", "yesterday", "often",    "sometimes", "typically",
                                      "always",  "when",    "issue",     "issues",   "bug",       "problem"};
+  static const char *const mine[] = {"i", "we", "my", "our"};
   static const char *const labels[] = {"known issues", "known issue", "fix",       "feat",     "docs",
                                        "test",         "tests",       "chore",     "refactor", "perf",
                                        "ci",           "build",       "revert",    "tip",      "tips",
@@ -552,8 +584,8 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
     signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
   if (p->shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT) && hri_match_end(p->text, p->line, last, "?"))
     signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
-  if (hri_match_part(p->text, phrase_to, end, explained, HRI_COUNT(explained)) ||
-      hri_match_part(p->text, from, end, defined, HRI_COUNT(defined)))
+  if (!hri_voice_happened(p, phrase_to) && (hri_match_part(p->text, phrase_to, end, explained, HRI_COUNT(explained)) ||
+                                            hri_match_part(p->text, from, end, defined, HRI_COUNT(defined))))
     signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
   for (size_t i = 0; i < HRI_COUNT(behind); i++)
     if (hri_match_at(p->text, phrase_to, p->line_end, behind[i])) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
@@ -561,6 +593,7 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
       hri_match_any(p->text, near, phrase_from, anywhere, HRI_COUNT(anywhere)))
     signs |= HRI_SIGN_BIT(HRI_SIGN_CONDITION);
   if (hri_match_any(p->text, near, phrase_from, here, HRI_COUNT(here))) signs |= HRI_SIGN_BIT(HRI_SIGN_PERSON);
+  if (hri_match_any(p->text, near, phrase_from, mine, HRI_COUNT(mine))) signs |= HRI_SIGN_BIT(HRI_SIGN_MINE);
   return signs;
 }
 
@@ -581,10 +614,13 @@ static bool is_below_trace(const hri_oom_place *p) {
 }
 
 /* Frames that follow: of Java, .NET, Go, JavaScript, a debugger, Python. */
-static bool has_stack(const hri_oom_place *p) {
+static bool has_stack(const hri_oom_place *p, size_t to) {
   static const char *const frames[] = {"traceback", "stack trace", "backtrace", "goroutine ",    "frame #",
                                        "#0 ",       "[1] ",        "0: 0x",     "runtime stack", "stacktrace:"};
-  size_t at = p->line_end, end;
+  size_t at = to, end;
+  while (at < p->line_end && p->text[at] == ' ') at++; /* a notebook prints the name and these words in one line */
+  if (hri_match_at(p->text, at, p->count, "traceback (most recent")) return true;
+  at = p->line_end;
   while (at < p->count && strchr(" -=*", p->text[at]) && p->text[at]) at++;
   for (size_t i = 0; i < HRI_COUNT(frames); i++)
     if (hri_match_at(p->text, at, p->count, frames[i])) return true;
@@ -740,6 +776,11 @@ static bool is_change(const hri_oom_place *p) {
   return false;
 }
 
+/* Whether text[at] stands between the back quotes that the message stands in, and they enclose a part of the line alone. */
+static bool is_within_ticks(const hri_oom_place *p, size_t at) {
+  return p->tick_from < p->tick_to && p->tick_from > p->line && at >= p->tick_from;
+}
+
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",    "returned ",
@@ -754,7 +795,7 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   }
   if (from > line && strchr("\"'", p->text[from - 1])) from--;
   for (size_t i = 0; i < HRI_COUNT(telling); i++)
-    if (hri_match_end(p->text, line, from, telling[i])) return true;
+    if (hri_match_end(p->text, line, from, telling[i]) && !is_within_ticks(p, from - strlen(telling[i]))) return true;
   if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
   if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
   if (p->shape & HRI_OOM_TITLE && from > line && !is_change(p)) { /* "loading fails with vulkan out-of-memory error" */
@@ -765,15 +806,6 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
     }
   }
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
-}
-
-/* "out of memory is reported at the second epoch": it happened. */
-static bool is_dated_event(const hri_oom_place *p, size_t to) {
-  static const char *const events[] = {" is reported at", " was reported", " was raised",
-                                       " was thrown",     " occurred",     " happened"};
-  for (size_t i = 0; i < HRI_COUNT(events); i++)
-    if (hri_match_at(p->text, to, p->line_end, events[i])) return true;
-  return false;
 }
 
 /* "My training gets killed": the words tell of it by themselves (kill.c). */
@@ -825,7 +857,8 @@ static bool is_meant(const hri_oom_place *p) {
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
   size_t line = p->line, rest = to;
   uint64_t signs = signs_of_topic(p, from, to);
-  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || is_dated_event(p, to) || tells_of_kill(p);
+  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || hri_voice_happened(p, to) ||
+                    (tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING));
   while (line < from && p->text[line] == ' ') line++;
   while (rest < p->line_end && !hri_is_name(p->text[rest]) && !(p->text[rest] & 0x80)) rest++;
 #define SIGN(name, when)                                                                                               \
@@ -844,7 +877,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(FIELD, is_field(p, from));
   SIGN(PLACE, has_place(p->text, line, p->line_end));
   SIGN(TRACE, is_below_trace(p));
-  SIGN(STACK, has_stack(p));
+  SIGN(STACK, has_stack(p, to));
   SIGN(CODE, has_code(p->text, to, p->line_end));
   SIGN(ALONE, is_label_only(p->text, line, from) &&
                   (!is_code || hri_oom_word(p->text, line, from, ":") < from ||
@@ -953,6 +986,11 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */
   end = report_end(p, &f, foreign || goes_on ? 200 : 0);
+  if (p->tick_from < p->tick_to &&
+      count_words(p->text, p->tick_to, p->line_end) > 0) { /* what is quoted; what is said of it has other figures */
+    if (p->tick_from > from) from = p->tick_from;
+    end = p->tick_to < end ? p->tick_to : end;
+  }
   if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
   hri_oom_read_labelled(p->text, from, end, end, m->failure.figures);
 }
@@ -968,6 +1006,26 @@ static void read_free_near(const hri_oom_place *p, hri_oom_message *m) {
     for (size_t at = hri_oom_word(p->text, from, to, words[i]); at < to && free->state == HR_OOM_ABSENT;
          at = hri_oom_word(p->text, at + 1, to, words[i]))
       (void)hri_oom_size_at(p->text, at + strlen(words[i]), to, free);
+}
+
+/* What stands on the lines behind a message of how much was in use: "effective gpu memory usage: 11.12% (1.311 gib/11.784
+ * gib)", "memory pool usage: 980.317 mib (980.317 mib allocated, 0 bytes cached)". */
+static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) {
+  hr_oom_value *f = m->failure.figures, other = {0};
+  size_t to = from + 320 < p->count ? from + 320 : p->count, at, slash;
+  at = hri_oom_word(p->text, from, to, " memory usage: ");
+  at = hri_oom_word(p->text, at, at + 32 < to ? at + 32 : to, "% (");
+  slash = hri_oom_word(p->text, at, at + 24 < to ? at + 24 : to, "/");
+  if (hri_match_at(p->text, at, to, "% (") && slash < at + 24 && f[HR_OOM_TOTAL].state == HR_OOM_ABSENT)
+    (void)hri_oom_size_at(p->text, slash + 1, to, &f[HR_OOM_TOTAL]);
+  at = hri_oom_word(p->text, from, to, "memory pool usage: ");
+  if (at == to || f[HR_OOM_ALLOCATED].state != HR_OOM_ABSENT) return;
+  (void)hri_oom_size_at(p->text, at + 19, to, &f[HR_OOM_ALLOCATED]);
+  at = hri_oom_word(p->text, at, at + 40 < to ? at + 40 : to, " (");
+  if (!hri_oom_size_at(p->text, at + 2, to, &other)) return;
+  to = hri_oom_word(p->text, at + 2, to, ")");
+  if (hri_oom_word(p->text, at, to, " reserved") < to) f[HR_OOM_RESERVED] = other;
+  else if (hri_oom_word(p->text, at, to, " allocated") < to) f[HR_OOM_ALLOCATED] = other;
 }
 
 /* Where the words of a known head stand, with what belongs to them. */
@@ -1003,13 +1061,38 @@ static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
   (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
    HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD))
 
+/* "torch.outofmemoryerror": a name that nobody else has. */
+static bool is_class_of_pytorch(const hri_oom_place *p, size_t from) {
+  return hri_match_end(p->text, p->line, from, "torch.") || hri_match_end(p->text, p->line, from, "torch.cuda.");
+}
+
+/* A comment among a program's lines: what its author met once, or expects. */
+static bool is_noted_in_source(const hri_oom_place *p) {
+  return p->shape & HRI_OOM_REMARK && p->shape & HRI_OOM_AMONG && !(p->shape & (HRI_OOM_LEVEL | HRI_OOM_FENCED));
+}
+
+/* What a test expects to be printed: "exhausted%s(tried to allocate 4096 bytes) in %s on line %d". */
+static bool is_template(const hri_oom_place *p) {
+  static const char *const places[] = {"%s", "%d", "%i", "%zu", "%lu", "%a"};
+  for (size_t i = 0; i < HRI_COUNT(places); i++)
+    for (size_t at = hri_oom_word(p->text, p->line, p->line_end, places[i]); at < p->line_end;
+         at = hri_oom_word(p->text, at + 1, p->line_end, places[i])) {
+      const size_t end = at + strlen(places[i]);
+      if (at > p->line && hri_is_digit(p->text[at - 1])) continue; /* "97%in use" */
+      if (end == p->line_end || !hri_is_name(p->text[end])) return true;
+    }
+  return false;
+}
+
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
 static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f) {
   const uint32_t figures = figure_count(m);
   uint64_t signs = 0;
   if (hri_voice_denies(p)) return false;
   if (!m->general && hri_voice_raised(p)) return true;
+  if (figures > 0 && (is_noted_in_source(p) || is_template(p))) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
+  if (figures == 0 && hri_voice_introduced(p)) return false;
   if (figures == 0 && hri_voice_placeholder(p)) return false;
   if (figures > 0 && !m->general && !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL)) &&
       is_concrete(p->text, p->line, p->line_end))
@@ -1023,6 +1106,11 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to, signs);
   if (tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
+  if (f.is_code && is_class_of_pytorch(p, f.from) &&
+      (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD) || (p->shape & HRI_OOM_TITLE && f.from <= p->line + 11)))
+    signs &= ~HRI_SIGN_BIT(HRI_SIGN_GENERAL);
+  if (!(signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) || signs & HRI_SIGN_BIT(HRI_SIGN_TOPIC))
+    signs &= ~HRI_SIGN_BIT(HRI_SIGN_MINE);
   if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) /* whose event it was, and what else they say of it */
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
@@ -1032,12 +1120,32 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   return p->ear ? p->ear->hears(p->ear->context, signs) : hri_voice_weigh(signs) > 0;
 }
 
+/* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path
+ * beside it. */
+static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
+  static const char *const names[] =
+      {"resourceexhausted", "resource_exhausted", "resource exhausted", "_bfc", "/job:", "[[node", "[[{{node"};
+  const size_t far = p->before_count, from = far > 400 ? far - 400 : 0;
+  const size_t behind = p->line_end + 200 < p->count ? p->line_end + 200 : p->count;
+  const char *who;
+  if (strcmp(m->failure.source, "tensorflow") != 0) return false;
+  if (hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, "tensorflow")) return false;
+  if (hri_match_part(p->text, p->line, p->line_end, names, HRI_COUNT(names)) ||
+      has_place(p->text, p->line, p->line_end))
+    return false;
+  who = hri_oom_framework_near(p->before, from, far);
+  if (!who) who = hri_oom_framework_near(p->text, p->line_end, behind);
+  return !who || strcmp(who, "tensorflow") != 0;
+}
+
 void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
-  static const char *const ends[] = {"kernel", "kill", "slurm", "ray"}; /* they print sizes of other things */
+  static const char *const ends[] = {"kernel", "kill",   "slurm",
+                                     "ray",    "nohang", "android"}; /* they print others' sizes */
   bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
   bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
   if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
+  else if (m->kind == HRI_OOM_FOREIGN && is_untagged(p, m)) m->anybodys = true;
   for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && figure_count(m) <= 1) read_free_near(p, m);
@@ -1067,6 +1175,7 @@ hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *
   from = hri_sentence_start(p->text, p->line, f.from);
   *end = report_end(p, &f, m->kind == HRI_OOM_HOST ? 160 : 60);
   hri_oom_read_labelled(p->text, from, p->line_end, *end, m->failure.figures);
+  if (m->kind == HRI_OOM_FOREIGN) read_usage(p, f.to, m);
   if (!is_heard(p, m, f)) m->kind = HRI_OOM_NOTHING;
   if (*end > p->line_end && p->line_end > p->at) *end = p->line_end;
   return m->kind;

@@ -70,6 +70,8 @@ struct hr_explainer {
   bool fenced;                   /* between lines of three back quotes */
   hri_source_kind source;        /* likewise */
   unsigned literal_lines;        /* how many more may belong to a literal that is open */
+  unsigned output_lines;         /* how many more may be elements of a notebook's printed output ... */
+  unsigned output_type;          /* ... and for how many more lines a field "text" begins one */
   char *text;                    /* the window, normalised */
   size_t count, searched, muted; /* no head of known words is looked for before `muted` ... */
   size_t spoken;                 /* ... and no word of the general rule before `spoken` */
@@ -115,6 +117,24 @@ static bool see_tick(hr_explainer *e, size_t at, size_t *open) {
   return found.from == found.to || hri_array_push(&e->ticks, found);
 }
 
+/* What a character of three bytes, as documents set it, is on a keyboard: a quotation mark, an apostrophe, a hyphen, a blank;
+ * 0 when it is none of these. */
+static char plain_of(const char *c) {
+  static const struct {
+    unsigned char last;
+    char plain;
+  } marks[] = {{0x9c, '"'}, {0x9d, '"'}, {0x98, '\''}, {0x99, '\''}, {0x91, '-'}, {0x89, ' '}, {0xaf, ' '}};
+  for (size_t i = 0; i < HRI_COUNT(marks) && c[1] == (char)0x80; i++)
+    if (c[2] == (char)marks[i].last) return marks[i].plain;
+  return 0;
+}
+
+/* "<br>", "<br/>", "<br />" at line[at]. */
+static bool is_line_break(const char *line, size_t at, size_t end) {
+  return hri_match_at(line, at, end, "<br>") || hri_match_at(line, at, end, "<br/>") ||
+         hri_match_at(line, at, end, "<br />");
+}
+
 /* False when back quotes could not be kept. */
 static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
   bool kept = true;
@@ -130,10 +150,16 @@ static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
     } else if (c == (char)0xc2 && at + 1 < end && e->line[at + 1] == (char)0xa0) {
       add_blank(e); /* the blank that does not break */
       at += 2;
-    } else if (c == (char)0xe2 && at + 2 < end && e->line[at + 1] == (char)0x80 &&
-               (e->line[at + 2] == (char)0x9c || e->line[at + 2] == (char)0x9d)) {
-      e->text[e->count++] = '"'; /* as documents set them */
+    } else if (c == (char)0xe2 && at + 2 < end && plain_of(e->line + at)) {
+      if (plain_of(e->line + at) == ' ') add_blank(e);
+      else e->text[e->count++] = plain_of(e->line + at);
       at += 3;
+    } else if (c == '&' && hri_match_at(e->line, at, end, "&nbsp;")) {
+      add_blank(e);
+      at += 6;
+    } else if (c == '<' && is_line_break(e->line, at, end)) {
+      add_blank(e);
+      while (e->line[at++] != '>') continue;
     } else {
       if (hri_line_is_blank(c)) add_blank(e);
       else e->text[e->count++] = hri_line_lower(c);
@@ -179,6 +205,29 @@ static void see_long_literal(hr_explainer *e, size_t count) {
   }
 }
 
+/* A notebook keeps what was printed as an array of literals, `"traceback": [` or, beside an "output_type", `"text": [`: an
+ * element is a line of output, which is brought to the beginning of e->line; returns how long it is. */
+static size_t open_output(hr_explainer *e, size_t count) {
+  enum { LONGEST = 2000, BESIDE = 4 };
+  size_t from = 0, to = count;
+  while (from < to && hri_line_is_blank(e->line[from])) from++;
+  while (to > from && (hri_line_is_blank(e->line[to - 1]) || e->line[to - 1] == ',')) to--;
+  if (e->output_type > 0) e->output_type--;
+  if (from == to) return count;
+  if (hri_match_at(e->line, from, to, "\"output_type\": ")) e->output_type = BESIDE;
+  if (e->output_lines > 0) {
+    e->output_lines = e->line[from] == '"' ? e->output_lines - 1 : 0;
+    if (e->output_lines == 0 || to - from < 2 || e->line[to - 1] != '"') return count;
+    memmove(e->line, e->line + from + 1, to - from - 2);
+    count = to - from - 2;
+    return hri_match_end(e->line, 0, count, "\\n") ? count - 2 : count;
+  }
+  if ((hri_match_at(e->line, from, to, "\"traceback\": [") && to - from == 14) ||
+      (e->output_type > 0 && hri_match_at(e->line, from, to, "\"text\": [") && to - from == 9))
+    e->output_lines = LONGEST;
+  return count;
+}
+
 /* A line of three back quotes opens a block of output or code, and another one closes it. */
 static void see_fence(hr_explainer *e, size_t count) {
   size_t at = 0;
@@ -192,6 +241,7 @@ static void see_fence(hr_explainer *e, size_t count) {
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
   size_t count = hri_line_drop_escapes(e->line, e->line_count), at = 0, end, behind = 0;
+  if (!e->continued && complete) count = open_output(e, count);
   bool kill = false, kept = true, first = true;
   if (!e->continued) {
     e->rank = -1;
@@ -461,6 +511,12 @@ static bool is_among_source(const hr_explainer *e, size_t m) {
   return false;
 }
 
+/* How many bytes from `from` on stand before the block of output that holds mark `m`; before its line when none does. */
+static size_t intro_of(const hr_explainer *e, size_t m, size_t from) {
+  while (m > 0 && e->marks.items[m].shape & HRI_OOM_FENCED && e->marks.items[m - 1].shape & HRI_OOM_FENCED) m--;
+  return e->marks.items[m].offset > from ? e->marks.items[m].offset - from : 0;
+}
+
 /* The word at `at` in the window and its line, as far as the general rule looks. */
 static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   hri_oom_place p = {.text = e->text, .line = e->marks.items[m].offset, .at = at, .count = e->count, .ear = e->ear};
@@ -485,6 +541,7 @@ static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   p.sentence = e->marks.items[m].shape & HRI_OOM_LEVEL ? p.line : wrapped_start(e, m);
   p.before_count = p.line < BEHIND ? p.line : BEHIND;
   p.before = e->text + p.line - p.before_count;
+  p.intro_count = intro_of(e, m, p.line - p.before_count);
   if (at - p.line > LINE_BEHIND) p.sentence = p.line = at - LINE_BEHIND;
   if (p.line_end - at > LINE_AHEAD) p.line_end = at + LINE_AHEAD;
   return p;

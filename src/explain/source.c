@@ -82,7 +82,10 @@ static size_t name_end(const span *s, size_t at) {
 
 /* Whether the name that ends there is an error's. */
 static bool names_error(const span *s, size_t end) {
-  return (end >= s->from + 5 && begins(s, end - 5, "Error")) || (end >= s->from + 9 && begins(s, end - 9, "Exception"));
+  static const char *const ends[] = {"Error", "Exception", "_error", "_exception", "bad_alloc"};
+  for (size_t i = 0; i < HRI_COUNT(ends); i++)
+    if (end >= s->from + strlen(ends[i]) && begins(s, end - strlen(ends[i]), ends[i])) return true;
+  return false;
 }
 
 /* A literal, with letters that modify it before its quote; *end is behind its closing quote. */

@@ -92,7 +92,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"parallel:gpu", "matlab", false},
                                      {"opencv", "opencv", false},
                                      {"mlx", "mlx", false},
-                                     {"[metal]", "mlx", false},
+                                     {"[metal]", "metal", false},
                                      {"metal::malloc", "mlx", false},
                                      {"kiogpucommandbuffercallbackerroroutofmemory", "metal", false},
                                      {"ioaf code", "metal", false},
@@ -104,6 +104,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"mlc-llm", "tvm", false},
                                      {"cntk", "cntk", false},
                                      {"darknet", "darknet", false},
+                                     {"dark_cuda", "darknet", false},
                                      {"cycles", "blender", true},
                                      {"blender", "blender", true},
                                      {"taichi", "taichi", false},
@@ -138,6 +139,11 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"directml", "", false},
                                      {"dxgi", "directx", false},
                                      {"d3d12", "directx", false},
+                                     {"d3d11", "directx", false},
+                                     {"direct3d", "directx", false},
+                                     {"webgl", "webgl", false},
+                                     {"gl_out_of_memory", "opengl", false},
+                                     {"opengl", "opengl", false},
                                      {"tritonserver", "triton-server", false},
                                      {"coreml", "coreml", false},
                                      {"dl4j", "deeplearning4j", false},
@@ -344,7 +350,9 @@ static const char *const host_lines[] = {"slurmstepd",
                                          "failed on request of size",
                                          "of memory (of type",
                                          "virtualalloc of",
-                                         "system out of memory!"};
+                                         "system out of memory!",
+                                         "total sbrk() is",
+                                         "out of process memory"};
 static const char *const soft_host[] = {"pinned",
                                         "page-locked",
                                         "shm",
@@ -372,6 +380,7 @@ static const char *const soft_host[] = {"pinned",
                                         "llvm error",
                                         "error 12",
                                         "error code 12",
+                                        "exception out_of_memory",
                                         "cpu",
                                         "container",
                                         "pod"};
@@ -428,7 +437,8 @@ const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
 
 /* Some names are those of interfaces, which programs of many kinds use. */
 void hri_oom_set_framework(hri_oom_message *m, const char *name) {
-  static const char *const interfaces[] = {"vulkan", "opencl", "metal", "directx", "numba", "managedcuda"};
+  static const char *const interfaces[] = {"vulkan", "opencl",      "metal",  "directx",
+                                           "numba",  "managedcuda", "opengl", "webgl"};
   m->kind = HRI_OOM_FOREIGN;
   m->failure.source = name;
   for (size_t i = 0; i < HRI_COUNT(interfaces); i++)
@@ -438,8 +448,9 @@ void hri_oom_set_framework(hri_oom_message *m, const char *name) {
 /* Who speaks of Metal, by the lines before: MLX, ggml; else an interface that many use. */
 static const char *speaker_of_metal(const hri_oom_place *p) {
   size_t from = p->before_count > 200 ? p->before_count - 200 : 0;
+  static const speaker mlx[] = {{"mlx", "mlx", false}};
   if (hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
-      hri_oom_word(p->before, from, p->before_count, "[metal] command buffer") < p->before_count)
+      find_speaker(p->before, from, p->before_count, mlx, 1, true) != NULL)
     return "mlx";
   return hri_oom_word(p->before, from, p->before_count, "ggml_") < p->before_count ? "ggml" : "metal";
 }
@@ -456,6 +467,32 @@ static bool is_continued_by_host(const hri_oom_place *p) {
                                       "of memory (of type",        "memorylabel:",      "goroutine "};
   size_t end = p->line_end + 160 < p->count ? p->line_end + 160 : p->count;
   return hri_match_part(p->text, p->line_end, end, lines, HRI_COUNT(lines));
+}
+
+/* Whether a line beside the message says that a function of the machine's memory failed: "memalign returned 0". */
+static bool is_beside_host_call(const hri_oom_place *p) {
+  static const char *const functions[] = {"malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc",
+                                          "mmap",   "sbrk",   "brk",     "shmget",   "virtualalloc",   "fork"};
+  static const char *const outcomes[] = {"returned 0",   "returned null", "returned -1", "returned nullptr",
+                                         "returns null", "fail",          "= null",      "errno"};
+  const size_t near = 120, far = p->before_count, from = far > near ? far - near : 0;
+  const size_t to = p->line_end + near < p->count ? p->line_end + near : p->count;
+  for (size_t i = 0; i < HRI_COUNT(functions); i++) {
+    size_t at = hri_match_whole(p->before, from, far, functions[i]);
+    if (at < far && hri_match_part(p->before, at, at + 48 < far ? at + 48 : far, outcomes, HRI_COUNT(outcomes)))
+      return true;
+    at = hri_match_whole(p->text, p->line_end, to, functions[i]);
+    if (at < to && hri_match_part(p->text, at, at + 48 < to ? at + 48 : to, outcomes, HRI_COUNT(outcomes))) return true;
+  }
+  return false;
+}
+
+/* "sort: memory exhausted": as programs of the system say it, their name before a colon and nothing else. */
+static bool is_exhausted(const hri_oom_place *p, size_t first, size_t last) {
+  size_t rest = last;
+  while (rest < p->line_end && !hri_is_name(p->text[rest])) rest++;
+  return hri_match_at(p->text, first, last, "memory exhausted") && rest == p->line_end &&
+         hri_match_end(p->text, p->line, first, ": ");
 }
 
 /* The name of a program before the phrase, as code qualifies it: "simtk.openmm.openmmexception: ...", "amrex::abort::".
@@ -559,7 +596,8 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   } else if (library) {
     m->kind = HRI_OOM_LIBRARY;
     m->failure.source = library;
-  } else if ((soft && !device) || (host && soft)) {
+  } else if ((soft && !device) || (host && soft) || (!device && is_beside_host_call(p)) ||
+             (!device && is_exhausted(p, first, last))) {
     m->kind = HRI_OOM_HOST_LIKELY;
     m->failure.source = "host";
   } else {

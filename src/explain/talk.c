@@ -6,17 +6,25 @@
 #include "explain/voice.h"
 
 bool hri_voice_meets(const char *text, size_t line, size_t end) {
-  static const char *const between[] = {" a",    " an", " the", " this",     " following", " error", " message",
-                                        " with", " me", ":",    " outright", " (",         ",",      " that"};
-  static const char *const verbs[] = {"got",         "get",       "getting",    "gives",    "gave",      "hit",
-                                      "encountered", "encounter", "received",   "saw",      "met",       "threw",
-                                      "ooms",        "oomed",     "failed",     "crashed",  "died",      "aborted",
-                                      "print",       "printed",   "showed",     "tells",    "told",      "says",
-                                      "said",        "fails",     "reproduced", "error is", "error was", "message is",
-                                      "message was", "output is", "returned",   "returns",  "throws",    "throwing",
-                                      "produced"};
-  static const char *const cases[] = {"if",    "when", "whenever", "you", "users", "may",
-                                      "might", "to",   "will",     "can", "could"};
+  static const char *const between[] =
+      {" a",       " an",       " the",          " this",       " following",  " error",
+       " message", " with",     " me",           ":",           " outright",   " (",
+       ",",        " that",     " cuda",         " gpu",        " hip",        " torch",
+       " same",    " similar",  " reproducible", " consistent", " persistent", " intermittent",
+       " sudden",  " random",   " weird",        " strange",    " frequent",   " another",
+       " new",     " repeated", " occasional",   " some",       " pytorch",    " device",
+       " host",    " ram",      " system",       " actual",     " real",       " hard"};
+  static const char *const verbs[] = {"got",          "get",         "getting",   "gives",     "gave",
+                                      "hit",          "encountered", "encounter", "received",  "saw",
+                                      "met",          "threw",       "ooms",      "oomed",     "failed",
+                                      "crashed",      "died",        "aborted",   "print",     "printed",
+                                      "showed",       "tells",       "told",      "says",      "said",
+                                      "fails",        "reproduced",  "error is",  "error was", "message is",
+                                      "message was",  "output is",   "returned",  "returns",   "throws",
+                                      "throwing",     "produced",    "having",    "facing",    "faced",
+                                      "experiencing", "seeing",      "hits",      "raised"};
+  static const char *const cases[] = {"if",   "when", "whenever", "you",    "users",  "may",     "might",  "to",
+                                      "will", "can",  "could",    "anyone", "people", "anybody", "others", "someone"};
   static const char *const doubts[] = {"if", "otherwise", "whenever", "may", "might", "would", "could", "should"};
   bool more = true;
   while (end > line && text[end - 1] == ' ') end--;
@@ -83,13 +91,14 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
                                        "failed as"};
   /* what somebody tells of one event; a document says these things in the present */
   static const char *const told[] =
-      {" with",    " then",        " printed", " reported", " showed",   " logged",      " threw",
-       " raised",  " resulted in", " caused",  " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
-       "symptom:", "said:",        "printed:", "got:",      "saw:",      "threw:",       "showed:",
-       "logged:"};
-  static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
-                                     "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
-                                     "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":"};
+      {" with",    " then",        " printed",   " reported", " showed",   " logged",      " threw",
+       " raised",  " resulted in", " caused",    " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
+       "symptom:", "said:",        "printed:",   "got:",      "saw:",      "threw:",       "showed:",
+       "logged:",  " confirmed:",  " confirms:", " reads:",   " says:"};
+  static const char *const keys[] = {"\"msg\":",       "\"message\":", "\"error\":",  "\"evalue\":",
+                                     "\"exception\":", "\"stderr\":",  "\"detail\":", "\"reason\":",
+                                     "\"log\":",       "\"output\":",  "\"text\":",   "\"traceback\":",
+                                     "\"exc_info\":",  "\"err\":",     "\"status\":", "\"ename\":"};
   size_t end = quote;
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
@@ -100,17 +109,21 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
     return true;
   if (hri_voice_meets(text, line, end)) return true;
   if (hri_match_end(text, line, end, " with") || hri_match_end(text, line, end, " by") ||
-      hri_match_end(text, line, end, " as")) { /* "it crashed after an hour with" */
+      hri_match_end(text, line, end, " as") ||
+      (ticked && hri_match_end(text, line, end, ":"))) { /* "it crashed after an hour with" */
     static const char *const ends[] = {"crashed", "died", "failed", "aborted", "stopped", "ended", "exited", "killed"};
     if (hri_match_any(text, hri_sentence_start(text, line, end), end, ends, HRI_COUNT(ends))) return true;
   }
   for (size_t i = 0; i < HRI_COUNT(before); i++)
     if (hri_match_end(text, line, end, before[i])) return true;
+  static const char *const possible[] = {"can", "may", "might", "could", "would", "will", "should"};
   for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
-    if (hri_match_end(text, line, end, told[i])) return true; /* "restarted with `...`" */
-  for (size_t i = 0; i < HRI_COUNT(keys); i++)                /* of a record on one line, or of a notebook's output */
-    if (hri_match_end(text, line, end, keys[i]) && (memchr(text + line, '{', end - line) || keys[i][1] == 't' ||
-                                                    hri_match_at(keys[i], 0, strlen(keys[i]), "\"evalue")))
+    if (hri_match_end(text, line, end, told[i])) /* "restarted with `...`", not "can fail with" */
+      return !hri_match_any(text, end > line + 20 ? end - 20 : line, end, possible, HRI_COUNT(possible));
+  for (size_t i = 0; i < HRI_COUNT(keys); i++) /* of a record on one line, or of a notebook's output */
+    if (hri_match_end(text, line, end, keys[i]) &&
+        (memchr(text + line, '{', end - line) || keys[i][1] == 't' ||
+         hri_match_at(keys[i], 0, strlen(keys[i]), "\"evalue") || hri_match_at(keys[i], 0, strlen(keys[i]), "\"ename")))
       return true;
   if (hri_match_end(text, line, end, "error(") || hri_match_end(text, line, end, "exception(")) {
     size_t start = end - 1;
@@ -253,6 +266,16 @@ static bool is_answered(const hri_oom_place *p) {
   size_t end = p->line_end + 40 < p->count ? p->line_end + 40 : p->count;
   size_t at = hri_oom_word(p->text, p->at, end, "solution:");
   return at < end && at - p->at < 80;
+}
+
+/* An item of a list of questions that are asked often, or of errors that are common. */
+static bool is_frequent(const hri_oom_place *p) {
+  static const char *const words[] = {"frequently asked", "faq",           "faqs",
+                                      "common errors",    "common issues", "common problems",
+                                      "known issues",     "known errors"};
+  size_t from = p->before_count > 600 ? p->before_count - 600 : 0;
+  return p->shape & HRI_OOM_COMMENT && !(p->shape & HRI_OOM_FENCED) &&
+         hri_match_any(p->before, from, p->before_count, words, HRI_COUNT(words));
 }
 
 /* A field of a test's data: what is expected of it is the next field. */
@@ -475,7 +498,8 @@ static bool opens_with_error(const hri_oom_place *p) {
   while (end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.')) end++;
   if (hri_match_at(p->text, at, p->line_end, "terminate called") || hri_match_at(p->text, at, p->line_end, "what(): "))
     return true;
-  return hri_match_at(p->text, end, p->line_end, ": ") &&
+  return (hri_match_at(p->text, end, p->line_end, ": ") ||
+          hri_match_at(p->text, end, p->line_end, " traceback (most recent")) &&
          (hri_match_end(p->text, at, end, "error") || hri_match_end(p->text, at, end, "exception"));
 }
 
@@ -490,7 +514,7 @@ static bool is_introduced_as_case(const hri_oom_place *p) {
   static const char *const words[] = {"if",      "may",  "might",   "would",    "could see",    "can see",
                                       "can get", "e.g.", "example", "whenever", "such as this", "such as"};
   static const char *const languages[] = {" text", " txt", " console", " log", " bash", " shell", " sh", " output"};
-  size_t end = p->before_count, from;
+  size_t end = p->intro_count, from;
   while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
   for (size_t i = 0; i < HRI_COUNT(languages); i++) /* of the block's mark */
     if (hri_match_end(p->before, 0, end, languages[i])) {
@@ -501,6 +525,20 @@ static bool is_introduced_as_case(const hri_oom_place *p) {
   from = end > 200 ? end - 200 : 0;
   from = hri_sentence_start(p->before, from, end - 1);
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
+}
+
+bool hri_voice_introduced(const hri_oom_place *p) {
+  static const char *const words[] = {"if you",    "you may", "you might", "may see",  "might see",
+                                      "could see", "can see", "when you",  "may look", "might look"};
+  static const char *const asking[] = {"if you need", "if you want", "if you could",
+                                       "if you can",  "if you have", "if it helps"};
+  size_t end = p->intro_count, from;
+  if (!(p->shape & HRI_OOM_FENCED)) return is_frequent(p);
+  while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
+  if (end == 0 || p->before[end - 1] != ':') return false;
+  from = hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1);
+  return hri_match_any(p->before, from, end, words, HRI_COUNT(words)) &&
+         !hri_match_any(p->before, from, end, asking, HRI_COUNT(asking));
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
@@ -527,7 +565,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
   SIGN(OPENS, opens_with_error(p));
-  SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !spans_lines(p));
+  SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !hri_voice_happened(p, to) && !spans_lines(p));
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
   SIGN(TOLD, p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote));
   SIGN(QUOTED,

@@ -31,6 +31,7 @@ typedef enum hri_sign {
   HRI_SIGN_CONCRETE, /* a process, a job, an address */
   HRI_SIGN_FENCED,   /* in a block of output */
   HRI_SIGN_TITLE,    /* in the first line, as the title of a thread or a page */
+  HRI_SIGN_MINE,     /* somebody tells of it as their own: "I got a", "our run died with" */
   /* what speaks against it */
   HRI_SIGN_SOURCE,    /* a line of source */
   HRI_SIGN_LITERAL,   /* a string literal and nothing else */
@@ -90,6 +91,11 @@ bool hri_voice_meets(const char *text, size_t line, size_t end);
 bool hri_voice_denies(const hri_oom_place *place);
 /* Whether it is the source line below the frame that raised it, cut before its exception. */
 bool hri_voice_raised(const hri_oom_place *place);
+/* Whether the words behind text[to] say that it happened: "is reported at the second epoch", "came out". */
+bool hri_voice_happened(const hri_oom_place *place, size_t to);
+/* Whether what stands before makes it a case: the line before the block of output that holds it, "if you see messages
+ * like:", or a list of questions that are asked often. */
+bool hri_voice_introduced(const hri_oom_place *place);
 /* Whether a placeholder stands where a figure always does. */
 bool hri_voice_placeholder(const hri_oom_place *place);
 

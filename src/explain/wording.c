@@ -164,6 +164,7 @@ static hri_oom_reading read_macro(const hri_oom_around *a) {
   if (after_starts(a, " allocating ") && after_has(a, 60, "bytes with alignment"))
     return (hri_oom_reading){HRI_OOM_HOST, "unreal"};
   if (after_starts(a, " (requested ") && after_has(a, 40, " bytes)")) return (hri_oom_reading){HRI_OOM_HOST, "ghc"};
+  if (after_starts(a, " (needed ") && after_has(a, 40, " bytes)")) return (hri_oom_reading){HRI_OOM_HOST, "mysql"};
   if (after_starts(a, " allocating ") && after_has(a, 80, "after a total of"))
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "compiler"};
   if (before_ends(a, "libgomp:")) return (hri_oom_reading){HRI_OOM_HOST, "libgomp"};
@@ -242,6 +243,9 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
   size_t at = a->after;
   if (strcmp(words, "oom killed") == 0 || strcmp(words, "oom-killed") == 0) { /* in people's words, or as a reason */
+    hri_oom_around killed = *a;
+    killed.at += 4;
+    if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
     static const char *const verbs[] = {" was", " got", " been", " were", " is", " being", " gets", " getting"};
     for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill") && !before_ends(a, "init was"); i++)
       if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
@@ -297,6 +301,16 @@ static bool is_set_off(const hri_oom_around *a) {
   return at == a->start || strchr(":'\"([=>-", a->text[at - 1]);
 }
 
+/* "heap exhausted": a runtime's own, where its other words follow. */
+static hri_oom_reading read_exhausted(const hri_oom_around *a) {
+  static const char *const sbcl[] = {" (no more space for allocation)",
+                                     " during allocation: ", " during garbage collection: ", ", game over"};
+  if (hri_match_at_any(a->text, a->after, a->count, sbcl, HRI_COUNT(sbcl)))
+    return (hri_oom_reading){HRI_OOM_HEAP, "sbcl"};
+  if (after_has(a, 60, "current maximum heap size is")) return (hri_oom_reading){HRI_OOM_HEAP, "ghc"};
+  return (hri_oom_reading){HRI_OOM_NOTHING, ""};
+}
+
 static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
@@ -309,7 +323,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
     if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
-    if (!whole || after_starts(a, ": std::bad_alloc") || after_starts(a, " traceback (most") || /* its header */
+    bool header =
+        after_starts(a, " traceback (most"); /* the exception itself stands behind its frames, unless they are cut */
+    if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
         ((after_starts(a, ": unable to alloc") || after_starts(a, ":unable to alloc") ||
           after_starts(a, " unable to alloc")) &&
          after_has(a, 100, "array")))
@@ -352,7 +368,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strncmp(words, "os::", 4) == 0)
     return after_has(a, 60, "failed; error=") ? (hri_oom_reading){HRI_OOM_HOST, "java"} : nothing;
   if (strcmp(words, "killed process ") == 0)
-    return after_has(a, 100, "total-vm") ? (hri_oom_reading){HRI_OOM_HOST, "kernel"} : nothing;
+    return after_has(a, 100, "total-vm") || hri_oom_is_killed_by(a) ? (hri_oom_reading){HRI_OOM_HOST, "kernel"}
+                                                                    : nothing;
   if (strcmp(words, "bad allocation") == 0)
     return before_ends(a, ":") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
   if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
@@ -385,6 +402,12 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 32, "exceeded with") || (before_ends(a, "exceeded hard") && after_has(a, 32, " with "))
                ? (hri_oom_reading){HRI_OOM_HOST, "container"}
                : nothing;
+  if (strcmp(words, "heap exhausted") == 0) return read_exhausted(a);
+  if (strcmp(words, "exceeded memory limit (") ==
+      0) /* "job 4021 exceeded memory limit (4220000 > 4194304), being killed" */
+    return after_has(a, 32, " > ") && after_has(a, 60, "being killed") ? (hri_oom_reading){HRI_OOM_HOST, "slurm"}
+                                                                       : nothing;
+  if (strcmp(words, "killed") == 0 && hri_oom_is_killed_by(a)) return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
   if (strcmp(words, "killed") == 0)
     return hri_oom_is_told_kill(a) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
   if (strcmp(words, "srun: error:") == 0) {

@@ -36,8 +36,10 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
 /* Whether the words beside it name or explain it: code that compares it, prose about it, handlers of it. */
 bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *around, const char *source);
 
-/* Whether "killed" there tells of a process that nobody meant to end (kill.c). */
+/* Whether "killed" there tells of a process that nobody meant to end; whether who ended it is who does so for memory
+ * (kill.c). */
 bool hri_oom_is_told_kill(const hri_oom_around *around);
+bool hri_oom_is_killed_by(const hri_oom_around *around);
 
 /* The figures that a message of its kind and source prints in text[from, end). */
 void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message);
