@@ -8,9 +8,15 @@ static bool is_digit(char c) { return c >= '0' && c <= '9'; }
 static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
 
 size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word) {
-  size_t length = strlen(word);
-  const char *found = text && from < count ? memmem(text + from, count - from, word, length) : NULL;
-  return found ? (size_t)(found - text) : count;
+  const size_t length = strlen(word);
+  if (!text || from >= count || length > count - from || length == 0) return count;
+  for (const char *at = text + from, *last = text + count - length; at <= last;
+       at++) { /* ranges are short: no tables */
+    at = memchr(at, word[0], (size_t)(last - at) + 1);
+    if (!at) break;
+    if (memcmp(at, word, length) == 0) return (size_t)(at - text);
+  }
+  return count;
 }
 
 static uint64_t unit_bytes(const char *unit, size_t length) {

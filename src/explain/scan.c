@@ -135,12 +135,24 @@ static bool is_line_break(const char *line, size_t at, size_t end) {
          hri_match_at(line, at, end, "<br />");
 }
 
+/* Whether a character is neither a blank nor the first of what is dressed or written otherwise. */
+static inline bool is_plain(char c) {
+  return (c > ' ' && c < 0x7f && c != '*' && c != '`' && c != '<' && c != '\\' && c != '&') ||
+         ((unsigned char)c >= 0x80 && c != (char)0xc2 && c != (char)0xe2);
+}
+
 /* False when back quotes could not be kept. */
 static bool add_part(hr_explainer *e, size_t at, size_t end, size_t open) {
   bool kept = true;
   while (at < end) {
     char c = e->line[at];
-    size_t skip = hri_line_dressing(e->line, end, at);
+    size_t skip;
+    if (is_plain(c)) { /* nearly all there is */
+      e->text[e->count++] = hri_line_lower(c);
+      at++;
+      continue;
+    }
+    skip = hri_line_dressing(e->line, end, at);
     if (c == '`') kept = see_tick(e, at, &open) && kept;
     if (skip) {
       at += skip;
