@@ -97,6 +97,8 @@ static const hri_oom_head heads[] = {
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
     {"out of resource: shared memory", "triton", HRI_OOM_CHIP},
     {"uses too much shared data", "ptxas", HRI_OOM_CHIP},
+    {"local memory (", "", HRI_OOM_NOTHING}, /* LLVM's: "local memory (98304) exceeds limit (65536) in function" */
+    {"threadgroup memory size (", "", HRI_OOM_NOTHING},
     {"too many resources requested for launch", "cuda", HRI_OOM_CHIP},
     {"resource_exhausted", "", HRI_OOM_NOTHING},
     {"resourceexhausted", "", HRI_OOM_NOTHING},
@@ -149,6 +151,7 @@ static const hri_oom_head heads[] = {
     {"op. sys. refuses to provide memory", "stata", HRI_OOM_HOST},
     {"exited (137)", "kill", HRI_OOM_HOST_LIKELY}, /* Docker's list of containers */
     {"exit(137)", "kill", HRI_OOM_HOST_LIKELY},
+    {"exit string: killed (signal 9", "mpi", HRI_OOM_HOST_LIKELY},
     {"killed (program ", "kill", HRI_OOM_HOST_LIKELY},
     {"beyond virtual memory limits", "yarn", HRI_OOM_HOST},
     {"killed signal terminated program", "kill", HRI_OOM_HOST_LIKELY}, /* a compiler's */

@@ -267,6 +267,10 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
     for (size_t i = 0; i < HRI_COUNT(chip_limits) && !hri_oom_known(&f[HR_OOM_ALLOWED]); i++)
       (void)hri_oom_count_after(at, count < 300 ? count : 300, chip_limits[i], &f[HR_OOM_ALLOWED]);
+    if (hri_oom_count_after(at, count < 60 ? count : 60, "memory size (", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_count_after(at, count < 160 ? count : 160, "memory allowed (", &f[HR_OOM_ALLOWED]);
+    if (hri_oom_count_after(at, count < 40 ? count : 40, "local memory (", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_count_after(at, count < 80 ? count : 80, "exceeds limit (", &f[HR_OOM_ALLOWED]);
     if (hri_oom_count_after(at, count < 80 ? count : 80, "too much shared data (", &f[HR_OOM_REQUESTED])) /* ptxas's */
       (void)hri_oom_count_after(at, count < 100 ? count : 100, "bytes, ", &f[HR_OOM_ALLOWED]);
     break;

@@ -286,6 +286,15 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
         hri_match_at(text, to, count, " = ") && to + 3 < count && (hri_is_digit(text[to + 3]) || text[to + 3] == '-');
     return !set && (to == count || text[to] != '=');
   }
+  if (hri_match_at(text, from, to, "oomed") && to - from == 5) { /* "my run oomed after 300 steps" */
+    p->is_code = false;
+    return true;
+  }
+  if (to - from == 3 && hri_match_at(text, from, to, "oom") &&
+      (hri_match_at(text, to, count, "'d ") || hri_match_at(text, to, count, "'ed "))) {
+    *p = (phrase){from, to + 2, false};
+    return true;
+  }
   if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
   if (to + 1 < count && text[to] == '.' && hri_is_letter(text[to + 1])) return false; /* "alloc.h:48" */
   if (hri_oom_word(text, from, to, "alloc") < to || hri_oom_word(text, from, to, "mmap") < to ||
@@ -858,7 +867,8 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   size_t line = p->line, rest = to;
   uint64_t signs = signs_of_topic(p, from, to);
   const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || hri_voice_happened(p, to) ||
-                    (tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING));
+                    (tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING)) || hri_match_at(p->text, from, to, "oomed") ||
+                    hri_match_at(p->text, from, to, "oom'");
   while (line < from && p->text[line] == ' ') line++;
   while (rest < p->line_end && !hri_is_name(p->text[rest]) && !(p->text[rest] & 0x80)) rest++;
 #define SIGN(name, when)                                                                                               \
@@ -1028,6 +1038,14 @@ static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) 
   else if (hri_oom_word(p->text, at, to, " allocated") < to) f[HR_OOM_ALLOCATED] = other;
 }
 
+/* "(9.9 gib/10.0 gib used)": the second is the limit. */
+static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *allowed) {
+  size_t used = hri_oom_word(p->text, from, p->line_end, " used)"), slash = used;
+  while (slash > from && used - slash < 24 && p->text[slash] != '/') slash--;
+  if (used < p->line_end && p->text[slash] == '/' && allowed->state == HR_OOM_ABSENT)
+    (void)hri_oom_size_at(p->text, slash + 1, used, allowed);
+}
+
 /* Where the words of a known head stand, with what belongs to them. */
 static phrase head_phrase(const hri_oom_place *p) {
   const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
@@ -1045,8 +1063,8 @@ static phrase head_phrase(const hri_oom_place *p) {
 
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
 static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
-  return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "macos") == 0 ||
-         strcmp(m->failure.source, "windows") == 0 ||
+  return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "mpi") == 0 ||
+         strcmp(m->failure.source, "macos") == 0 || strcmp(m->failure.source, "windows") == 0 ||
          (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to);
 }
 
@@ -1176,6 +1194,7 @@ hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *
   *end = report_end(p, &f, m->kind == HRI_OOM_HOST ? 160 : 60);
   hri_oom_read_labelled(p->text, from, p->line_end, *end, m->failure.figures);
   if (m->kind == HRI_OOM_FOREIGN) read_usage(p, f.to, m);
+  if (m->kind == HRI_OOM_LIMIT) read_share_used(p, f.to, &m->failure.figures[HR_OOM_ALLOWED]);
   if (!is_heard(p, m, f)) m->kind = HRI_OOM_NOTHING;
   if (*end > p->line_end && p->line_end > p->at) *end = p->line_end;
   return m->kind;

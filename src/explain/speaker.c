@@ -352,6 +352,7 @@ static const char *const host_lines[] = {"slurmstepd",
                                          "virtualalloc of",
                                          "system out of memory!",
                                          "total sbrk() is",
+                                         "forrtl",
                                          "out of process memory"};
 static const char *const soft_host[] = {"pinned",
                                         "page-locked",

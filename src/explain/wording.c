@@ -381,7 +381,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "signal 9") == 0) {
     bool whole = a->after == a->count || !hri_is_name(a->text[a->after]);
     bool ended = before_ends(a, "on") || before_ends(a, "by") || before_ends(a, "due to") || before_ends(a, "with") ||
-                 before_ends(a, "***") || after_starts(a, " (kill") || after_starts(a, " (sigkill");
+                 before_ends(a, "***") || before_ends(a, "killed (") || before_ends(a, "of") ||
+                 after_starts(a, " (kill") || after_starts(a, " (sigkill");
     return whole && ended ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
   }
   if (strcmp(words, "page allocation failure") == 0)
@@ -402,6 +403,10 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 32, "exceeded with") || (before_ends(a, "exceeded hard") && after_has(a, 32, " with "))
                ? (hri_oom_reading){HRI_OOM_HOST, "container"}
                : nothing;
+  if (strcmp(words, "local memory (") == 0)
+    return after_has(a, 32, ") exceeds limit (") ? (hri_oom_reading){HRI_OOM_CHIP, "compiler"} : nothing;
+  if (strncmp(words, "threadgroup", 11) == 0)
+    return after_has(a, 40, ") exceeds the maximum") ? (hri_oom_reading){HRI_OOM_CHIP, "metal"} : nothing;
   if (strcmp(words, "heap exhausted") == 0) return read_exhausted(a);
   if (strcmp(words, "exceeded memory limit (") ==
       0) /* "job 4021 exceeded memory limit (4220000 > 4194304), being killed" */
