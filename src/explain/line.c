@@ -177,7 +177,8 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
       if (hri_line_lower(line[i]) == levels[l][0] && starts_with(line, end, i, levels[l])) shape |= HRI_OOM_LEVEL;
   while (at < count && (hri_line_is_blank(line[at]) || (line[at] == '>' && at + 1 < count && line[at + 1] == ' ')))
     at++; /* a quotation is what it quotes */
-  if (at + 2 < count && (line[at] == '/' || line[at] == '-') && line[at + 1] == line[at]) shape |= HRI_OOM_COMMENT;
+  if (at + 2 < count && (line[at] == '/' || (line[at] == '-' && line[at + 2] != '-')) && line[at + 1] == line[at])
+    shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z')
     shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*'))
@@ -245,8 +246,10 @@ size_t hri_line_drop_escapes(char *line, size_t count) {
 bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   static const char word[] = "killed";
   enum { LENGTH = sizeof word - 1 };
-  while (count > start && hri_line_is_blank(line[count - 1])) count--;
-  for (size_t at = start; at < count; at++) /* also behind a bar */
+  while (count > start && (hri_line_is_blank(line[count - 1]) || line[count - 1] == '*' || line[count - 1] == '`'))
+    count--;
+  if (starts_with(line, count, 0, "*** signal 9") && count == 12) return true; /* make's of the BSDs */
+  for (size_t at = start; at < count; at++)                                    /* also behind a bar */
     if (line[at] == 'z' && starts_with(line, count, at, "zsh: killed") && (at == start || line[at - 1] == ']'))
       return true;
   if (starts_with(line, count, 0, "zsh: killed")) return true;

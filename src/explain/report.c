@@ -413,6 +413,23 @@ static bool is_label_only(const char *text, size_t from, size_t to) {
   return words == 0;
 }
 
+/* How many words of a sentence stand in text[from, to): letters alone, between blanks. */
+static unsigned count_words(const char *text, size_t from, size_t to) {
+  unsigned words = 0;
+  for (size_t at = from; at < to;) {
+    size_t end = at;
+    bool letters = true;
+    size_t wide = 0; /* bytes of letters of which several are a word: Chinese, Japanese */
+    for (; end < to && text[end] != ' '; end++) {
+      wide += (text[end] & 0x80) != 0;
+      letters = letters && (hri_is_letter(text[end]) || text[end] & 0x80);
+    }
+    words += wide >= 12 ? (unsigned)(wide / 6) : letters && end > at;
+    at = end + 1;
+  }
+  return words;
+}
+
 /* ---- talk ---- */
 
 static size_t clause_start(const char *text, size_t line, size_t at) {
@@ -598,7 +615,8 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
     signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
   for (size_t i = 0; i < HRI_COUNT(behind); i++)
     if (hri_match_at(p->text, phrase_to, p->line_end, behind[i])) signs |= HRI_SIGN_BIT(HRI_SIGN_BEHIND);
-  if (hri_match_any(p->text, from, phrase_from, anywhere, 23) || /* also before a colon */
+  if (hri_match_whole(p->text, phrase_to, end, "unless") < end ||
+      hri_match_any(p->text, from, phrase_from, anywhere, 23) || /* also before a colon */
       hri_match_any(p->text, near, phrase_from, anywhere, HRI_COUNT(anywhere)))
     signs |= HRI_SIGN_BIT(HRI_SIGN_CONDITION);
   if (hri_match_any(p->text, near, phrase_from, here, HRI_COUNT(here))) signs |= HRI_SIGN_BIT(HRI_SIGN_PERSON);
@@ -661,23 +679,6 @@ static bool is_exception_field(const hri_oom_place *p, size_t phrase_from) {
     if (at < phrase_from && at <= p->line + 4) return true;
   }
   return false;
-}
-
-/* How many words of a sentence stand in text[from, to): letters alone, between blanks. */
-static unsigned count_words(const char *text, size_t from, size_t to) {
-  unsigned words = 0;
-  for (size_t at = from; at < to;) {
-    size_t end = at;
-    bool letters = true;
-    size_t wide = 0; /* bytes of letters of which several are a word: Chinese, Japanese */
-    for (; end < to && text[end] != ' '; end++) {
-      wide += (text[end] & 0x80) != 0;
-      letters = letters && (hri_is_letter(text[end]) || text[end] & 0x80);
-    }
-    words += wide >= 12 ? (unsigned)(wide / 6) : letters && end > at;
-    at = end + 1;
-  }
-  return words;
 }
 
 /* A number of four digits, an address, a size with a fraction: so that it happened once. */
@@ -797,6 +798,11 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
                                         "message is ",  "reason: ",    "with reason ", "workers are {", "running into ",
                                         "ran into ",    "runs into "};
   bool labelled = hri_match_end(p->text, line, from, ": ");
+  while (from > line && (p->text[from - 1] == '.' || p->text[from - 1] == ':') && from > line + 1 &&
+         hri_is_name(p->text[from - 2])) {
+    from--; /* "system.outofmemoryexception" */
+    while (from > line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == ':')) from--;
+  }
   if (hri_match_end(p->text, line, from, "): ")) { /* "error is cumemalloc(): x" */
     size_t label = from - 2;
     while (label > line && p->text[label - 1] != ' ') label--;
@@ -804,7 +810,9 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   }
   if (from > line && strchr("\"'", p->text[from - 1])) from--;
   for (size_t i = 0; i < HRI_COUNT(telling); i++)
-    if (hri_match_end(p->text, line, from, telling[i]) && !is_within_ticks(p, from - strlen(telling[i]))) return true;
+    if (hri_match_end(p->text, line, from, telling[i]) && !is_within_ticks(p, from - strlen(telling[i])) &&
+        (strcmp(telling[i], "reason: ") != 0 || count_words(p->text, line, from - 8) < 4))
+      return true;
   if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
   if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
   if (p->shape & HRI_OOM_TITLE && from > line && !is_change(p)) { /* "loading fails with vulkan out-of-memory error" */
@@ -866,9 +874,10 @@ static bool is_meant(const hri_oom_place *p) {
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {
   size_t line = p->line, rest = to;
   uint64_t signs = signs_of_topic(p, from, to);
-  const bool told = hri_oom_is_told(p) || is_telling(p, line, from) || hri_voice_happened(p, to) ||
-                    (tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING)) || hri_match_at(p->text, from, to, "oomed") ||
-                    hri_match_at(p->text, from, to, "oom'");
+  const bool told =
+      hri_oom_is_told(p) || is_telling(p, line, from) || hri_voice_happened(p, to) ||
+      (tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !is_meant(p) && !(signs & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
+      hri_match_at(p->text, from, to, "oomed") || hri_match_at(p->text, from, to, "oom'");
   while (line < from && p->text[line] == ' ') line++;
   while (rest < p->line_end && !hri_is_name(p->text[rest]) && !(p->text[rest] & 0x80)) rest++;
 #define SIGN(name, when)                                                                                               \
@@ -1079,9 +1088,10 @@ static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
   (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
    HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD))
 
-/* "torch.outofmemoryerror": a name that nobody else has. */
-static bool is_class_of_pytorch(const hri_oom_place *p, size_t from) {
-  return hri_match_end(p->text, p->line, from, "torch.") || hri_match_end(p->text, p->line, from, "torch.cuda.");
+/* "torch.outofmemoryerror", "system.outofmemoryexception": a name that nobody else has. */
+static bool is_known_class(const hri_oom_place *p, size_t from) {
+  return hri_match_end(p->text, p->line, from, "torch.") || hri_match_end(p->text, p->line, from, "torch.cuda.") ||
+         hri_match_end(p->text, p->line, from, "system.");
 }
 
 /* A comment among a program's lines: what its author met once, or expects. */
@@ -1100,6 +1110,31 @@ static bool is_template(const hri_oom_place *p) {
       if (end == p->line_end || !hri_is_name(p->text[end])) return true;
     }
   return false;
+}
+
+/* A thread's title that begins with the error and goes on with how it came: "memoryerror when preprocessing the data", "`xpu
+ * out of memory` error with two cards". */
+static bool is_title_of_event(const hri_oom_place *p, size_t from, size_t to) {
+  static const char *const how[] = {" while ", " during ", " after ", " with ", " on ", " at ", " in "};
+  size_t end;
+  if (!(p->shape & HRI_OOM_TITLE)) return false;
+  from = with_modifiers(p->text, p->line, from);
+  while (from > p->line && (hri_is_name(p->text[from - 1]) || strchr(".:", p->text[from - 1]))) from--;
+  if (from > p->line) return false;
+  if (hri_match_at(p->text, to, p->line_end, " error")) to += 6;
+  if (hri_match_at(p->text, to, p->line_end, " when ")) {
+    for (end = to + 6; end < p->line_end && hri_is_letter(p->text[end]);) end++;
+    return hri_match_end(p->text, to + 6, end, "ing");
+  }
+  return count_words(p->text, p->line, to) <= 5 && hri_match_at_any(p->text, to, p->line_end, how, HRI_COUNT(how));
+}
+
+/* Whether words before it in its sentence make it a case. */
+static bool is_case_of(const hri_oom_place *p) {
+  static const char *const cases[] = {"if",    "when",  "whenever", "may", "might", "can",
+                                      "could", "would", "what",     "why", "how",   "avoid"};
+  size_t from = hri_sentence_start(p->text, p->sentence, p->at);
+  return hri_match_any(p->text, from, p->at, cases, HRI_COUNT(cases));
 }
 
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
@@ -1124,14 +1159,21 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to, signs);
   if (tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
-  if (f.is_code && is_class_of_pytorch(p, f.from) &&
+  if (f.is_code && is_known_class(p, f.from) &&
       (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD) || (p->shape & HRI_OOM_TITLE && f.from <= p->line + 11)))
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_GENERAL);
+  if (is_title_of_event(p, f.from, f.to)) {
+    signs |= HRI_SIGN_BIT(HRI_SIGN_TOLD);
+    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_NAMED) | HRI_SIGN_BIT(HRI_SIGN_TICKED));
+  }
   if (!(signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) || signs & HRI_SIGN_BIT(HRI_SIGN_TOPIC))
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_MINE);
   if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) /* whose event it was, and what else they say of it */
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
+  if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
+    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT) | HRI_SIGN_BIT(HRI_SIGN_LITERAL) |
+               HRI_SIGN_BIT(HRI_SIGN_SOURCE) | HRI_SIGN_BIT(HRI_SIGN_AMONG));
   if (signs & (HRI_SIGN_BIT(HRI_SIGN_ROW) | HRI_SIGN_BIT(HRI_SIGN_ANSWERED))) signs &= ~CELL_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
@@ -1142,7 +1184,8 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
  * beside it. */
 static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
   static const char *const names[] =
-      {"resourceexhausted", "resource_exhausted", "resource exhausted", "_bfc", "/job:", "[[node", "[[{{node"};
+      {"resourceexhausted", "resource_exhausted", "resource exhausted", "_bfc", "/job:", "[[node",
+       "[[{{node",          "streamexecutor"};
   const size_t far = p->before_count, from = far > 400 ? far - 400 : 0;
   const size_t behind = p->line_end + 200 < p->count ? p->line_end + 200 : p->count;
   const char *who;

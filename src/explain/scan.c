@@ -265,6 +265,7 @@ static bool add_line(hr_explainer *e, bool complete) {
     see_long_literal(e, count);
     if (e->rank >= 0) e->who = e->rank;
     kill = complete && hri_line_reports_kill(e->line, count, at);
+    if (kill && e->line[0] == '*') e->shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING); /* no item, no heading */
   }
   open = literal_start(e, at, count);
   if (open > at) { /* "... has a total " goes on as "capacity of ..." */

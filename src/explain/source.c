@@ -228,10 +228,28 @@ static bool names_place(const span *s) {
   return false;
 }
 
+/* Words alone, eight or more, and no sign of a program. */
+static bool is_sentence(const span *s) {
+  unsigned words = 0;
+  for (size_t at = s->from; at < s->to;) {
+    size_t end = at;
+    while (end < s->to && s->text[end] != ' ') end++;
+    bool letters = end > at;
+    for (size_t i = at; i < end; i++) {
+      letters = letters && (is_word_char(s->text[i]) || strchr("',.", s->text[i])) && s->text[i] != '_';
+      if (strchr("={}<>", s->text[i])) return false;
+    }
+    words += letters;
+    at = end + 1;
+  }
+  return words >= 8;
+}
+
 /* How a statement ends, or a part of one that goes on. */
 static bool ends_statement(const span *s) {
   static const char *const operands[] = {");", "\";", "';",    "];",  "};",   "\",", "',",  ");\\", "({", "=>",
                                          "&&", "||",  "\\n\"", "\")", "\"))", "')",  "\"]", "\" +", "' +"};
+  if (ends(s, "(") && is_sentence(s)) return false;
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
     if (ends(s, operands[i])) return !is_remark(s) && !is_labelled(s);

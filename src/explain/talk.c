@@ -14,16 +14,17 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
        " sudden",  " random",   " weird",        " strange",    " frequent",   " another",
        " new",     " repeated", " occasional",   " some",       " pytorch",    " device",
        " host",    " ram",      " system",       " actual",     " real",       " hard"};
-  static const char *const verbs[] = {"got",          "get",         "getting",     "gives",     "gave",
-                                      "hit",          "encountered", "encounter",   "received",  "saw",
-                                      "met",          "threw",       "ooms",        "oomed",     "failed",
-                                      "crashed",      "died",        "aborted",     "print",     "printed",
-                                      "showed",       "tells",       "told",        "says",      "said",
-                                      "fails",        "reproduced",  "error is",    "error was", "message is",
-                                      "message was",  "output is",   "returned",    "returns",   "throws",
-                                      "throwing",     "produced",    "having",      "facing",    "faced",
-                                      "experiencing", "seeing",      "hits",        "raised",    "ran into",
-                                      "runs into",    "run into",    "running into"};
+  static const char *const verbs[] = {"got",          "get",         "getting",      "gives",     "gave",
+                                      "hit",          "encountered", "encounter",    "received",  "saw",
+                                      "met",          "threw",       "ooms",         "oomed",     "failed",
+                                      "crashed",      "died",        "aborted",      "print",     "printed",
+                                      "showed",       "tells",       "told",         "says",      "said",
+                                      "fails",        "reproduced",  "error is",     "error was", "message is",
+                                      "message was",  "output is",   "returned",     "returns",   "throws",
+                                      "throwing",     "produced",    "having",       "facing",    "faced",
+                                      "experiencing", "seeing",      "hits",         "raised",    "ran into",
+                                      "runs into",    "run into",    "running into", "dies",      "crashes",
+                                      "aborts",       "and show",    "and shows"};
   static const char *const cases[] = {"if",   "when", "whenever", "you",    "users",  "may",     "might",  "to",
                                       "will", "can",  "could",    "anyone", "people", "anybody", "others", "someone"};
   static const char *const doubts[] = {"if", "otherwise", "whenever", "may", "might", "would", "could", "should"};

@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "explain/match.h"
+#include "explain/voice.h"
 
 static bool before_ends(const hri_oom_around *a, const char *words) {
   size_t length = strlen(words), at = a->at;
@@ -105,6 +106,7 @@ static bool is_named(const hri_oom_around *a) {
                                         "error with",  "fails with",  "crashes with", "crash with"};
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (before_ends(a, reports[i])) return false;
+  if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     size_t length = strlen(before[i]);
     bool first = before[i][0] == ' ' && a->start == 0 && a->at == length &&
@@ -332,7 +334,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
       return nothing;
     bool repr =
         after_starts(a, "() ") || after_starts(a, "()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
-    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count || repr
+    bool met = a->after < a->count && strchr(".,;)!", a->text[a->after]) && /* "it dies with a memoryerror." */
+               hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at);
+    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count || repr || met
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
