@@ -755,14 +755,15 @@ hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr
   return HR_OK;
 }
 
-/* Device failures with figures first; then other device failures and plain host failures; kills and library errors that
- * may only follow from another failure last. The first of the best wins. */
+/* Device failures with figures first; then other device failures and plain host failures; then what is another framework's,
+ * its own line before one that may be anybody's; kills and library errors that may only follow from another failure last.
+ * The first of the best wins. */
 static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
   if (kind == HRI_OOM_ENDED) return 1;
-  if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return 2;
+  if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return failure->certainty == HR_OOM_CERTAIN ? 3 : 2;
   if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks */
-  if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 4;
-  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 3;
+  if (failure->figures[HR_OOM_REQUESTED].state != HR_OOM_ABSENT) return 5;
+  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 4;
 }
 
 hr_status hr_explainer_end(hr_explainer *e, hr_explanation **explanation, hr_error *error) {

@@ -281,7 +281,8 @@ static bool is_tag(const char *text, size_t from, size_t at, size_t end, size_t 
   if (end == to || text[end] != ':' || (at > from && text[at - 1] != ' ')) return true;
   if (end + 1 < to && (text[end + 1] == ':' || hri_is_letter(text[end + 1]))) return true;
   while (before > from && text[before - 1] == ' ') before--;
-  if (before == from + 1 && hri_is_letter(text[from])) return true; /* a level of one letter: "e rknn: ..." */
+  if (before > from && hri_is_letter(text[before - 1]) && (before == from + 1 || text[before - 2] == ' '))
+    return true; /* a level of one letter: "e rknn: ..." */
   return before == from || strchr(":]>|", text[before - 1]);
 }
 

@@ -377,7 +377,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "bad allocation") == 0)
     return before_ends(a, ":") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
   if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
-    return before_has(a, "vulkan") || before_has(a, "vk_") || words[5] == 'o'
+    return before_has(a, "vulkan") || before_has(a, "vk_") || before_has(a, "vk error") || words[5] == 'o'
                ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
                : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
   if (strncmp(words, "outofmemoryerror", 16) == 0) /* cudaMallocAsync's, of which the rest was left out */
