@@ -186,7 +186,7 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 2 < count && hri_is_digit(line[at]) && strchr(".)", line[at + 1]) && line[at + 2] == ' ')
     shape |= HRI_OOM_COMMENT;
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
-    shape |= HRI_OOM_HEADING; /* nothing but bold words */
+    shape = (uint16_t)((shape & ~HRI_OOM_COMMENT) | HRI_OOM_HEADING | HRI_OOM_BOLD); /* nothing but bold words */
   if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_REMARK;
   if (at + 2 < count && line[at] == '#' &&
       line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */

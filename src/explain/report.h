@@ -15,6 +15,7 @@ enum {
   HRI_OOM_LITERAL = 64,  /* it is a string literal and nothing else */
   HRI_OOM_DATED = 128,   /* a time stands before it */
   HRI_OOM_TITLE = 512,   /* it is the first line, and an empty one follows */
+  HRI_OOM_BOLD = 2048,   /* a heading because all of it is set in bold */
   HRI_OOM_REMARK = 1024, /* with one "#", or "//": no item */
   HRI_OOM_FENCED = 256   /* it is in a block of output or code, between lines of three back quotes */
 };

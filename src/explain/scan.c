@@ -249,6 +249,19 @@ static void see_fence(hr_explainer *e, size_t count) {
   else if (e->fenced) e->shape |= HRI_OOM_FENCED;
 }
 
+/* A line that stands between quotation marks as documents set them, whole: nobody's literal. Moves `at` behind the first and
+ * returns where the last begins. */
+static size_t skip_quotes(const hr_explainer *e, size_t *at, size_t count) {
+  size_t from = *at, to = count;
+  while (from < to && hri_line_is_blank(e->line[from])) from++;
+  while (to > from && hri_line_is_blank(e->line[to - 1])) to--;
+  if (to - from < 8 || !hri_match_at(e->line, from, to, "\xe2\x80\x9c") ||
+      !hri_match_end(e->line, from, to, "\xe2\x80\x9d"))
+    return count;
+  *at = from + 3;
+  return to - 3;
+}
+
 /* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
@@ -267,6 +280,7 @@ static bool add_line(hr_explainer *e, bool complete) {
     kill = complete && hri_line_reports_kill(e->line, count, at);
     if (kill && e->line[0] == '*') e->shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING); /* no item, no heading */
   }
+  count = skip_quotes(e, &at, count);
   open = literal_start(e, at, count);
   if (open > at) { /* "... has a total " goes on as "capacity of ..." */
     e->count -= e->text[e->count - 1] == ' ' ? 2 : 1;
@@ -578,9 +592,9 @@ static void move_place(hri_oom_place *p, const char *one, size_t start, size_t c
 /* Whether a message whose words are known begins behind `at` in its line: then that one is read. */
 static bool is_known_later(hr_explainer *e, const hri_oom_place *p) {
   size_t end;
-  for (size_t at = hri_oom_find(p->text, p->at + 1, p->line_end); at < p->line_end;
-       at = hri_oom_find(p->text, at + 1, p->line_end)) {
-    if (hri_oom_is_general(p->text, at, p->line_end)) continue;
+  const size_t to = p->line_end + 64 < p->count ? p->line_end + 64 : p->count; /* a head may be wrapped */
+  for (size_t at = hri_oom_find(p->text, p->at + 1, to); at < p->line_end; at = hri_oom_find(p->text, at + 1, to)) {
+    if (hri_oom_is_general(p->text, at, to)) continue;
     if (hri_oom_parse(p->text, at, p->count, &e->message, &end) != HRI_OOM_NOTHING &&
         strcmp(e->message.failure.source, "kill") != 0) /* which says less than words of memory */
       return true;

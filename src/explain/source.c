@@ -282,6 +282,12 @@ static bool is_entry(const span *s) {
 /* An object in braces on one line: a record of a log. */
 static bool is_record(const span *s) { return s->text[s->from] == '{' && ends(s, "}"); }
 
+/* "time=... level=error msg=...": a record as pairs. */
+static bool is_pairs(const span *s) {
+  return (has(s, " msg=") || has(s, " message=") || has(s, " error=") || has(s, " err=")) &&
+         (has(s, "level=") || has(s, "lvl=") || begins(s, s->from, "time=") || begins(s, s->from, "ts="));
+}
+
 /* A field of an object over several lines: of a program's table, or of a notebook's output. */
 static bool is_field(const span *s) {
   size_t end;
@@ -325,7 +331,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_bracket(&s)) return HRI_SOURCE_NONE;
+  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_bracket(&s))
+    return HRI_SOURCE_NONE;
   if (is_field(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_comment(&s);
