@@ -58,6 +58,8 @@ static const hri_oom_head heads[] = {
     {"leave no gpu memory for the kv cache under --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},
     {"exited with code", "", HRI_OOM_NOTHING},
     {"exit status", "", HRI_OOM_NOTHING},
+    {"exited with status", "", HRI_OOM_NOTHING},
+    {"returncode", "", HRI_OOM_NOTHING},
     {"return code", "", HRI_OOM_NOTHING},
     {"non-zero code", "", HRI_OOM_NOTHING},
     {"[winerror 1455]", "windows", HRI_OOM_HOST},

@@ -1170,6 +1170,8 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_MINE);
   if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) /* whose event it was, and what else they say of it */
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
+  if (strcmp(m->failure.source, "java") == 0 && m->kind == HRI_OOM_HOST) /* each of its lines begins with "#" */
+    signs &= ~HRI_SIGN_BIT(HRI_SIGN_COMMENT);
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT) | HRI_SIGN_BIT(HRI_SIGN_LITERAL) |

@@ -433,6 +433,14 @@ static bool says_more(const hr_oom_failure *old, const hr_oom_failure *failure) 
          failure->figures[HR_OOM_REQUESTED].state == HR_OOM_READ;
 }
 
+/* Whether another framework's failure some lines before was only named, or only by an interface. */
+static bool is_guess(const hr_explainer *e, size_t i, const hr_oom_failure *failure) {
+  const hr_oom_failure *old = &e->failures.items[i];
+  const hri_oom_kind kind = e->origins.items[i].kind;
+  return (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) && old->certainty != HR_OOM_CERTAIN &&
+         ranks_agree(old->rank, failure->rank) && failure->line - old->line <= NEAR_LINES;
+}
+
 /* A failure known by its structure alone, without a request, some lines before one whose words are known: that one says
  * more about it. count: none. */
 static size_t find_general(const hr_explainer *e, const hr_oom_failure *failure) {
@@ -454,6 +462,10 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
     hr_oom_failure *old = &e->failures.items[i];
     if (message->kind == HRI_OOM_CACHING && is_part(old, failure)) {
       line = i;
+      break;
+    }
+    if (message->kind == HRI_OOM_FOREIGN && !message->anybodys && is_guess(e, i, failure)) {
+      line = i; /* who that was is told by a line of its own */
       break;
     }
     if (message->kind == HRI_OOM_FOREIGN && says_more(old, failure)) {

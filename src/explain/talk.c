@@ -184,6 +184,15 @@ static bool names_error_before(const hri_oom_place *p) {
   return at < p->at || hri_oom_word(p->text, p->line, p->at, "exception:") < p->at;
 }
 
+/* Whether a word of three letters or more stands there, which is no figure left open: "xx", "size". */
+static bool is_word_at(const hri_oom_place *p, size_t at) {
+  size_t end = at;
+  while (end < p->count && hri_is_letter(p->text[end])) end++;
+  return end >= at + 3 && (end == p->count || strchr(" .,;:)", p->text[end])) &&
+         !hri_match_at(p->text, at, end, "xx") && !hri_match_at(p->text, at, end, "nnn") &&
+         !hri_match_at(p->text, at, end, "size");
+}
+
 /* Where a figure always follows, something else does: "tried to allocate x gib", "tried to allocate \" + size". */
 static bool has_placeholder(const hri_oom_place *p) {
   static const char *const asks[] = {"tried to allocate",
@@ -210,6 +219,7 @@ static bool has_placeholder(const hri_oom_place *p) {
     if (at == end) continue;
     at += strlen(asks[i]);
     while (at < p->count && strchr(" :=[(", p->text[at])) at++;
+    whole = is_word_at(p, at);
     for (size_t k = 0; k < HRI_COUNT(meant); k++) whole = whole || hri_match_at(p->text, at, p->count, meant[k]);
     if (at < p->count && (p->text[at] == '.' || (p->text[at] & 0x80)) && names_error_before(p)) continue; /* left out */
     if (at < p->count && !hri_is_digit(p->text[at]) && !whole && p->text[at] != '-') return true;
