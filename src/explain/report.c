@@ -561,6 +561,7 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
                                      "they",    "people",  "users",     "is there", "about",     "regarding",
                                      "without", "against", "yesterday", "often",    "sometimes", "typically",
                                      "always",  "when",    "issue",     "issues",   "bug",       "problem"};
+  static const char *const asking[] = {"is ", "are ", "does ", "what ", "which "};
   static const char *const mine[] = {"i", "we", "my", "our"};
   static const char *const labels[] = {"known issues", "known issue", "fix",       "feat",     "docs",
                                        "test",         "tests",       "chore",     "refactor", "perf",
@@ -608,6 +609,8 @@ static uint64_t signs_of_topic(const hri_oom_place *p, size_t phrase_from, size_
   }
   if (end < p->count && p->text[end] == '?' && end < p->line_end && !hri_match_at(p->text, end, p->count, "?)"))
     signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_QUESTION) && hri_match_at_any(p->text, first, near, asking, HRI_COUNT(asking)))
+    signs |= HRI_SIGN_BIT(HRI_SIGN_CONDITION);
   if (p->shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT) && hri_match_end(p->text, p->line, last, "?"))
     signs |= HRI_SIGN_BIT(HRI_SIGN_QUESTION);
   if (!hri_voice_happened(p, phrase_to) && (hri_match_part(p->text, phrase_to, end, explained, HRI_COUNT(explained)) ||
@@ -1129,6 +1132,12 @@ static bool is_title_of_event(const hri_oom_place *p, size_t from, size_t to) {
   return count_words(p->text, p->line, to) <= 5 && hri_match_at_any(p->text, to, p->line_end, how, HRI_COUNT(how));
 }
 
+/* "reason: oomkilled", "symptom: ...": labels of what happened. */
+static bool is_described(const hri_oom_place *p) {
+  static const char *const labels[] = {"reason", "symptom"};
+  return hri_match_part(p->text, p->line, p->line + 24 < p->at ? p->line + 24 : p->at, labels, HRI_COUNT(labels));
+}
+
 /* Whether words before it in its sentence make it a case. */
 static bool is_case_of(const hri_oom_place *p) {
   static const char *const cases[] = {"if",    "when",  "whenever", "may", "might", "can",
@@ -1174,8 +1183,9 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_COMMENT);
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT) | HRI_SIGN_BIT(HRI_SIGN_LITERAL) |
-               HRI_SIGN_BIT(HRI_SIGN_SOURCE) | HRI_SIGN_BIT(HRI_SIGN_AMONG));
+    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT));
+  if (signs & (HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_PATTERN)) && !is_described(p)) /* what stands before it is no speaker */
+    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_FIELD));
   if (signs & (HRI_SIGN_BIT(HRI_SIGN_ROW) | HRI_SIGN_BIT(HRI_SIGN_ANSWERED))) signs &= ~CELL_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
   if (p->shape & HRI_OOM_BOLD && signs & HRI_SIGN_BIT(HRI_SIGN_OPENS)) /* people set what was printed in bold, too */
