@@ -1077,7 +1077,9 @@ static phrase head_phrase(const hri_oom_place *p) {
 static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
   return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "mpi") == 0 ||
          strcmp(m->failure.source, "macos") == 0 || strcmp(m->failure.source, "windows") == 0 ||
-         (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to);
+         (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to &&
+          (hri_match_end(p->text, p->line, p->at, "caused by ") ||
+           hri_oom_word(p->text, p->line, p->line_end, "worker") < p->line_end));
 }
 
 /* What says nothing in a table, where every cell stands by itself, and in a line of source, where it is part of the
@@ -1184,7 +1186,8 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT));
-  if (signs & (HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_PATTERN)) && !is_described(p)) /* what stands before it is no speaker */
+  if (signs & (HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_PATTERN)) &&
+      !is_described(p)) /* what stands before it is no speaker */
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_FIELD));
   if (signs & (HRI_SIGN_BIT(HRI_SIGN_ROW) | HRI_SIGN_BIT(HRI_SIGN_ANSWERED))) signs &= ~CELL_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
