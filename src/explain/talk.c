@@ -153,15 +153,29 @@ static bool closes_before(const char *text, size_t from, size_t at) {
   return false;
 }
 
+/* Whether the quotation mark at text[at] closes: a word ends before it and a blank or a mark follows. */
+static bool closes_at(const char *text, size_t at) {
+  return at > 0 && (hri_is_name(text[at - 1]) || strchr(".)!?%", text[at - 1])) && strchr(" .,;:)", text[at + 1]);
+}
+
 /* Whether text[at] stands in a literal that is opened and closed in its line; *quote is where it is opened. */
 static bool find_quote(const hri_oom_place *p, size_t *quote) {
   const char *text = p->text;
   size_t least = p->at > 120 ? p->at - 120 : 0;
+  bool closed = false;
   for (size_t i = p->at; i > least; i--) {
     char c = text[i - 1];
     bool opens = c == '"' || c == '\'';
     if (c == '"' && i >= 2 && text[i - 2] == '\\') return false; /* inside a record of a log */
     if (!opens) continue;
+    if (c == '"' && closed) { /* of what was closed before: `"x" y` */
+      closed = false;
+      continue;
+    }
+    if (c == '"' && i - 1 < p->line && closes_at(text, i - 1)) {
+      closed = true;
+      continue;
+    }
     if (i >= 2 && (hri_is_name(text[i - 2]) || strchr(".)]", text[i - 2])) && !(i >= 3 && !hri_is_name(text[i - 3])))
       continue; /* "can't", or closed there; "f\"...\"" opens */
     if (text[i] == ',' || (text[i] == ' ' && !is_operand(text, least, i - 1))) continue;

@@ -514,8 +514,6 @@ static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around 
   if (strcmp(head->words, "java heap space") == 0 && !before_ends(a, ":") && !before_has(a, "error") &&
       !before_has(a, "exception") && !before_has(a, "fail"))
     return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}; /* the space itself */
-  if (strcmp(head->words, "java heap space") == 0 && before_ends(a, "java.lang.outofmemoryerror:"))
-    return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}; /* the class before it was weighed */
   for (size_t i = 0; i < HRI_COUNT(native); i++)
     if (after_has(a, 60, native[i])) return (hri_oom_reading){HRI_OOM_HOST, head->source};
   return (hri_oom_reading){HRI_OOM_HEAP, head->source};
