@@ -20,11 +20,13 @@ size_t hri_oom_word(const char *text, size_t from, size_t count, const char *wor
 }
 
 static uint64_t unit_bytes(const char *unit, size_t length) {
-  static const char *const names[] = {"pib",    "eib",    "pb",        "eb",        "b",  "kib",   "mib",  "gib",
-                                      "tib",    "kb",     "mb",        "gb",        "tb", "bytes", "byte", "kbytes",
-                                      "mbytes", "gbytes", "megabytes", "gigabytes", "ki", "mi",    "gi",   "ti"};
-  static const uint8_t shifts[] = {50, 60, 50, 60, 0,  10, 20, 30, 40, 10, 20, 30, 40,
-                                   0,  0,  10, 20, 30, 20, 30, 10, 20, 30, 40}; /* PyTorch's "GB" counts in 2^30 too */
+  static const char *const names[] = {"pib",  "eib",    "pb",     "eb",     "b",         "kib",       "mib",
+                                      "gib",  "tib",    "kb",     "mb",     "gb",        "tb",        "bytes",
+                                      "byte", "kbytes", "mbytes", "gbytes", "megabytes", "gigabytes", "ki",
+                                      "mi",   "gi",     "ti",     "ko",     "mo",        "go"};
+  static const uint8_t shifts[] =
+      {50, 60, 50, 60, 0,  10, 20, 30, 40, 10, 20, 30, 40, 0,
+       0,  10, 20, 30, 20, 30, 10, 20, 30, 40, 10, 20, 30}; /* PyTorch's "GB" counts in 2^30 too */
   for (size_t i = 0; i < sizeof shifts; i++)
     if (strlen(names[i]) == length && memcmp(names[i], unit, length) == 0) return 1ull << shifts[i];
   return 0;
@@ -45,7 +47,12 @@ static size_t read_number(const char *text, size_t at, size_t end, long double *
   *place = 1;
   for (; at < end && at - start < 40 && (is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
     if (text[at] == ',') {
-      if (at + 1 >= end || !is_digit(text[at + 1])) break;
+      size_t digits = at + 1;
+      while (digits < end && is_digit(text[digits])) digits++;
+      if (digits == at + 1) break;
+      if (digits == at + 4) continue; /* of thousands; else the comma is the point, as half of the world writes it */
+      if (point) break;
+      point = true;
       continue;
     }
     if (text[at] == '.') {

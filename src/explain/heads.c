@@ -30,6 +30,37 @@ static const hri_oom_head heads[] = {
     {"[errno 12] cannot allocate memory", "python", HRI_OOM_HOST},
     {"cannot allocate memory", "", HRI_OOM_NOTHING}, /* what the kernel's ENOMEM says */
     {"cannot allocate vector of size", "r", HRI_OOM_HOST},
+    {"ne peut allouer de la m\xc3\xa9moire", "enomem", HRI_OOM_NOTHING},      /* the kernel's ENOMEM in French */
+    {"impossible d'allouer de la m\xc3\xa9moire", "enomem", HRI_OOM_NOTHING}, /* the kernel's ENOMEM in French */
+    {"no se pudo asignar memoria", "enomem", HRI_OOM_NOTHING},                /* the kernel's ENOMEM in Spanish */
+    {"impossibile allocare memoria", "enomem", HRI_OOM_NOTHING},              /* the kernel's ENOMEM in Italian */
+    {"n\xc3\xa3o foi poss\xc3\xadvel alocar mem\xc3\xb3ria", "enomem",
+     HRI_OOM_NOTHING}, /* the kernel's ENOMEM in Portuguese */
+    {"n\xc3\xa3o \xc3\xa9 poss\xc3\xadvel alocar mem\xc3\xb3ria", "enomem",
+     HRI_OOM_NOTHING},                                                  /* the kernel's ENOMEM in Portuguese */
+    {"nicht gen\xc3\xbcgend hauptspeicher", "enomem", HRI_OOM_NOTHING}, /* the kernel's ENOMEM in German */
+    {"\xd0\x9d\xd0\xb5\xd0\xb2\xd0\xbe\xd0\xb7\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xbd\xd0\xbe \xd0\xb2\xd1\x8b\xd0\xb4\xd0\xb5\xd0\xbb\xd0\xb8\xd1\x82\xd1\x8c \xd0\xbf\xd0\xb0\xd0\xbc\xd1\x8f\xd1\x82\xd1\x8c",
+     "enomem", HRI_OOM_NOTHING}, /* the kernel's ENOMEM in Russian */
+    {"nie mo\xc5\xbcna przydzieli\xc4\x87 pami\xc4\x99"
+     "ci",
+     "enomem", HRI_OOM_NOTHING}, /* the kernel's ENOMEM in Polish */
+    {"\xe6\x97\xa0\xe6\xb3\x95\xe5\x88\x86\xe9\x85\x8d\xe5\x86\x85\xe5\xad\x98", "enomem",
+     HRI_OOM_NOTHING}, /* the kernel's ENOMEM in Chinese */
+    {"\xe3\x83\xa1\xe3\x83\xa2\xe3\x83\xaa\xe3\x82\x92\xe7\xa2\xba\xe4\xbf\x9d\xe3\x81\xa7\xe3\x81\x8d\xe3\x81\xbe\xe3\x81\x9b\xe3\x82\x93",
+     "enomem", HRI_OOM_NOTHING}, /* the kernel's ENOMEM in Japanese */
+    {"\xeb\xa9\x94\xeb\xaa\xa8\xeb\xa6\xac\xeb\xa5\xbc \xed\x95\xa0\xeb\x8b\xb9\xed\x95\xa0 \xec\x88\x98 \xec\x97\x86\xec\x8a\xb5\xeb\x8b\x88\xeb\x8b\xa4",
+     "enomem", HRI_OOM_NOTHING}, /* the kernel's ENOMEM in Korean */
+    {"kann vektor der gr\xc3\xb6\xc3\x9f"
+     "e",
+     "r", HRI_OOM_HOST},                                      /* in German */
+    {"allouer un vecteur de taille", "r", HRI_OOM_HOST},      /* in French */
+    {"ubicar un vector de tama", "r", HRI_OOM_HOST},          /* in Spanish */
+    {"alocar vetor de tamanho", "r", HRI_OOM_HOST},           /* in Portuguese */
+    {"allocare il vettore di dimensione", "r", HRI_OOM_HOST}, /* in Italian */
+    {"\xd1\x80\xd0\xb0\xd0\xb7\xd0\xbc\xd0\xb5\xd1\x81\xd1\x82\xd0\xb8\xd1\x82\xd1\x8c \xd0\xb2\xd0\xb5\xd0\xba\xd1\x82\xd0\xbe\xd1\x80 \xd1\x80\xd0\xb0\xd0\xb7\xd0\xbc\xd0\xb5\xd1\x80\xd0\xbe\xd0\xbc",
+     "r", HRI_OOM_HOST}, /* in Russian */
+    {"\xe6\x97\xa0\xe6\xb3\x95\xe5\x88\x86\xe9\x85\x8d\xe5\xa4\xa7\xe5\xb0\x8f\xe4\xb8\xba", "r",
+     HRI_OOM_HOST}, /* in Chinese */
     {"enforce fail at", "", HRI_OOM_NOTHING},
     {"bad_alloc", "c++", HRI_OOM_HOST_LIKELY},
     {"arraymemoryerror", "numpy", HRI_OOM_HOST},

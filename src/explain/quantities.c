@@ -217,6 +217,10 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
         !hri_oom_size_after(at, count < 400 ? count : 400, "failed to map", &f[HR_OOM_REQUESTED]))
       (void)hri_oom_size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
+    for (size_t i = 0; strcmp(failure->source, "r") == 0 && i < count && i < 80 && !hri_oom_known(&f[HR_OOM_REQUESTED]);
+         i++)
+      if (hri_is_digit(at[i]) && !hri_oom_size_at(at, i, count, &f[HR_OOM_REQUESTED])) /* whatever the language */
+        while (i + 1 < count && (hri_is_digit(at[i + 1]) || at[i + 1] == '.')) i++;
     if (strcmp(failure->source, "php") == 0)
       (void)hri_oom_count_after(at, count < 60 ? count : 60, "(allocated ", &f[HR_OOM_ALLOCATED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "memory (used over", &f[HR_OOM_ALLOWED]);

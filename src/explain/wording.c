@@ -533,7 +533,10 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
       (after_has(a, 32, "b on cuda") || after_has(a, 32, "b on device") || after_has(a, 32, "b on the gpu")))
     r = (hri_oom_reading){HRI_OOM_REPORT, "device"}; /* how people say it */
   if (strcmp(head->words, "out of memory") == 0 || strcmp(head->words, "outof memory") == 0) r = read_memory_head(a);
-  else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
+  else if (strcmp(head->source, "enomem") == 0) {
+    if (is_set_off(a) || before_ends(a, "]") || before_ends(a, "\xef\xbc\x9a"))
+      r = (hri_oom_reading){HRI_OOM_HOST, "host"};
+  } else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))
     r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
