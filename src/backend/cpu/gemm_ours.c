@@ -33,6 +33,7 @@ typedef struct work {
   int64_t row, rows, column, columns; /* of c */
   int64_t word, words;                /* of the depth */
   int64_t panels_a, groups, parts;    /* groups of columns, parts of rows */
+  int threads;
 } work;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -49,29 +50,64 @@ static int64_t panel_row(const work *w, int64_t i) {
   return w->rows - (height + rest) / 2;
 }
 
+/* ---- blocks ---- */
+
+/* Enough pieces for every thread to take some, whoever of them is slow. Groups of b first: they are packed once. */
+static void deal_out(work *w) {
+  int64_t panels = blocks(w->columns, w->l.tile_columns),
+          wanted = w->threads > 1 ? (int64_t)w->threads * CHUNKS_PER_THREAD : 1;
+  w->panels_a = blocks(w->rows, w->l.tile_rows);
+  w->groups = least(panels, most(blocks(panels, w->l.group), wanted));
+  w->parts = most(1, least(blocks(wanted, w->groups), w->panels_a / LEAST_TILES));
+}
+
+/* The block that begins at w->row, w->column, w->word; false behind the last one. */
+static bool cut_block(work *w) {
+  if (w->row >= w->l.p.rows) return false;
+  w->rows = least(w->l.rows, w->l.p.rows - w->row);
+  w->columns = least(w->l.stage_columns ? w->l.stage_columns : w->l.p.columns, w->l.p.columns - w->column);
+  w->words = least(w->l.block_words, w->l.words - w->word);
+  deal_out(w);
+  return true;
+}
+
+/* The next one: the depth first, since the chains go on, then columns, then rows. */
+static bool next_block(work *w) {
+  w->word += w->words;
+  if (w->word >= w->l.words) w->word = 0, w->column += w->columns;
+  if (w->column >= w->l.p.columns) w->column = 0, w->row += w->rows;
+  return cut_block(w);
+}
+
 /* ---- packing ---- */
+
+/* Rows [row, row + lines) of a, for the words at hand; where they go is the caller's. */
+static hri_gemm_panels lines_of_a(const work *w, int64_t row, int64_t lines) {
+  const hri_gemm_product *p = &w->l.p;
+  int64_t term = w->word * w->l.word_terms;
+  return (hri_gemm_panels){.how = w->how_a,
+                           .from = hri_real_from(w->a, (w->row + row) * p->a_row + term * p->a_depth, w->shape->type),
+                           .across = p->a_row,
+                           .along = p->a_depth,
+                           .lines = lines,
+                           .terms = least(p->depth - term, w->words * w->l.word_terms),
+                           .words = w->words};
+}
 
 static void pack_a(void *context, int64_t begin, int64_t end, int thread) {
   const work *w = context;
-  const hri_gemm_product *p = &w->l.p;
-  int64_t term = w->word * w->l.word_terms, full = 0;
+  int64_t full = 0;
   (void)thread;
   /* Panels of one height together. */
   for (int64_t i = begin; i < end; i += full) {
     int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
-    hri_gemm_panels panels = {.how = w->how_a,
-                              .from =
-                                  hri_real_from(w->a, (w->row + row) * p->a_row + term * p->a_depth, w->shape->type),
-                              .across = p->a_row,
-                              .along = p->a_depth,
-                              .terms = least(p->depth - term, w->words * w->l.word_terms),
-                              .width = height,
-                              .words = w->words,
-                              .to = (uint32_t *)(void *)(w->packed_a + row * w->words),
-                              .panel_stride = height * w->words};
+    hri_gemm_panels panels;
     for (full = 1; i + full < end && panel_row(w, i + full + 1) - panel_row(w, i + full) == height;) full++;
+    panels = lines_of_a(w, row, least(full * height, w->rows - row));
+    panels.width = height;
     panels.panels = full;
-    panels.lines = least(full * height, w->rows - row);
+    panels.to = (uint32_t *)(void *)(w->packed_a + row * w->words);
+    panels.panel_stride = height * w->words;
     w->kernels->pack_a(&panels);
   }
 }
@@ -94,6 +130,18 @@ static hri_gemm_panels panels_of_b(const work *w, int64_t column, int64_t first,
                            .words = words,
                            .to = (uint32_t *)(void *)to,
                            .panel_stride = words * w->l.tile_columns};
+}
+
+/* ---- what is packed next ---- */
+
+/* The lines that packing will read. Where it begins within a line, the last one of a row is left out. */
+static hri_gemm_ahead lines_of(const hri_gemm_panels *p) {
+  hri_real type = p->how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : HRI_REAL_BF16; /* fp16 is as wide */
+  int64_t size = (int64_t)hri_real_bytes(type), rows = p->along == 1 ? p->lines : p->terms,
+          bytes = (p->along == 1 ? p->terms : p->lines) * size,
+          stride = (p->along == 1 ? p->across : p->along) * size, lines = blocks(bytes, HRI_GEMM_ALIGNMENT);
+  if (rows <= 0 || bytes <= 0) return (hri_gemm_ahead){0};
+  return (hri_gemm_ahead){p->from, rows * lines, lines, lines, stride - lines * HRI_GEMM_ALIGNMENT};
 }
 
 /* ---- tiles ---- */
@@ -124,7 +172,8 @@ static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t)
 /* Panels [first, first + count) of b times panels [begin, end) of a. Where a tile goes is found while the one before is
  * computed, which fetches it. The tiles of one panel of a fetch the next one, or the first again for the next group: a is
  * too large for the second cache, and no processor foresees a panel's end. */
-static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
+static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end,
+                     hri_gemm_ahead source[2]) {
   int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns,
           fetches = w->words / HRI_GEMM_STEPS;
   hri_gemm_tile t = tile_of(w), next = t;
@@ -143,6 +192,7 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
       column = last ? left : column + w->l.tile_columns;
       target(w, last && i + 1 < end ? row + height : row, column, &next);
       t.next = next.rounded && !t.go_on ? (const char *)next.rounded : (const char *)next.sums;
+      t.source = source[0].left > 0 ? &source[0] : &source[1];
       w->kernels->tile(&t);
       t.ahead += t.ahead_lines * fetches * HRI_GEMM_ALIGNMENT;
     }
@@ -155,10 +205,29 @@ static hri_gemm_panels group_of_b(const work *w, int64_t group, float *to) {
   return panels_of_b(w, w->column, first, panels * (group + 1) / w->groups - first, w->word, w->words, to);
 }
 
+/* While item `at` is multiplied: its share of the next block of a, then the next group of b. Threads take neighbouring items,
+ * so the next one is mostly the same thread's. */
+static void fetch_next(const work *w, int64_t at, hri_gemm_ahead source[2]) {
+  int64_t items = w->groups * w->parts, group = (at + 1) / w->parts;
+  work next = *w;
+  bool more = next_block(&next);
+  source[0] = source[1] = (hri_gemm_ahead){0};
+  if (more) {
+    int64_t row = panel_row(&next, next.panels_a * at / items), end = panel_row(&next, next.panels_a * (at + 1) / items);
+    hri_gemm_panels a = lines_of_a(&next, row, least(end, next.rows) - row);
+    source[0] = lines_of(&a);
+  }
+  if (!w->shape->packed && (group < w->groups || more)) {
+    hri_gemm_panels b = group < w->groups ? group_of_b(w, group, NULL) : group_of_b(&next, 0, NULL);
+    if (group != at / w->parts) source[1] = lines_of(&b);
+  }
+}
+
 /* Groups of columns times parts of rows; those of one group side by side. */
 static void multiply_groups(void *context, int64_t begin, int64_t end, int thread) {
   const work *w = context;
   int64_t panels = blocks(w->columns, w->l.tile_columns), packed = -1;
+  hri_gemm_ahead source[2];
   float *own = w->packed_b + (int64_t)w->l.b_floats * thread;
   if (w->kernels->begin) w->kernels->begin();
   for (int64_t at = begin; at < end; at++) {
@@ -171,40 +240,20 @@ static void multiply_groups(void *context, int64_t begin, int64_t end, int threa
           (w->column + first * w->l.tile_columns) * w->words;
     else if (group != packed) w->kernels->pack(&now);
     packed = group;
-    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts);
+    fetch_next(w, at, source);
+    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts, source);
   }
   if (w->kernels->end) w->kernels->end();
 }
 
 /* ---- the blocked product ---- */
 
-/* Enough pieces for every thread to take some, whoever of them is slow. Groups of b first: they are packed once. */
-static void deal_out(work *w, int threads) {
-  int64_t panels = blocks(w->columns, w->l.tile_columns),
-          wanted = threads > 1 ? (int64_t)threads * CHUNKS_PER_THREAD : 1;
-  w->panels_a = blocks(w->rows, w->l.tile_rows);
-  w->groups = least(panels, most(blocks(panels, w->l.group), wanted));
-  w->parts = most(1, least(blocks(wanted, w->groups), w->panels_a / LEAST_TILES));
-}
-
-static void block_of_depth(work *w, hri_team *team) {
-  int threads = hri_team_threads(team);
-  deal_out(w, threads);
-  hri_team_each(team, w->panels_a, most(1, w->panels_a / (4 * threads)), pack_a, w);
-  hri_team_each(team, w->groups * w->parts, 1, multiply_groups, w);
-}
-
 static void blocked(work *w, hri_team *team) {
-  const hri_gemm_layout *l = &w->l;
-  int64_t columns = l->stage_columns ? l->stage_columns : l->p.columns;
-  for (w->row = 0; w->row < l->p.rows; w->row += l->rows)
-    for (w->column = 0; w->column < l->p.columns; w->column += columns)
-      for (w->word = 0; w->word < l->words; w->word += l->block_words) {
-        w->rows = least(l->rows, l->p.rows - w->row);
-        w->columns = least(columns, l->p.columns - w->column);
-        w->words = least(l->block_words, l->words - w->word);
-        block_of_depth(w, team);
-      }
+  w->threads = hri_team_threads(team);
+  for (bool more = cut_block(w); more; more = next_block(w)) {
+    hri_team_each(team, w->panels_a, most(1, w->panels_a / (4 * w->threads)), pack_a, w);
+    hri_team_each(team, w->groups * w->parts, 1, multiply_groups, w);
+  }
 }
 
 /* ---- few rows ---- */

@@ -17,7 +17,8 @@
 enum {
   LANES = HRI_LANES,
   REST = LANES == 4 ? HRI_GEMM_ROWS_BASE % 4 : LANES - 2, /* lines of a in its last vector */
-  TOGETHER_WORDS = 64,
+  TOGETHER_WORDS = LANES == HRI_GEMM_LANES_AVX512 ? 96 : 64, /* a group of b in one piece, see product.c */
+  WRITES_AHEAD = 1024,
   STEPS = 8,
   TOGETHER_FITS = HRI_VECTOR_BYTES > 16 /* a panel of a is two lines narrower than a vector */
 };
@@ -132,7 +133,7 @@ INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t li
     }
     if (TOGETHER_FITS && lines == REST)
       for (int64_t i = 0; i < LANES * width; i += HRI_GEMM_ALIGNMENT / 4)
-        __builtin_prefetch(to + p->panel_stride + i, 1);
+        __builtin_prefetch(to + WRITES_AHEAD + i, 1);
     hri_transpose(v);
     if (TOGETHER_FITS && lines == REST) {
       put_together(to, v);
