@@ -33,7 +33,7 @@ _Static_assert((int)HRI_LANES == (int)HRI_GEMM_LANES_BASE, "as scratch is laid o
 #endif
 #define LANES HRI_LANES
 
-enum { TILE_COLUMNS = 2 * LANES, STEPS = HRI_GEMM_STEPS };
+enum { TILE_COLUMNS = 2 * LANES, STEPS = HRI_GEMM_STEPS, FETCHES = HRI_VECTOR_BYTES == 64 };
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -145,7 +145,7 @@ INLINE void whole(const hri_gemm_tile *t, int rows) {
   const float *a = t->a, *b = t->b;
   const char *next = t->next, *ahead = t->ahead;
   int64_t left = t->depth;
-  hri_gemm_ahead source = t->source ? *t->source : (hri_gemm_ahead){0};
+  hri_gemm_ahead source = FETCHES && t->source ? *t->source : (hri_gemm_ahead){0};
   take(t, rows, sums);
   for (int row = 0; left >= STEPS; row++, left -= STEPS) {
     if (row < TILE_ROWS) {
@@ -154,11 +154,11 @@ INLINE void whole(const hri_gemm_tile *t, int rows) {
       next += t->next_stride;
     }
     for (int64_t i = 0; i < t->ahead_lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 3);
-    fetch_line(&source);
+    for (int64_t i = 0; FETCHES && i < t->source_lines; i++) fetch_line(&source);
     for (int i = 0; i < STEPS; i++, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
   }
   for (; left > 0; left--, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
-  if (t->source) *t->source = source;
+  if (FETCHES && t->source) *t->source = source;
   put(t, rows, sums);
 }
 
