@@ -163,6 +163,15 @@ static bool is_among_wide(const hri_oom_around *a, size_t from) {
          (behind < a->count && behind <= a->after + 1 && a->text[behind] & 0x80);
 }
 
+/* The lines behind say by which signal, and it is not the one of memory. */
+static bool is_by_other_signal(const hri_oom_around *a) {
+  static const char *const signals[] = {"segmentation fault", "aborted",   "illegal instruction", "floating point exception",
+                                        "interrupt",          "terminated", "hangup",             "user signal"};
+  const size_t end = a->after + 240 < a->count ? a->after + 240 : a->count;
+  size_t at = hri_oom_word(a->text, a->after, end, "killed by signal: ");
+  return at < end && hri_match_at_any(a->text, at + strlen("killed by signal: "), a->count, signals, HRI_COUNT(signals));
+}
+
 bool hri_oom_is_told_kill(const hri_oom_around *a) {
   const size_t from = hri_sentence_start(a->text, a->start, a->at);
   const size_t near = a->after + 80 < a->count ? a->after + 80 : a->count,
@@ -173,7 +182,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code") || hri_match_at(a->text, from, a->at, "exit status"))
     return false;
-  if (hri_match_any(a->text, from, to, others, HRI_COUNT(others)) || is_by_another(a)) return false;
+  if (hri_match_any(a->text, from, to, others, HRI_COUNT(others)) || is_by_another(a) || is_by_other_signal(a))
+    return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false; /* one of a list */
   if (is_among_wide(a, from)) return true;
   if (hri_match_at_any(a->text, a->after, a->count, active, HRI_COUNT(active))) return false;

@@ -643,14 +643,18 @@ static bool is_below_trace(const hri_oom_place *p) {
   return frame > from && hri_oom_word(p->before, frame, last, ", line ") < last;
 }
 
-/* Frames that follow: of Java, .NET, Go, JavaScript, a debugger, Python. */
+/* What a program prints behind an error: frames of Java, .NET, Go, JavaScript, a debugger, Python, or advice. */
 static bool has_stack(const hri_oom_place *p, size_t to) {
   static const char *const frames[] = {"traceback", "stack trace", "backtrace", "goroutine ",    "frame #",
                                        "#0 ",       "[1] ",        "0: 0x",     "runtime stack", "stacktrace:"};
+  /* what PyTorch prints behind every error of CUDA or HIP, in the same line or the next ones */
+  static const char *const behind[] = {"kernel errors might be asynchronously", "for debugging consider passing ",
+                                       "to enable device-side assertions"};
   size_t at = to, end;
   while (at < p->line_end && p->text[at] == ' ') at++; /* a notebook prints the name and these words in one line */
   if (hri_match_at(p->text, at, p->count, "traceback (most recent")) return true;
   at = p->line_end;
+  if (hri_match_part(p->text, to, at + 60 < p->count ? at + 60 : p->count, behind, HRI_COUNT(behind))) return true;
   while (at < p->count && strchr(" -=*", p->text[at]) && p->text[at]) at++;
   for (size_t i = 0; i < HRI_COUNT(frames); i++)
     if (hri_match_at(p->text, at, p->count, frames[i])) return true;

@@ -276,7 +276,9 @@ static bool is_entry(const span *s) {
   if (begins(s, at, "=>")) return true;
   if (at >= s->to || s->text[at] != '=') return false;
   for (at++; at < s->to && (s->text[at] == ' ' || s->text[at] == '-' || is_word_char(s->text[at]));) at++;
-  return at < s->to && (s->text[at] == ',' || begins(s, at, "//") || begins(s, at, "/*"));
+  if (at < s->to && s->text[at] == ',') /* "wps=680, lr=0.25" is how programs print */
+    return at + 1 == s->to || begins(s, at, ", //") || begins(s, at, ", /*") || has(s, " = ");
+  return begins(s, at, "//") || begins(s, at, "/*");
 }
 
 /* An object in braces on one line: a record of a log. */

@@ -226,6 +226,7 @@ static bool has_placeholder(const hri_oom_place *p) {
                                           "unable to allocate <",  "unable to allocate {",  "unable to allocate %",
                                           "unable to allocate ..."};
   size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
+  if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at) return false; /* some print a "%d" themselves */
   if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins, HRI_COUNT(stand_ins))) return true;
   for (size_t i = 0; i < HRI_COUNT(asks); i++) {
     size_t at = hri_oom_word(p->text, p->at, end, asks[i]);
@@ -491,19 +492,6 @@ static bool is_optional(const hri_oom_place *p) {
          hri_match_part(p->text, p->line, p->line_end, tactics, HRI_COUNT(tactics));
 }
 
-/* Whether what stands right behind the message, or around it in its line, says that the program left out what failed and
- * went on; one that ends with a traceback all the same did not. */
-static bool goes_on(const hri_oom_place *p) {
-  static const char *const words[] = {"skipping batch",     "skipping this batch", "skipped batch",
-                                      "batch skipped",      "skipped this batch",  "script continued",
-                                      "training continued", "program continued",   "run continued",
-                                      "continues training", "continuing training", "continuing with the next batch"};
-  static const char *const ends[] = {"traceback (most recent", "terminate called", "core dumped"};
-  size_t end = p->at + 320 < p->count ? p->at + 320 : p->count;
-  return hri_match_part(p->text, p->line, end, words, HRI_COUNT(words)) &&
-         !hri_match_part(p->text, p->at, p->count, ends, HRI_COUNT(ends));
-}
-
 /* Whether the line is the source line of a traceback's frame that raised it: the text was cut before the exception. */
 static bool is_raised_below(const hri_oom_place *p) {
   size_t from = p->before_count > 240 ? p->before_count - 240 : 0, frame = from;
@@ -529,7 +517,7 @@ static bool opens_with_error(const hri_oom_place *p) {
          (hri_match_end(p->text, at, end, "error") || hri_match_end(p->text, at, end, "exception"));
 }
 
-bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p) || goes_on(p); }
+bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p); }
 
 bool hri_voice_raised(const hri_oom_place *p) { return is_raised_below(p); }
 
