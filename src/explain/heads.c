@@ -231,8 +231,8 @@ static const hri_oom_head heads[] = {
     {"using all available ram", "notebook", HRI_OOM_HOST_LIKELY},
     {"pt_devmem allocation failed", "pytorch-hpu", HRI_OOM_BARE},
     {"cuda error in allocate: 2", "cuda-extension", HRI_OOM_BARE},
-    {"killed", "", HRI_OOM_NOTHING},                   /* in people's own words (kill.c) */
-    {"\xe8\xa2\xabkill", "kill", HRI_OOM_HOST_LIKELY}, /* Chinese: was killed */
+    {"killed", "", HRI_OOM_NOTHING},           /* in people's own words (kill.c) */
+    {"\xe8\xa2\xabkill", "", HRI_OOM_NOTHING}, /* Chinese: was killed */
     {"code 137", "kill", HRI_OOM_HOST_LIKELY},
     {"error 137", "kill", HRI_OOM_HOST_LIKELY},
     {"status of 137", "kill", HRI_OOM_HOST_LIKELY},

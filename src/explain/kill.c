@@ -164,12 +164,14 @@ static bool is_among_wide(const hri_oom_around *a, size_t from) {
 }
 
 /* The lines behind say by which signal, and it is not the one of memory. */
-static bool is_by_other_signal(const hri_oom_around *a) {
-  static const char *const signals[] = {"segmentation fault", "aborted",   "illegal instruction", "floating point exception",
-                                        "interrupt",          "terminated", "hangup",             "user signal"};
+bool hri_oom_is_by_other_signal(const hri_oom_around *a) {
+  static const char *const signals[] =
+      {"segmentation fault", "aborted", "illegal instruction", "floating point exception", "interrupt",
+       "terminated",         "hangup",  "user signal"};
   const size_t end = a->after + 240 < a->count ? a->after + 240 : a->count;
   size_t at = hri_oom_word(a->text, a->after, end, "killed by signal: ");
-  return at < end && hri_match_at_any(a->text, at + strlen("killed by signal: "), a->count, signals, HRI_COUNT(signals));
+  return at < end &&
+         hri_match_at_any(a->text, at + strlen("killed by signal: "), a->count, signals, HRI_COUNT(signals));
 }
 
 bool hri_oom_is_told_kill(const hri_oom_around *a) {
@@ -182,7 +184,7 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code") || hri_match_at(a->text, from, a->at, "exit status"))
     return false;
-  if (hri_match_any(a->text, from, to, others, HRI_COUNT(others)) || is_by_another(a) || is_by_other_signal(a))
+  if (hri_match_any(a->text, from, to, others, HRI_COUNT(others)) || is_by_another(a) || hri_oom_is_by_other_signal(a))
     return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false; /* one of a list */
   if (is_among_wide(a, from)) return true;

@@ -226,7 +226,8 @@ static bool has_placeholder(const hri_oom_place *p) {
                                           "unable to allocate <",  "unable to allocate {",  "unable to allocate %",
                                           "unable to allocate ..."};
   size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
-  if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at) return false; /* some print a "%d" themselves */
+  if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
+    return false; /* some print a "%d" themselves */
   if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins, HRI_COUNT(stand_ins))) return true;
   for (size_t i = 0; i < HRI_COUNT(asks); i++) {
     size_t at = hri_oom_word(p->text, p->at, end, asks[i]);

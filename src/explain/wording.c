@@ -417,6 +417,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 32, " > ") && after_has(a, 60, "being killed") ? (hri_oom_reading){HRI_OOM_HOST, "slurm"}
                                                                        : nothing;
   if (strcmp(words, "killed") == 0 && hri_oom_is_killed_by(a)) return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
+  if (words[0] == '\xe8')
+    return hri_oom_is_by_other_signal(a) ? nothing : (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"};
   if (strcmp(words, "killed") == 0)
     return hri_oom_is_told_kill(a) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
   if (strcmp(words, "srun: error:") == 0) {

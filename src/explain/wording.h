@@ -40,6 +40,8 @@ bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *aroun
  * (kill.c). */
 bool hri_oom_is_told_kill(const hri_oom_around *around);
 bool hri_oom_is_killed_by(const hri_oom_around *around);
+/* The lines behind say by which signal, and it is not the one of memory. */
+bool hri_oom_is_by_other_signal(const hri_oom_around *around);
 
 /* The figures that a message of its kind and source prints in text[from, end). */
 void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message);
