@@ -107,6 +107,8 @@ static const hri_oom_head heads[] = {
     {"oom killed", "", HRI_OOM_NOTHING},
     {"oom-killed", "", HRI_OOM_NOTHING},
     {"oom-kill", "", HRI_OOM_NOTHING},
+    {"oom_kill_process+0x", "kernel", HRI_OOM_HOST},     /* in its call trace */
+    {"throwing outofmemoryerror", "java", HRI_OOM_HEAP}, /* Android's */
     {"oom_kill", "", HRI_OOM_NOTHING},
     {"of this unit has been killed by the oom killer", "systemd", HRI_OOM_HOST},
     {"session crashed after using all available ram", "notebook", HRI_OOM_HOST},            /* Colab's */

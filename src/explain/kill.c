@@ -187,6 +187,9 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (hri_match_any(a->text, from, to, others, HRI_COUNT(others)) || is_by_another(a) || hri_oom_is_by_other_signal(a))
     return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false; /* one of a list */
+  if (hri_match_end(a->text, from, a->at, " or was ") || hri_match_end(a->text, from, a->at, " or ") ||
+      hri_match_end(a->text, from, a->at, " or got ") || hri_match_end(a->text, from, a->at, " or being "))
+    return false; /* "died or was killed": nobody knows which */
   if (is_among_wide(a, from)) return true;
   if (hri_match_at_any(a->text, a->after, a->count, active, HRI_COUNT(active))) return false;
   return is_suffered(a, from) || is_quoted(a, from) || is_title(a, from);

@@ -257,6 +257,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_count_after(at, count < 200 ? count : 200, ", limit:", &f[HR_OOM_ALLOWED]);
     }
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "trying to allocate", &f[HR_OOM_REQUESTED]); /* Dart's */
+    (void)hri_oom_size_after(at, count < 60 ? count : 60, "/ failed to allocate", &f[HR_OOM_REQUESTED]); /* Android's */
     if (strcmp(failure->source, "sbcl") == 0) read_sbcl(at, count < 200 ? count : 200, f);
     if (strcmp(failure->source, "ghc") == 0)
       (void)hri_oom_size_after(at, count < 100 ? count : 100, "maximum heap size is", &f[HR_OOM_ALLOWED]);

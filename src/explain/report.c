@@ -1159,6 +1159,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
   if (hri_voice_denies(p)) return false;
   if (!m->general && hri_voice_raised(p)) return true;
   if (figures > 0 && (is_noted_in_source(p) || is_template(p))) return false;
+  if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
   if (figures == 0 && hri_voice_introduced(p)) return false;
   if (figures == 0 && hri_voice_placeholder(p)) return false;
@@ -1204,9 +1205,15 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, phrase f)
 /* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path
  * beside it. */
 static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
-  static const char *const names[] =
-      {"resourceexhausted", "resource_exhausted", "resource exhausted", "_bfc", "/job:", "[[node",
-       "[[{{node",          "streamexecutor"};
+  static const char *const names[] = {"resourceexhausted",
+                                      "resource_exhausted",
+                                      "resource exhausted",
+                                      "_bfc",
+                                      "/job:",
+                                      "[[node",
+                                      "[[{{node",
+                                      "streamexecutor",
+                                      "bytes) from device: cuda_error"};
   const size_t far = p->before_count, from = far > 400 ? far - 400 : 0;
   const size_t behind = p->line_end + 200 < p->count ? p->line_end + 200 : p->count;
   const char *who;

@@ -524,22 +524,45 @@ bool hri_voice_raised(const hri_oom_place *p) { return is_raised_below(p); }
 
 bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
 
-/* Whether the line that introduces the message, "if ...:", makes it a case. */
-static bool is_introduced_as_case(const hri_oom_place *p) {
-  static const char *const words[] = {"if",      "may",  "might",   "would",    "could see",    "can see",
-                                      "can get", "e.g.", "example", "whenever", "such as this", "such as"};
+/* Behind the colon of the line that introduces the message; 0 when none does. */
+static size_t intro_end(const hri_oom_place *p) {
   static const char *const languages[] = {" text", " txt", " console", " log", " bash", " shell", " sh", " output"};
-  size_t end = p->intro_count, from;
+  size_t end = p->intro_count;
   while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
   for (size_t i = 0; i < HRI_COUNT(languages); i++) /* of the block's mark */
     if (hri_match_end(p->before, 0, end, languages[i])) {
       end -= strlen(languages[i]);
       break;
     }
-  if (end == 0 || p->before[end - 1] != ':') return false;
+  return end > 0 && p->before[end - 1] == ':' ? end : 0;
+}
+
+/* Whether the line that introduces the message, "if ...:", makes it a case. */
+static bool is_introduced_as_case(const hri_oom_place *p) {
+  static const char *const words[] = {"if",      "may",  "might",   "would",    "could see",    "can see",
+                                      "can get", "e.g.", "example", "whenever", "such as this", "such as"};
+  size_t end = intro_end(p), from;
+  if (end == 0) return false;
   from = end > 200 ? end - 200 : 0;
   from = hri_sentence_start(p->before, from, end - 1);
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
+}
+
+bool hri_voice_foreseen(const hri_oom_place *p) {
+  static const char *const words[] = {"you will encounter", "you will get",        "you will see",
+                                      "you'll see",         "you'll get",          "you may see",
+                                      "you may get",        "you may encounter",   "you might see",
+                                      "you might get",      "you might encounter", "errors such as",
+                                      "could cause the",    "can cause the",       "may cause the",
+                                      "might cause the",    "would cause the",     "will look like",
+                                      "may look like",      "might look like",     "errors like"};
+  static const char *const own[] = {"i", "i'm", "we", "my", "our", "me", "us", "got", "happened", "now"};
+  size_t end = intro_end(p), from;
+  if (end == 0) return false;
+  from = hri_sentence_start(p->before, end > 240 ? end - 240 : 0, end - 1);
+  if (hri_match_any(p->before, from, end, own, HRI_COUNT(own))) return false;
+  return hri_match_part(p->before, from, end, words, HRI_COUNT(words)) ||
+         (hri_match_at(p->before, from, end, "if ") && hri_match_end(p->before, from, end, " fails with:"));
 }
 
 bool hri_voice_introduced(const hri_oom_place *p) {
@@ -547,10 +570,9 @@ bool hri_voice_introduced(const hri_oom_place *p) {
                                       "could see", "can see", "when you",  "may look", "might look"};
   static const char *const asking[] = {"if you need", "if you want", "if you could",
                                        "if you can",  "if you have", "if it helps"};
-  size_t end = p->intro_count, from;
+  size_t end = intro_end(p), from;
   if (!(p->shape & HRI_OOM_FENCED)) return is_frequent(p);
-  while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
-  if (end == 0 || p->before[end - 1] != ':') return false;
+  if (end == 0) return false;
   from = hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1);
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words)) &&
          !hri_match_any(p->before, from, end, asking, HRI_COUNT(asking));

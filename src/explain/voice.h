@@ -88,6 +88,8 @@ uint64_t hri_voice_talk(const hri_oom_place *place, const hri_oom_message *messa
 /* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
 bool hri_voice_meets(const char *text, size_t line, size_t end);
 /* Whether what says that nothing failed, or that the program went on without it, stands there: no sign outweighs it. */
+/* The line before the block says that such a message may come: "you will see errors such as:". */
+bool hri_voice_foreseen(const hri_oom_place *place);
 bool hri_voice_denies(const hri_oom_place *place);
 /* Whether it is the source line below the frame that raised it, cut before its exception. */
 bool hri_voice_raised(const hri_oom_place *place);

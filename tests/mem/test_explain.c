@@ -340,7 +340,7 @@ static const sample
                 {CUT_SAMPLE "\n  2/100  9.8G  0.04  0.61: 61% 44/72 [00:31<00:19,  1.4it/s]\n", UNDECIDED, GIB(1),
                  GIB(10), MIB(1), GIB(8.9), MIB(10), 0},
                 {"failed to allocate 11.17G (11993874432 bytes) from device: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-                 HR_OOM_NOT_PYTORCH, LIKELY, 11993874432.0, 0, 0, 0, 0, 0},
+                 HR_OOM_NOT_PYTORCH, CERTAIN, 11993874432.0, 0, 0, 0, 0, 0},
                 /* "free" is cut: total minus allocated decides, or not */
                 {"CUDA out of memory. Tried to allocate 52.00 MiB (GPU 0; 40.00 GiB total capacity; 38.90 GiB already allocated;",
                  HR_OOM_TOO_BIG, LIKELY, MIB(52), GIB(40), 0, GIB(38.9), 0, 0},
