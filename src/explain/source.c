@@ -286,8 +286,13 @@ static bool is_record(const span *s) { return s->text[s->from] == '{' && ends(s,
 
 /* "time=... level=error msg=...": a record as pairs. */
 static bool is_pairs(const span *s) {
-  return (has(s, " msg=") || has(s, " message=") || has(s, " error=") || has(s, " err=")) &&
-         (has(s, "level=") || has(s, "lvl=") || begins(s, s->from, "time=") || begins(s, s->from, "ts="));
+  static const char *const keys[] = {"level=", "lvl=", "time=", "ts="};
+  bool has_key = false;
+  for (size_t i = 0; i < HRI_COUNT(keys); i++) {
+    size_t at = hri_oom_word(s->text, s->from, s->to, keys[i]);
+    has_key = has_key || (at < s->to && !memchr(s->text + s->from, '(', at - s->from)); /* no argument of a call */
+  }
+  return has_key && (has(s, " msg=") || has(s, " message=") || has(s, " error=") || has(s, " err="));
 }
 
 /* A field of an object over several lines: of a program's table, or of a notebook's output. */
