@@ -89,11 +89,27 @@ static void judge_share(hr_oom_failure *f) {
               HRI_OOM_SIZE(room->bytes), share_of(f));
 }
 
+/* Whether a pool's own limit refused it: what it had and the request are beyond it by the figures printed. */
+static bool is_beyond_limit(const hr_oom_failure *f) {
+  const hr_oom_value *limit = &f->figures[HR_OOM_ALLOWED], *t = &f->figures[HR_OOM_REQUESTED],
+                     *had = &f->figures[HR_OOM_ALLOCATED];
+  return hri_oom_known(limit) && hri_oom_known(t) && hri_oom_known(had) && limit->bytes > 0 &&
+         t->bytes < limit->bytes && had->bytes <= limit->bytes && had->bytes > limit->bytes - t->bytes;
+}
+
 static void judge_foreign(hr_oom_failure *f, bool anybodys) {
   if (hri_oom_is_wrong_size(f)) {
     hri_oom_line(f, "%s was asked for %s", f->source, HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
                 "the request is absurd: no device has this much; a size was computed wrongly");
+    return;
+  }
+  if (is_beyond_limit(f)) {
+    hri_oom_line(f, "allocated %s + requested %s > the limit of %s that is set for %s",
+                 HRI_OOM_SIZE(f->figures[HR_OOM_ALLOCATED].bytes), HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes),
+                 HRI_OOM_SIZE(f->figures[HR_OOM_ALLOWED].bytes), f->source);
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a limit of %s that is set for %s refused it",
+                HRI_OOM_SIZE(f->figures[HR_OOM_ALLOWED].bytes), f->source);
     return;
   }
   if (anybodys) {

@@ -259,8 +259,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "trying to allocate", &f[HR_OOM_REQUESTED]); /* Dart's */
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "/ failed to allocate", &f[HR_OOM_REQUESTED]); /* Android's */
     if (strcmp(failure->source, "sbcl") == 0) read_sbcl(at, count < 200 ? count : 200, f);
-    if (strcmp(failure->source, "ghc") == 0)
-      (void)hri_oom_size_after(at, count < 100 ? count : 100, "maximum heap size is", &f[HR_OOM_ALLOWED]);
+    if (strcmp(failure->source, "ghc") == 0) /* a prefix may stand between */
+      (void)hri_oom_size_after(at, count < 200 ? count : 200, "maximum heap size is", &f[HR_OOM_ALLOWED]);
     if (hri_oom_word(at, 0, count < 400 ? count : 400, "until oom") < count) { /* Android's */
       (void)hri_oom_count_after(at, count < 120 ? count : 120, "failed to allocate a", &f[HR_OOM_REQUESTED]);
       (void)hri_oom_count_after(at, count < 160 ? count : 160, "allocation with", &f[HR_OOM_FREE]);

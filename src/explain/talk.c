@@ -549,13 +549,13 @@ static bool is_introduced_as_case(const hri_oom_place *p) {
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char *const words[] = {"you will encounter", "you will get",        "you will see",
-                                      "you'll see",         "you'll get",          "you may see",
-                                      "you may get",        "you may encounter",   "you might see",
-                                      "you might get",      "you might encounter", "errors such as",
-                                      "could cause the",    "can cause the",       "may cause the",
-                                      "might cause the",    "would cause the",     "will look like",
-                                      "may look like",      "might look like",     "errors like"};
+  static const char *const words[] = {"you will encounter", "if you encounter", "if you get",     "if you see",
+                                      "if you run into",    "if you receive",   "you will get",   "you will see",
+                                      "you'll see",         "you'll get",       "you may see",    "you may get",
+                                      "you may encounter",  "you might see",    "you might get",  "you might encounter",
+                                      "errors such as",     "could cause the",  "can cause the",  "may cause the",
+                                      "might cause the",    "would cause the",  "will look like", "may look like",
+                                      "might look like",    "errors like"};
   static const char *const own[] = {"i", "i'm", "we", "my", "our", "me", "us", "got", "happened", "now"};
   size_t end = intro_end(p), from;
   if (end == 0) return false;

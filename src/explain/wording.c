@@ -309,7 +309,7 @@ static hri_oom_reading read_exhausted(const hri_oom_around *a) {
                                      " during allocation: ", " during garbage collection: ", ", game over"};
   if (hri_match_at_any(a->text, a->after, a->count, sbcl, HRI_COUNT(sbcl)))
     return (hri_oom_reading){HRI_OOM_HEAP, "sbcl"};
-  if (after_has(a, 60, "current maximum heap size is")) return (hri_oom_reading){HRI_OOM_HEAP, "ghc"};
+  if (after_has(a, 120, "current maximum heap size is")) return (hri_oom_reading){HRI_OOM_HEAP, "ghc"};
   return (hri_oom_reading){HRI_OOM_NOTHING, ""};
 }
 
