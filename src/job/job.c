@@ -487,6 +487,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   if (trains(&made) && made.steps == 0 && made.epochs <= 0)
     return hri_fail(error, HR_ERROR_USAGE, "--steps and --epochs are both 0: there is nothing to train");
   HRI_TRY(fill_budget(&made, error));
+  if (made.loss_chunk == HR_LOSS_CHUNK_AUTO) made.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK; /* as with precision */
   made.loss_chunk = chunk_of(&made);
   if (made.threads == 0) made.threads = hr_device_cpu_threads();
   *job = made;

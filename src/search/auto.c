@@ -359,9 +359,9 @@ static hr_status search_as_it_is(grid *g, hr_error *error) {
 static hr_status find_smallest(grid *g, hr_error *error) {
   for (size_t n = 0; n < g->families.count; n++) {
     family *f = &g->families.items[n];
-    for (uint32_t k = f->cell_count; k-- > 0 && f->need_bytes < g->smallest;) {
+    for (uint32_t k = f->cell_count; k-- > 0 && least_need(g, f->need_bytes) < g->smallest;) {
       HRI_TRY(draft_cell(g, f, &f->cells[k], error));
-      if (f->cells[k].possible && f->cells[k].need_bytes < g->smallest)
+      if (f->cells[k].possible && least_need(g, f->cells[k].need_bytes) < g->smallest)
         HRI_TRY(try_as_it_is(g, f, &f->cells[k], error));
     }
   }

@@ -235,6 +235,9 @@ static const question known[] = {
     /* a chunk that was given for more rows than there are at first */
     {"gpt2-774m", "rtx-4060-ti-16", "--seq 256 --batch-tokens 512 --optimizer lion --precision fp32 --loss-chunk 796",
      HR_PURPOSE_TRAIN, 10634653696, NULL},
+    /* auto says nothing of other rows */
+    {"custom:family=gpt2,layers=2,hidden=144,heads=3,mlp=845,vocab=4506,positions=3830", "rtx-4060",
+     "--seq 512 --micro-batch 64 --loss-chunk auto", HR_PURPOSE_TRAIN, 1022571315, NULL},
     /* a chunk that is as large as the one nobody gave for other rows */
     {QWEN3, "rtx-2080-ti", "--batch-tokens 768 --seq 128 --optimizer lion --precision bf16", HR_PURPOSE_TRAIN,
      863350784, NULL},
