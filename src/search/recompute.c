@@ -398,8 +398,8 @@ static hr_status try_placed(chooser *c, uint64_t bytes, uint64_t kept, trial **t
   return place_trial(c, *t, error);
 }
 
-/* The bytes that layers are given go down until a plan fits, by what was too much and twice as far each time, also below
- * what is alive outside of layers, which no mixture changes: there a placement has room beside it. */
+/* The bytes that layers are given go down until a plan fits, by the least that makes a difference, by what was too much
+ * and twice as far each time, also below what is alive outside of layers, which no mixture changes: there a placement has room beside it. */
 static hr_status tighten(chooser *c, hr_error *error) {
   const uint64_t least = least_of_layers(c);
   uint64_t fits_at = 0, fails_at = 0, bytes = room(c), step = 0;
@@ -412,8 +412,8 @@ static hr_status tighten(chooser *c, hr_error *error) {
       if (!fails_at) return HR_OK; /* nothing faster fits by live bytes, let alone placed */
     } else {
       fails_at = layers_bytes(c, &t->levels);
+      if (!fits_at) bytes = less(fails_at, larger(step, 1));
       step = larger(less(t->need_bytes, c->job->budget_bytes), 2 * step);
-      if (!fits_at) bytes = less(fails_at, step);
       if (!fits_at && bytes < least && fails_at > least) bytes = least;
     }
     if (fits_at && fails_at <= fits_at + 1) break;
@@ -425,7 +425,7 @@ static hr_status tighten(chooser *c, hr_error *error) {
 /* Where one layer alone takes all the bytes, there is nothing to tighten there. What the others keep lies in its way all
  * the same: the less that is, by halving, the more room it leaves the placement. */
 static hr_status keep_less(chooser *c, hr_error *error) {
-  uint64_t low = c->between, high = 0;
+  uint64_t low = c->between, high = 0, bytes = room(c);
   mixture fastest;
   bool found;
   HRI_TRY(solve_tidy(c, room(c), room(c), &fastest, &found, error));
@@ -434,9 +434,14 @@ static hr_status keep_less(chooser *c, hr_error *error) {
   for (uint32_t attempt = 0; attempt < ATTEMPTS && high > low + 1; attempt++) {
     const uint64_t kept = low + (high - low) / 2;
     trial *t;
-    HRI_TRY(try_placed(c, room(c), kept, &t, error));
-    if (t && !t->fits) high = lesser(kept, kept_bytes(c, &t->levels));
-    else low = kept;
+    HRI_TRY(try_placed(c, bytes, kept, &t, error));
+    if (t && !t->fits) {
+      const mixture failed = t->levels;
+      HRI_TRY(try_placed(c, layers_bytes(c, &failed) - 1, kept, &t, error)); /* a little less of both */
+      if (t && t->fits) bytes = layers_bytes(c, &failed) - 1;
+      else high = lesser(kept, kept_bytes(c, &failed));
+    }
+    if (high > kept) low = kept;
   }
   return HR_OK;
 }
