@@ -711,8 +711,8 @@ void hri_level_tables_destroy(hri_level_tables *c) {
   hri_free(c);
 }
 
-/* While the top of a group runs backward, the inputs of all other groups are alive, and all that its other layers
- * keep. */
+/* While the top of a group runs backward, the inputs of all other groups are alive, and all that its other layers keep;
+ * but for one input, which may be counted with what runs and with what is kept. */
 static uint64_t groups_live(const chooser *c) {
   uint64_t running = UINT64_MAX, input = UINT64_MAX, kept = UINT64_MAX, best = UINT64_MAX;
   for (uint32_t k = 0; k < c->layers; k++) {
@@ -721,7 +721,7 @@ static uint64_t groups_live(const chooser *c) {
     if (c->cost[k][HR_LEVEL_KEEP].saved < kept) kept = c->cost[k][HR_LEVEL_KEEP].saved;
   }
   for (uint32_t every = 2; every <= c->layers; every++) {
-    const uint64_t bytes = running + ((c->layers + every - 1) / every - 1) * input + (every - 1) * kept;
+    const uint64_t bytes = less(running + ((c->layers + every - 1) / every - 1) * input + (every - 1) * kept, input);
     if (bytes < best) best = bytes;
   }
   return best == UINT64_MAX ? best : larger(best, c->outside);

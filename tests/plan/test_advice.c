@@ -223,6 +223,9 @@ static void judge(const question *asked) {
 #define DEEP_GRANITE                                                                                                   \
   "custom:family=granite,layers=24,hidden=248,heads=2,kv-heads=2,head-size=28,mlp=678,vocab=7736,positions=3194"
 
+#define FROZEN_GEMMA                                                                                                   \
+  "custom:family=gemma,layers=11,hidden=408,heads=1,kv-heads=1,head-size=60,mlp=90,vocab=276,positions=3677,tied"
+
 static const question known[] = {
     /* shorter rows in a step of so many tokens: more of them, or none where they do not divide it */
     {"gpt2-124m", "rtx-3050", "--seq 1024 --batch-tokens 61440", HR_PURPOSE_TRAIN, 3000000000, NULL},
@@ -253,6 +256,10 @@ static const question known[] = {
      "--recompute levels:attention*8,block*20,cheap*2,keep*6 --micro-batch 2 --accumulate 1"},
     {"smollm2-1.7b", "rtx-4070-ti", "--seq 1186 --batch-tokens 2372 --precision tf32", HR_PURPOSE_TRAIN, 28246540288,
      "--recompute levels:attention*7,block*4,cheap*13 --micro-batch 2 --accumulate 1"},
+    /* groups need less than any levels */
+    {FROZEN_GEMMA, "rtx-a6000",
+     "--seq 1024 --micro-batch 7 --clip 0 --update in-backward --optimizer momentum --neftune-alpha 5 --train-only head",
+     HR_PURPOSE_TRAIN, 612368384, "--recompute every:2"},
     /* micro-steps of an evaluation say nothing of its rows */
     {GRANITE, "a100-80", "--seq 1478 --micro-batch 30 --accumulate 1 --precision fp32", HR_PURPOSE_EVALUATE, 800000000,
      "--micro-batch 10"},
