@@ -170,6 +170,7 @@ typedef struct hr_job {
   hr_packing packing; /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
   uint32_t threads;   /* the team; 0 = physical cores allowed */
   uint32_t rows_choice; /* hr_rows_choice: whose micro_batch it is */
+  bool levels_chosen;   /* recompute was AUTO, and is what a planner made of it */
   bool automatic;       /* --auto: the planner chooses what `given` does not hold */
   uint64_t given;       /* bit set of HR_GIVEN_*: options the user fixed */
 

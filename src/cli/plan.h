@@ -57,8 +57,11 @@ enum { DEVICE_FITS = 3 };
 typedef struct device_list {
   device_fit fits[DEVICE_FITS]; /* the smallest first */
   uint32_t count;
+  char chosen[HR_FIX_TEXT_BYTES]; /* what the planner chose of the job and holds there too, as options; "": nothing */
 } device_list;
 void device_list_make(const hr_job *job, device_list *list);
+/* "--device h100 --budget 100% --micro-batch 8": what plans the job there. */
+void device_fit_options(const hr_job *job, const device_list *list, uint32_t index, char *text, size_t bytes);
 /* One line: "left  h100 (79.22 GiB), ...". */
 void device_list_print(FILE *stream, const char *left, const device_list *list);
 

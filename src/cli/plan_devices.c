@@ -37,19 +37,39 @@ static bool fits_on(const hr_job *asked, const hr_device *device, device_fit *fi
   return fits;
 }
 
+/* Levels and rows that the planner chose would be other ones there. */
+static void take_chosen(const hr_job *job, device_list *list) {
+  hr_job *asked = text_alloc(sizeof *asked);
+  *asked = *job;
+  if (job->levels_chosen) asked->recompute.kind = HR_RECOMPUTE_AUTO;
+  if (job->rows_choice == HR_ROWS_CHOSEN && !job->automatic) asked->micro_batch = HR_MICRO_BATCH_AUTO;
+  (void)hr_job_options(asked, job, list->chosen, sizeof list->chosen);
+  free(asked);
+}
+
+void device_fit_options(const hr_job *job, const device_list *list, uint32_t index, char *text, size_t bytes) {
+  (void)snprintf(text, bytes, "--device %s%s%s%s", list->fits[index].name,
+                 job->given & HR_GIVEN_BUDGET ? " --budget 100%" : "", list->chosen[0] ? " " : "", list->chosen);
+}
+
 void device_list_make(const hr_job *job, device_list *list) {
   uint32_t count = hr_device_count();
   hr_device *devices = text_alloc(count * sizeof *devices);
   hr_plan *plan = NULL;
   uint64_t least = 0;
   list->count = 0;
+  take_chosen(job, list);
   if (hr_plan_create(job, &plan, NULL) == HR_OK) least = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes;
   hr_plan_destroy(plan);
   for (uint32_t i = 0; i < count; i++)
     if (hr_device_get(i, &devices[i], NULL) != HR_OK) devices[i].usable_bytes = 0;
   qsort(devices, count, sizeof *devices, by_usable);
-  for (uint32_t i = 0; i < count && list->count < DEVICE_FITS; i++)
-    if (devices[i].usable_bytes >= least && fits_on(job, &devices[i], &list->fits[list->count])) list->count++;
+  for (uint32_t i = 0; i < count && list->count < DEVICE_FITS; i++) {
+    /* what is given by default may need less there */
+    const bool alike = hr_precision_of(&devices[i]) == hr_precision_of(&job->device);
+    if (alike && devices[i].usable_bytes < least) continue;
+    if (devices[i].usable_bytes && fits_on(job, &devices[i], &list->fits[list->count])) list->count++;
+  }
   free(devices);
 }
 

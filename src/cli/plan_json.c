@@ -178,12 +178,15 @@ static void write_fixes(json_writer *json, const fix_list *list) {
 }
 
 /* Where the job fits as it is; empty where that was not asked. */
-static void write_devices(json_writer *json, const device_list *list) {
+static void write_devices(json_writer *json, const hr_plan *plan, const device_list *list) {
   json_write_open(json, "larger_devices", '[');
   for (uint32_t i = 0; list && i < list->count; i++) {
     const device_fit *d = &list->fits[i];
+    char options[OPTION_VALUE_BYTES];
     json_write_open(json, NULL, '{');
     json_write_text(json, "name", d->name);
+    device_fit_options(hr_plan_job(plan), list, i, options, sizeof options);
+    json_write_text(json, "options", options);
     json_write_count(json, "usable_bytes", d->usable_bytes);
     json_write_count(json, "need_bytes", d->need_bytes);
     json_write_ns(json, "step_ns", d->step_seconds);
@@ -274,7 +277,7 @@ void plan_write_json(json_writer *json, const cli_config *config, const hr_plan 
   write_products(json, &info->products);
   write_time(json, info, &hr_plan_job(plan)->device);
   write_fixes(json, list);
-  write_devices(json, devices);
+  write_devices(json, plan, devices);
   write_frontier(json, plan, frontier);
   write_auto(json, found);
   json_write_open(json, "plan", '{');

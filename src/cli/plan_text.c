@@ -478,15 +478,27 @@ static double more_percent(const hr_plan *plan, double token_seconds) {
   return base > 0 ? 100 * (token_seconds / base - 1) : 0;
 }
 
+/* On a line of their own where they are longer than their column. */
+static void print_options(FILE *stream, const char *options) {
+  const int shown = options_columns(stream);
+  char text[OPTION_VALUE_BYTES];
+  if (strlen(options) <= (size_t)shown) {
+    (void)fprintf(stream, "  %-*s", shown, options);
+    return;
+  }
+  (void)snprintf(text, sizeof text, "  %s\n", options);
+  screen_fold(stream, text);
+  (void)fprintf(stream, "  %*s", shown, "");
+}
+
 /* The job as it is, on devices that hold it. */
 static void print_devices(FILE *stream, const hr_plan *plan, const device_list *devices) {
   for (uint32_t i = 0; i < devices->count; i++) {
     const device_fit *d = &devices->fits[i];
-    char text[TEXT_BYTES * 2];
-    (void)snprintf(text, sizeof text, "--device %s%s", d->name,
-                   hr_plan_job(plan)->given & HR_GIVEN_BUDGET ? " --budget 100%" : "");
-    (void)fprintf(stream, "  %-*s%11s%11s  %+5.0f %%\n", options_columns(stream), text, SIZE_TEXT(d->need_bytes), "-",
-                  more_percent(plan, d->token_seconds));
+    char text[HR_FIX_TEXT_BYTES + TEXT_BYTES * 2];
+    device_fit_options(hr_plan_job(plan), devices, i, text, sizeof text);
+    print_options(stream, text);
+    (void)fprintf(stream, "%11s%11s  %+5.0f %%\n", SIZE_TEXT(d->need_bytes), "-", more_percent(plan, d->token_seconds));
   }
 }
 
@@ -495,15 +507,7 @@ static void print_fix(FILE *stream, const hr_plan *plan, const hr_fix *fix) {
   const double percent = more_percent(plan, fix->token_seconds);
   const hr_effect effect = (hr_effect)fix->effect_class;
   const char *note = effect == HR_EFFECT_ALGORITHM ? "  *" : effect == HR_EFFECT_NUMERICS ? "  ~" : "";
-  const int shown = options_columns(stream);
-  if (strlen(fix->options) > (size_t)shown) {
-    char text[sizeof fix->options + 4];
-    (void)snprintf(text, sizeof text, "  %s\n", fix->options);
-    screen_fold(stream, text);
-    (void)fprintf(stream, "  %*s", shown, "");
-  } else {
-    (void)fprintf(stream, "  %-*s", shown, fix->options);
-  }
+  print_options(stream, fix->options);
   (void)fprintf(stream, "%11s", SIZE_TEXT(fix->need_bytes));
   if (fix->need_bytes <= need) (void)fprintf(stream, "%11s", SIZE_TEXT(need - fix->need_bytes));
   else (void)fprintf(stream, "%11s", "-");

@@ -296,10 +296,11 @@ static uint32_t sqrt_layers(uint32_t layers) {
   return every ? every : 1;
 }
 
-/* AUTO becomes a number here; who changes the rows of a finished job sets AUTO again. */
+/* AUTO becomes a number here; who changes the rows of a finished job sets AUTO again. What was given stays as it is, also
+ * where it is more than there are rows: other rows may be cut by it. */
 static uint32_t chunk_of(const hr_job *job) {
   uint32_t rows = job->micro_batch * job->sequence_length, chunk = job->loss_chunk;
-  if (chunk == HR_LOSS_CHUNK_OFF) return chunk;
+  if (chunk == HR_LOSS_CHUNK_OFF || (chunk != HR_LOSS_CHUNK_AUTO && (job->given & HR_GIVEN_LOSS_CHUNK))) return chunk;
   if (chunk == HR_LOSS_CHUNK_AUTO)
     chunk = (uint64_t)rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
   if (job->loss_chunk == HR_LOSS_CHUNK_AUTO && rows / chunk >= MAX_LOSS_CHUNKS) chunk = rows / MAX_LOSS_CHUNKS + 1;
@@ -486,6 +487,7 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   if (trains(&made) && made.steps == 0 && made.epochs <= 0)
     return hri_fail(error, HR_ERROR_USAGE, "--steps and --epochs are both 0: there is nothing to train");
   HRI_TRY(fill_budget(&made, error));
+  if (made.loss_chunk == HR_LOSS_CHUNK_AUTO) made.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK; /* as with precision */
   made.loss_chunk = chunk_of(&made);
   if (made.threads == 0) made.threads = hr_device_cpu_threads();
   *job = made;

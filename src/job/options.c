@@ -5,6 +5,7 @@
 
 #include "base/error.h"
 #include "job/fields.h"
+#include "job/job.h"
 
 static const hr_field *job_field(const char *name) {
   const hr_field *f = hr_field_find(name);
@@ -54,6 +55,15 @@ static bool follows(const hr_field *f, const hr_job *before, const hr_job *after
   return !((before->given | after->given) & f->given) || (after->loss_chunk == rows && before->loss_chunk > rows);
 }
 
+/* A chunk that was chosen where nobody gave one: as many tokens as it had may be another choice for other rows. */
+static bool chosen_chunk(const hr_field *f, const hr_job *before, const hr_job *after) {
+  hr_job left = *after;
+  if (f->given != HR_GIVEN_LOSS_CHUNK || (before->given & f->given) || !(after->given & f->given)) return false;
+  left.given &= ~f->given;
+  left.loss_chunk = HR_LOSS_CHUNK_AUTO;
+  return hri_loss_chunk(&left) != hri_loss_chunk(after);
+}
+
 /* Levels are compared and said for all layers, but one for all of them as briefly as it was given. */
 static bool differs(const hr_field *f, const hr_job *before, const hr_job *after, char text[HR_FIELD_TEXT_BYTES]) {
   char old[HR_FIELD_TEXT_BYTES];
@@ -62,7 +72,7 @@ static bool differs(const hr_field *f, const hr_job *before, const hr_job *after
   hr_field_load(f, before, &value);
   hr_field_text(f, &value, old, sizeof old);
   hr_field_load(f, after, &value);
-  if (strcmp(old, hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES)) == 0) return false;
+  if (strcmp(old, hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES)) == 0) return chosen_chunk(f, before, after);
   if (value.recompute.level_count == 1) value.layer_count = 0;
   hr_field_text(f, &value, text, HR_FIELD_TEXT_BYTES);
   return true;

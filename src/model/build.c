@@ -498,8 +498,12 @@ void hri_build_magnitudes(hri_job *job, const hr_job *spec) {
     hri_param_get(m, to.spec, &spec_of);
     if (spec_of.slot < HRI_SLOT_LORA_M) continue;
     slot = hri_module_slot((hr_module)(spec_of.slot - HRI_SLOT_LORA_M), NULL);
-    for (hri_param_get(m, job->params.items[from].spec, &base); base.slot != slot || base.layer != spec_of.layer;)
-      hri_param_get(m, job->params.items[++from].spec, &base);
+    for (;; from++) {
+      if (job->params.items[from].layer != to.layer)
+        continue; /* most of them, and reading what they are takes longer */
+      hri_param_get(m, job->params.items[from].spec, &base);
+      if (base.slot == slot) break;
+    }
     attr = dora_parts(m, spec_of.layer, slot, &base);
     weight = weight_of_load(job, spec, e, &job->params.items[from]);
     if (weight == HRI_NONE) return;

@@ -32,10 +32,10 @@
 #include "search/search.h"
 
 enum {
-  LEAST_CHUNK = 16,   /* of hr_job_finish */
-  CHUNK_SHARE = 4096, /* chunks whose logits are a smaller part of the job save nothing that counts */
-  HOPELESS = 64,      /* more than so many budgets is not recomputed away */
-  CHUNKS = 32,        /* powers of two */
+  LEAST_CHUNK = 16,    /* of hr_job_finish */
+  CHUNK_SHARE = 65536, /* chunks whose logits are a smaller part of the job save nothing that counts */
+  HOPELESS = 64,       /* more than so many budgets is not recomputed away */
+  CHUNKS = 32,         /* powers of two */
   PACKINGS = 1 + HR_WEIGHT_PACKING_PERSISTENT
 };
 static const double SLACK = 0.002;
@@ -79,6 +79,7 @@ typedef struct grid {
   double taken;   /* per token, of what is taken for it: a smaller loss chunk that is as fast */
   uint64_t need;
   uint64_t smallest; /* need of all that was placed while nothing fitted */
+  hr_job smallest_job;
   char smallest_options[HR_FIX_TEXT_BYTES];
 } grid;
 
@@ -92,7 +93,8 @@ static void consider(grid *g, const hr_job *job, uint64_t need, double step_seco
   if (!g->any && need < g->smallest) {
     const hri_change none = {.levels = job->recompute.kind == HR_RECOMPUTE_LEVELS ? HRI_LEVELS_AUTO : HRI_LEVELS_KEPT};
     g->smallest = need;
-    hri_change_text(&none, g->asked, job, g->smallest_options);
+    g->smallest_job = *job;
+    (void)hri_change_text(&none, g->asked, job, g->smallest_options);
   }
   if (!fits || (g->any && seconds >= g->seconds)) return;
   g->any = true;
@@ -130,6 +132,11 @@ static bool measured(const grid *g) { return g->lender && g->lender->info.time_m
 
 /* Lower than any measured rates make it. */
 static double cautious(const grid *g, double seconds) { return measured(g) ? seconds * (1 - SLACK) : seconds; }
+
+/* Lower than any packing makes it: off needs least, but for a product's scratch. */
+static uint64_t least_need(const grid *g, uint64_t need) {
+  return g->packs ? (uint64_t)((double)need * (1 - SLACK)) : need;
+}
 
 static bool unpacked(const grid *g) { return g->packs && g->base.weight_packing != HR_WEIGHT_PACKING_OFF; }
 
@@ -275,8 +282,9 @@ static hr_status add_rows(grid *g, uint32_t micro_batch, uint64_t *reserved, hr_
  * time, so many; 0 where they stay as they are. */
 static uint64_t divisible_rows(const grid *g) {
   const hr_job *job = g->asked;
+  if (job->purpose == HR_PURPOSE_EVALUATE) return job->micro_batch;
   if (job->purpose == HR_PURPOSE_GENERATE || given(g, HR_GIVEN_ACCUMULATE)) return 0;
-  if (job->purpose == HR_PURPOSE_EVALUATE || given(g, HR_GIVEN_MICRO_BATCH)) return job->micro_batch;
+  if (given(g, HR_GIVEN_MICRO_BATCH)) return job->micro_batch;
   return (uint64_t)job->micro_batch * job->accumulate;
 }
 
@@ -287,7 +295,8 @@ static hr_status list_families(grid *g, hr_error *error) {
   for (uint64_t k = 1; k <= rows && k * g->base.sequence_length <= INT32_MAX; k++) {
     if (rows % k) continue;
     HRI_TRY(add_rows(g, (uint32_t)k, &reserved, error));
-    if (reserved / HOPELESS > g->asked->budget_bytes) break; /* more rows are no smaller */
+    if (reserved / HOPELESS > g->asked->budget_bytes && k < rows)
+      k = rows - 1; /* more rows are no smaller, but for the step without micro-steps, and its time bounds theirs */
   }
   return HR_OK;
 }
@@ -334,13 +343,13 @@ static hr_status search_as_it_is(grid *g, hr_error *error) {
   for (size_t n = 0; n < g->families.count; n++) {
     family *f = &g->families.items[n];
     if (g->any && f->seconds >= g->seconds) break;
-    if (f->need_bytes > budget) continue;
+    if (least_need(g, f->need_bytes) > budget) continue;
     for (uint32_t k = 0; k < f->cell_count; k++) {
       cell *c = &f->cells[k];
       HRI_TRY(draft_cell(g, f, c, error));
       if (!c->possible) continue;
       if (g->any && cautious(g, c->seconds) * (1 - f->share) >= g->seconds) break;
-      if (c->need_bytes <= budget) HRI_TRY(try_as_it_is(g, f, c, error));
+      if (least_need(g, c->need_bytes) <= budget) HRI_TRY(try_as_it_is(g, f, c, error));
     }
   }
   return HR_OK;
@@ -350,9 +359,9 @@ static hr_status search_as_it_is(grid *g, hr_error *error) {
 static hr_status find_smallest(grid *g, hr_error *error) {
   for (size_t n = 0; n < g->families.count; n++) {
     family *f = &g->families.items[n];
-    for (uint32_t k = f->cell_count; k-- > 0 && f->need_bytes < g->smallest;) {
+    for (uint32_t k = f->cell_count; k-- > 0 && least_need(g, f->need_bytes) < g->smallest;) {
       HRI_TRY(draft_cell(g, f, &f->cells[k], error));
-      if (f->cells[k].possible && f->cells[k].need_bytes < g->smallest)
+      if (f->cells[k].possible && least_need(g, f->cells[k].need_bytes) < g->smallest)
         HRI_TRY(try_as_it_is(g, f, &f->cells[k], error));
     }
   }
@@ -459,13 +468,45 @@ static hr_status search_family(grid *g, family *f, hr_error *error) {
   return HR_OK;
 }
 
-/* The smallest need: of the smallest chunk, of the whole loss, which has no gradient beside its own, and of the chunk as
- * it is, since levels and chunks decide together what is alive at the peak. */
+/* The smallest need, the smallest chunk first: levels and chunks decide together what is alive at the peak, so each chunk
+ * is looked at that might need less by its live bytes. */
 static hr_status refuse_family(grid *g, family *f, hr_error *error) {
-  for (uint32_t k = f->cell_count; k-- > 0 && !g->any;) {
+  for (uint32_t k = f->cell_count; k-- > 0 && !g->any && f->levels_bytes < g->smallest;) {
     const hri_change change = change_of(g, f, &f->cells[k]);
-    if (k > 0 && k + 1 < f->cell_count && f->cells[k].chunk != 0) continue;
-    if (f->levels_bytes < g->smallest) HRI_TRY(try_levels(g, &change, error));
+    hri_levels_bound levels;
+    HRI_TRY(draft_cell(g, f, &f->cells[k], error));
+    if (!f->cells[k].possible) continue;
+    HRI_TRY(hri_levels_bound_get(f->tables, &f->cells[k].live, &levels, error));
+    if (lesser(levels.need_bytes, g->groups ? levels.groups_bytes : UINT64_MAX) < g->smallest)
+      HRI_TRY(try_levels(g, &change, error));
+  }
+  return HR_OK;
+}
+
+static hr_status try_job(grid *g, const hr_job *changed, hr_error *error) {
+  hr_job job = *changed;
+  hr_plan *plan = NULL;
+  hr_status status;
+  if (hr_job_finish(&job, NULL) != HR_OK) return HR_OK;
+  status = hri_plan_draft(&job, g->lender, &plan, error);
+  if (status == HR_OK) status = place(g, &job, plan, error);
+  hr_plan_destroy(plan);
+  return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
+}
+
+/* What bounds leave out of the smallest need, around it: groups of any size instead of its levels, and packing that takes
+ * a product's scratch out of a peak. */
+static hr_status refuse_nearby(grid *g, hr_error *error) {
+  hr_job job = g->smallest_job;
+  if (g->any || g->smallest == UINT64_MAX) return HR_OK;
+  for (uint32_t packing = 0; packing < packings_of(g) && !g->any; packing++) {
+    job.weight_packing = (hr_weight_packing)packing;
+    HRI_TRY(try_job(g, &job, error));
+  }
+  job = g->smallest_job;
+  for (uint32_t every = 2; g->groups && every <= job.model.layer_count && !g->any; every++) {
+    job.recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = every};
+    HRI_TRY(try_job(g, &job, error));
   }
   return HR_OK;
 }
@@ -558,6 +599,7 @@ static hr_status search_families(grid *g, hr_error *error) {
   HRI_TRY(search_as_it_is(g, error));
   if (g->levels) HRI_TRY(search_levels(g, error));
   else if (!g->any) HRI_TRY(find_smallest(g, error));
+  HRI_TRY(refuse_nearby(g, error));
   HRI_TRY(prefer_asked(g, error));
   g->taken = g->seconds;
   return spend_less(g, error);

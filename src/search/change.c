@@ -81,6 +81,21 @@ unsigned hri_change_narrow(const hr_job *job) {
   return job->device.flops_fp16 > 0 && job->device.flops_bf16 <= 0 ? HRI_CHANGE_FP16 : HRI_CHANGE_BF16;
 }
 
+/* Rows of half the length. A step whose tokens were given keeps them, by more micro-steps, as --batch-tokens will have it
+ * beside the new --seq. */
+static bool apply_shorter_rows(hr_job *job) {
+  const uint64_t tokens = (uint64_t)job->sequence_length * job->micro_batch * job->accumulate;
+  if (job->sequence_length < 128) return false;
+  job->sequence_length /= 2;
+  free_chunk(job);
+  if (job->given & HR_GIVEN_BATCH_TOKENS) {
+    const uint64_t each = (uint64_t)job->sequence_length * job->micro_batch, most = hr_field_find("accumulate")->most;
+    if ((job->given & HR_GIVEN_ACCUMULATE) || tokens % each || tokens / each > most) return false;
+    job->accumulate = (uint32_t)(tokens / each);
+  }
+  return true;
+}
+
 static bool apply_algorithm(unsigned algorithm, hr_job *job) {
   if (!apply_frozen(algorithm, job)) return false;
   if (algorithm & (HRI_CHANGE_SGD | HRI_CHANGE_MOMENTUM)) {
@@ -118,12 +133,7 @@ static bool apply_algorithm(unsigned algorithm, hr_job *job) {
     if (job->precision != HR_PRECISION_BF16_PURE || job->moments == HR_MOMENTS_BF16) return false;
     job->moments = HR_MOMENTS_BF16;
   }
-  if (algorithm & HRI_CHANGE_HALF_SEQUENCE) {
-    if (job->sequence_length < 128) return false;
-    job->sequence_length /= 2;
-    free_chunk(job);
-  }
-  return true;
+  return !(algorithm & HRI_CHANGE_HALF_SEQUENCE) || apply_shorter_rows(job);
 }
 
 /* The rows of a step stay the same; an evaluation has no steps, and its rows come in smaller batches. */
@@ -178,7 +188,7 @@ bool hri_change_apply(const hri_change *c, hr_job *job) {
 
 /* ---- words ---- */
 
-void hri_change_text(const hri_change *c, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]) {
+bool hri_change_text(const hri_change *c, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]) {
   char text[HR_FIELD_TEXT_BYTES];
   hr_job_options(base, changed, text, sizeof text);
   if (strlen(text) >= HR_FIX_TEXT_BYTES &&
@@ -188,4 +198,5 @@ void hri_change_text(const hri_change *c, const hr_job *base, const hr_job *chan
     hr_job_options(base, &asked, text, sizeof text);
   }
   (void)snprintf(out, HR_FIX_TEXT_BYTES, "%.*s", HR_FIX_TEXT_BYTES - 1, text);
+  return strlen(text) < HR_FIX_TEXT_BYTES;
 }

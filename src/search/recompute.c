@@ -82,6 +82,7 @@ typedef struct hri_level_tables {
 } chooser;
 
 static uint64_t larger(uint64_t a, uint64_t b) { return a > b ? a : b; }
+static uint64_t lesser(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* ---- plans ---- */
 
@@ -228,9 +229,9 @@ static hr_status fill_tables(chooser *c, hr_error *error) {
   return status;
 }
 
-/* Most live bytes of a mixture, by the tables. */
-static uint64_t live_bytes(const chooser *c, const mixture *m) {
-  uint64_t saved = 0, most = c->outside;
+/* Most live bytes of a mixture while its layers run or the loss does, by the tables. */
+static uint64_t layers_bytes(const chooser *c, const mixture *m) {
+  uint64_t saved = 0, most = 0;
   for (uint32_t k = 0; k < c->layers; k++) {
     most = larger(most, saved + c->cost[k][m->levels[k]].running);
     saved += c->cost[k][m->levels[k]].saved;
@@ -238,17 +239,25 @@ static uint64_t live_bytes(const chooser *c, const mixture *m) {
   return larger(most, saved + c->between);
 }
 
+/* Of that at the loss. */
+static uint64_t kept_bytes(const chooser *c, const mixture *m) {
+  uint64_t saved = c->between;
+  for (uint32_t k = 0; k < c->layers; k++) saved += c->cost[k][m->levels[k]].saved;
+  return saved;
+}
+
+static uint64_t live_bytes(const chooser *c, const mixture *m) { return larger(c->outside, layers_bytes(c, m)); }
+
 static uint64_t picoseconds(const chooser *c, const mixture *m) {
   uint64_t sum = 0;
   for (uint32_t k = 0; k < c->layers; k++) sum += c->cost[k][m->levels[k]].picoseconds;
   return sum;
 }
 
-/* The least bytes that any mixture can do with: a smaller sum below is never worse, so the smallest is carried
- * along. */
+/* Whether the layers of any mixture can do with so many bytes: a smaller sum below is never worse, so the smallest is
+ * carried along. */
 static bool feasible(const chooser *c, uint64_t bytes) {
   uint64_t saved = 0;
-  if (c->outside > bytes) return false;
   for (uint32_t k = 0; k < c->layers; k++) {
     uint64_t least = UINT64_MAX;
     for (int level = 0; level < HR_LEVEL_COUNT; level++)
@@ -260,7 +269,7 @@ static bool feasible(const chooser *c, uint64_t bytes) {
   return saved + c->between <= bytes;
 }
 
-static uint64_t least_bytes(const chooser *c) {
+static uint64_t least_of_layers(const chooser *c) {
   uint64_t low = 0, high = 1; /* high is feasible, low is not */
   while (!feasible(c, high)) high *= 2;
   while (high - low > 1) {
@@ -270,6 +279,9 @@ static uint64_t least_bytes(const chooser *c) {
   }
   return high;
 }
+
+/* The least live bytes of any mixture. */
+static uint64_t least_bytes(const chooser *c) { return larger(least_of_layers(c), c->outside); }
 
 /* ---- the dynamic program ---- */
 
@@ -305,8 +317,9 @@ static uint32_t extend(const chooser *c, uint32_t layer, uint64_t bytes, const s
   }
 }
 
-/* The fastest mixture whose live bytes are at most `bytes`; *found false when there is none. */
-static hr_status solve(const chooser *c, uint64_t bytes, mixture *out, bool *found, hr_error *error) {
+/* The fastest mixture whose layers have at most `bytes` alive, and at most `kept` of that at the loss; *found false when
+ * there is none. */
+static hr_status solve(const chooser *c, uint64_t bytes, uint64_t kept, mixture *out, bool *found, hr_error *error) {
   state *now = hri_alloc(STATES * sizeof *now), *made = hri_alloc((uint64_t)STATES * HR_LEVEL_COUNT * sizeof *made);
   uint32_t *trace = hri_alloc((uint64_t)c->layers * STATES * sizeof *trace), count = 1,
            last = UINT32_MAX; /* parent x 8 + level */
@@ -322,8 +335,8 @@ static hr_status solve(const chooser *c, uint64_t bytes, mixture *out, bool *fou
     memcpy(now, made, count * sizeof *now);
     for (uint32_t k = 0; k < count; k++) trace[(size_t)layer * STATES + k] = made[k].parent * 8 + made[k].level;
   }
-  for (uint32_t k = 0; k < count && c->outside <= bytes; k++) /* in order: the last that fits is the fastest */
-    if (now[k].saved + c->between <= bytes) last = k;
+  for (uint32_t k = 0; k < count; k++) /* in order: the last that fits is the fastest */
+    if (now[k].saved + c->between <= lesser(bytes, kept)) last = k;
   if (last == UINT32_MAX) goto out;
   memset(out, 0, sizeof *out);
   for (uint32_t layer = c->layers; layer > 0; layer--) {
@@ -341,7 +354,7 @@ out:
 
 /* The same levels in an order with few runs, where that is as fast and fits as well: short to write, easy to read. */
 static void tidy(const chooser *c, uint64_t bytes, mixture *m) {
-  uint64_t time = picoseconds(c, m);
+  const uint64_t time = picoseconds(c, m), kept = kept_bytes(c, m);
   for (uint32_t fixed = 0; fixed < 3; fixed++) /* none, the first, or the first and the last layer stay */
     for (int down = 0; down < 2; down++) {
       uint32_t from = fixed > 0, to = c->layers - (fixed > 1), at = from, counts[HR_LEVEL_COUNT] = {0};
@@ -353,14 +366,15 @@ static void tidy(const chooser *c, uint64_t bytes, mixture *m) {
         memset(sorted.levels + at, level, counts[level]);
         at += counts[level];
       }
-      if (picoseconds(c, &sorted) > time || live_bytes(c, &sorted) > bytes) continue;
+      if (picoseconds(c, &sorted) > time || layers_bytes(c, &sorted) > bytes || kept_bytes(c, &sorted) > kept) continue;
       *m = sorted;
       return;
     }
 }
 
-static hr_status solve_tidy(const chooser *c, uint64_t bytes, mixture *out, bool *found, hr_error *error) {
-  HRI_TRY(solve(c, bytes, out, found, error));
+static hr_status solve_tidy(const chooser *c, uint64_t bytes, uint64_t kept, mixture *out, bool *found,
+                            hr_error *error) {
+  HRI_TRY(solve(c, bytes, kept, out, found, error));
   if (*found) tidy(c, bytes, out);
   return HR_OK;
 }
@@ -373,24 +387,34 @@ static uint64_t room(const chooser *c) {
   return bytes - bytes % granule;
 }
 
-static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
-  uint64_t fits_at = 0, fails_at = 0, bytes = room(c);
+/* Tries the fastest mixture within so many bytes; *t NULL: there is none. */
+static hr_status try_placed(chooser *c, uint64_t bytes, uint64_t kept, trial **t, hr_error *error) {
+  mixture m;
+  bool found;
+  *t = NULL;
+  HRI_TRY(solve_tidy(c, bytes, kept, &m, &found, error));
+  if (!found) return HR_OK;
+  HRI_TRY(try_mixture(c, &m, NULL, t, error));
+  return place_trial(c, *t, error);
+}
+
+/* The bytes that layers are given go down until a plan fits, by the least that makes a difference, by what was too much
+ * and twice as far each time, also below what is alive outside of layers, which no mixture changes: there a placement has room beside it. */
+static hr_status tighten(chooser *c, hr_error *error) {
+  const uint64_t least = least_of_layers(c);
+  uint64_t fits_at = 0, fails_at = 0, bytes = room(c), step = 0;
   for (uint32_t attempt = 0; attempt < ATTEMPTS && bytes >= least; attempt++) {
     trial *t;
-    mixture m;
-    bool found;
-    HRI_TRY(solve_tidy(c, bytes, &m, &found, error));
-    if (!found) return HR_OK;
-    HRI_TRY(try_mixture(c, &m, NULL, &t, error));
-    HRI_TRY(place_trial(c, t, error));
+    HRI_TRY(try_placed(c, bytes, bytes, &t, error));
+    if (!t) return HR_OK;
     if (t->fits) {
       fits_at = bytes;
       if (!fails_at) return HR_OK; /* nothing faster fits by live bytes, let alone placed */
     } else {
-      uint64_t over = less(t->need_bytes, c->job->budget_bytes), own = live_bytes(c, &m);
-      fails_at = own;
-      if (!fits_at) bytes = less(own, over);
-      if (!fits_at && bytes < least && own > least) bytes = least;
+      fails_at = layers_bytes(c, &t->levels);
+      if (!fits_at) bytes = less(fails_at, larger(step, 1));
+      step = larger(less(t->need_bytes, c->job->budget_bytes), 2 * step);
+      if (!fits_at && bytes < least && fails_at > least) bytes = least;
     }
     if (fits_at && fails_at <= fits_at + 1) break;
     if (fits_at) bytes = fits_at + (fails_at - fits_at) / 2;
@@ -398,11 +422,53 @@ static hr_status tighten(chooser *c, uint64_t least, hr_error *error) {
   return HR_OK;
 }
 
+/* Where one layer alone takes all the bytes, there is nothing to tighten there. What the others keep lies in its way all
+ * the same: the less that is, by halving, the more room it leaves the placement. */
+static hr_status keep_less(chooser *c, hr_error *error) {
+  uint64_t low = c->between, high = 0, bytes = room(c);
+  mixture fastest;
+  bool found;
+  HRI_TRY(solve_tidy(c, room(c), room(c), &fastest, &found, error));
+  if (!found) return HR_OK;
+  high = kept_bytes(c, &fastest);
+  for (uint32_t attempt = 0; attempt < ATTEMPTS && high > low + 1; attempt++) {
+    const uint64_t kept = low + (high - low) / 2;
+    trial *t;
+    HRI_TRY(try_placed(c, bytes, kept, &t, error));
+    if (t && !t->fits) {
+      const mixture failed = t->levels;
+      HRI_TRY(try_placed(c, layers_bytes(c, &failed) - 1, kept, &t, error)); /* a little less of both */
+      if (t && t->fits) bytes = layers_bytes(c, &failed) - 1;
+      else high = lesser(kept, kept_bytes(c, &failed));
+    }
+    if (high > kept) low = kept;
+  }
+  return HR_OK;
+}
+
+/* Whether something that fits takes no more than this longer than what fits by its live bytes. */
+static const double NEAR = 0.001;
+
+static bool near_the_fastest(const chooser *c) {
+  const trial *fastest = &c->trials.items[0];
+  for (size_t k = 1; k < c->trials.count; k++) {
+    const trial *t = &c->trials.items[k];
+    if (live_bytes(c, &t->levels) <= room(c) &&
+        (live_bytes(c, &fastest->levels) > room(c) || t->step_seconds < fastest->step_seconds))
+      fastest = t;
+  }
+  for (size_t k = 0; k < c->trials.count; k++) {
+    const trial *t = &c->trials.items[k];
+    if (t->placed && t->fits && t->step_seconds <= fastest->step_seconds * (1 + NEAR)) return true;
+  }
+  return false;
+}
+
 static hr_status try_within(chooser *c, uint64_t bytes, int interest, hr_error *error) {
   trial *t;
   mixture m;
   bool found;
-  HRI_TRY(solve_tidy(c, bytes, &m, &found, error));
+  HRI_TRY(solve_tidy(c, bytes, bytes, &m, &found, error));
   if (!found) return HR_OK;
   HRI_TRY(try_mixture(c, &m, NULL, &t, error));
   t->interest = interest;
@@ -508,8 +574,8 @@ static hr_status compare_with_rival(chooser *c, uint64_t least, hr_error *error)
                             : isinf(c->rival->step_seconds) && t->need_bytes < c->rival->need_bytes);
   }
   if (hope) return HR_OK;
-  HRI_TRY(solve(c, room(c), &fastest, &found, error));
-  if (found) {
+  HRI_TRY(solve(c, room(c), room(c), &fastest, &found, error));
+  if (found && c->outside <= room(c)) {
     const double seconds = outside + 1e-12 * (double)picoseconds(c, &fastest);
     c->beaten = c->slow = seconds * (1 - unsure(c)) >= c->rival->step_seconds;
   } else {
@@ -535,11 +601,13 @@ static hr_status choose(chooser *c, bool frontier, hr_error *error) {
   }
   if (room(c) < least) { /* nothing fits: the smallest need, for the verdict */
     HRI_TRY(try_within(c, least, 2, error));
+    HRI_TRY(try_within(c, least_of_layers(c), 0, error));
     HRI_TRY(settle(c, error));
     return frontier ? spread(c, least, error) : HR_OK;
   }
   HRI_TRY(spread(c, least, error));
-  HRI_TRY(tighten(c, least, error));
+  if (c->outside <= room(c)) HRI_TRY(tighten(c, error));
+  if (c->outside <= room(c) && !near_the_fastest(c)) HRI_TRY(keep_less(c, error));
   HRI_TRY(settle(c, error));
   HRI_TRY(try_the_rest(c, error));
   return settle(c, error);
@@ -643,8 +711,8 @@ void hri_level_tables_destroy(hri_level_tables *c) {
   hri_free(c);
 }
 
-/* While the top of a group runs backward, the inputs of all other groups are alive, and all that its other layers
- * keep. */
+/* While the top of a group runs backward, the inputs of all other groups are alive, and all that its other layers keep;
+ * but for one input, which may be counted with what runs and with what is kept. */
 static uint64_t groups_live(const chooser *c) {
   uint64_t running = UINT64_MAX, input = UINT64_MAX, kept = UINT64_MAX, best = UINT64_MAX;
   for (uint32_t k = 0; k < c->layers; k++) {
@@ -653,7 +721,7 @@ static uint64_t groups_live(const chooser *c) {
     if (c->cost[k][HR_LEVEL_KEEP].saved < kept) kept = c->cost[k][HR_LEVEL_KEEP].saved;
   }
   for (uint32_t every = 2; every <= c->layers; every++) {
-    const uint64_t bytes = running + ((c->layers + every - 1) / every - 1) * input + (every - 1) * kept;
+    const uint64_t bytes = less(running + ((c->layers + every - 1) / every - 1) * input + (every - 1) * kept, input);
     if (bytes < best) best = bytes;
   }
   return best == UINT64_MAX ? best : larger(best, c->outside);
@@ -676,7 +744,8 @@ hr_status hri_levels_bound_get(const hri_level_tables *tables, const hri_live_bo
       c->cost[k][level].running = less(c->cost[k][level].running, relief);
   memset(&block, HR_LEVEL_BLOCK, sizeof block);
   keep = picoseconds(c, &c->trials.items[HR_LEVEL_KEEP].levels);
-  status = solve(c, room(c), &fastest, &bound->fits, error);
+  status = solve(c, room(c), room(c), &fastest, &bound->fits, error);
+  bound->fits = bound->fits && c->outside <= room(c);
   bound->more_seconds = bound->fits ? 1e-12 * ((double)picoseconds(c, &fastest) - (double)keep) * (1 - unsure(c)) : 0;
   bound->block_seconds = 1e-12 * ((double)picoseconds(c, &block) - (double)keep) * (1 - unsure(c));
   bound->need_bytes = least_bytes(c) + c->fixed;
@@ -724,6 +793,7 @@ hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, 
   if (job->purpose != HR_PURPOSE_TRAIN)
     return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
   HRI_TRY(hri_choose_levels(job, NULL, NULL, &choice, frontier, error));
+  chosen.levels_chosen = job->recompute.kind == HR_RECOMPUTE_AUTO || job->levels_chosen;
   chosen.recompute = choice.recompute;
   if (plan) HRI_TRY(hr_plan_create(&chosen, plan, error));
   *job = chosen;

@@ -75,6 +75,7 @@ static hr_status try_rows(rows *r, uint32_t count, bool splits, bool *fits, hr_e
     status = hri_choose_levels(&job, r->lender, NULL, &choice, NULL, error);
     if (status != HR_OK) return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
     job.recompute = choice.recompute;
+    job.levels_chosen = true;
     *fits = choice.fits;
     consider(r, &job, *fits, choice.step_seconds / (double)hri_job_tokens(&job), choice.need_bytes);
     return HR_OK;

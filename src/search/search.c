@@ -105,11 +105,19 @@ static bool beats(const offer *a, const offer *b) {
 
 typedef struct search {
   const hr_job *base;
+  const hr_job
+      *said;     /* the base with what is the planner's to choose still open, for what is chosen now is in each text */
   hr_plan *plan; /* of the base; lends its backend to all others */
   HRI_ARRAY(offer) found;
   double best_single[2]; /* fastest single change that fits per token, of class 0 or 1 and of class 3; < 0 none */
   uint64_t need;         /* of the base */
 } search;
+
+/* What of a change makes another training. An update in the backward does not where nothing waits for all gradients. */
+static unsigned altering(const search *s, const hri_change *change) {
+  const bool waits = s->base->clip > 0 || hri_job_skips(s->base);
+  return waits ? change->algorithm : change->algorithm & ~(unsigned)HRI_CHANGE_IN_BACKWARD;
+}
 
 static hr_status keep(search *s, const hri_change *change, const candidate *c, hr_error *error) {
   const hr_effect effect = hr_job_effect(s->base, &c->job);
@@ -120,8 +128,8 @@ static hr_status keep(search *s, const hri_change *change, const candidate *c, h
                      .step_seconds = c->step_seconds,
                      .token_seconds = per_token(c),
                      .job = c->job},
-             .algorithm = change->algorithm};
-  hri_change_text(change, s->base, &c->job, o.fix.options);
+             .algorithm = altering(s, change)};
+  if (!hri_change_text(change, s->said, &c->job, o.fix.options)) return HR_OK; /* nobody could plan it again */
   return hri_array_push(&s->found, o) ? HR_OK : hri_fail_memory(error, sizeof o, "the search");
 }
 
@@ -149,19 +157,21 @@ static bool well_known(const hri_change *c) {
  * single changes that fit, and another algorithm is not offered twice where none is needed. Asked of drafts first: what
  * a bound fails, the placed bytes fail too. */
 static bool worth(const search *s, const hri_change *change, const candidate *c) {
-  double single = s->best_single[change->algorithm != 0];
+  const bool alters = altering(s, change) != 0;
+  const double single = s->best_single[alters];
   if (c->need_bytes >= s->need) return false;
   if (hri_change_parts(change) == 1 || well_known(change)) return true;
   if (single >= 0 && !(c->fits && per_token(c) < single)) return false;
-  return !(change->algorithm && s->best_single[0] >= 0);
+  return !(alters && s->best_single[0] >= 0);
 }
 
 static hr_status add(search *s, hri_change change, hr_error *error) {
-  double *single = &s->best_single[change.algorithm != 0];
+  const bool alters = altering(s, &change) != 0;
+  double *single = &s->best_single[alters];
   candidate c;
   hr_status status = HR_OK;
   bool made;
-  if (change.algorithm && hri_change_parts(&change) > 1 && s->best_single[0] >= 0 && !well_known(&change))
+  if (alters && hri_change_parts(&change) > 1 && s->best_single[0] >= 0 && !well_known(&change))
     return HR_OK; /* not worth a draft */
   HRI_TRY(draft(s->base, &change, s->plan, &c, &made, error));
   if (made && worth(s, &change, &c)) status = place(&c, error);
@@ -287,9 +297,15 @@ static hr_status add_frozen(search *s, hr_error *error) {
   return HR_OK;
 }
 
+/* A job as a person asked for it, as far as options say so. */
+static void open_choices(hr_job *job) {
+  if (job->levels_chosen) job->recompute.kind = HR_RECOMPUTE_AUTO;
+  if (job->rows_choice == HR_ROWS_CHOSEN && !job->automatic) job->micro_batch = HR_MICRO_BATCH_AUTO;
+}
+
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
-  hr_job base = *job;
-  search s = {.base = &base, .best_single = {-1, -1}};
+  hr_job base = *job, said = *job;
+  search s = {.base = &base, .said = &said, .best_single = {-1, -1}};
   hr_status status;
   *count = 0;
   if (base.recompute.kind == HR_RECOMPUTE_AUTO && base.purpose == HR_PURPOSE_TRAIN) {
@@ -297,6 +313,7 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
     HRI_TRY(hri_choose_levels(&base, NULL, NULL, &choice, NULL, error));
     base.recompute = choice.recompute;
   }
+  open_choices(&said);
   HRI_TRY(hri_plan_draft(&base, NULL, &s.plan, error));
   hri_mem_keep(true);
   HRI_TRY_OUT(hri_plan_place(s.plan, error));

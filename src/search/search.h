@@ -59,8 +59,9 @@ uint32_t hri_change_parts(const hri_change *change);
 /* Changes a finished job and finishes it again; false, with the job as it comes, where the change does not apply,
  * changes nothing or makes a job that cannot be. */
 bool hri_change_apply(const hri_change *change, hr_job *job);
-/* As options of the command line; `changed`: what apply made of `base`, with levels that were chosen since. */
-void hri_change_text(const hri_change *change, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]);
+/* As options of the command line; `changed`: what apply made of `base`, with levels that were chosen since. False: they
+ * are longer than a fix can hold. */
+bool hri_change_text(const hri_change *change, const hr_job *base, const hr_job *changed, char out[HR_FIX_TEXT_BYTES]);
 
 /* ---- levels for a budget (recompute.c) ---- */
 
