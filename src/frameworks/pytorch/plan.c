@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "frameworks/pytorch/arguments.h"
+#include "frameworks/pytorch/device.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/refuse.h"
 #include "frameworks/pytorch/replay.h"
@@ -743,7 +744,7 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
                                                       options->alloc_conf},
                             &p->arguments);
   p->device = hri_aten_device_of(job->device.compute_capability);
-  p->torch.kernels = &p->device;
+  p->torch.device = &p->device;
   if (!hri_torch_run(&p->torch, &p->job)) status = hri_fail_memory(error, 32 * MIB, "PyTorch's requests");
   if (status == HR_OK) status = answer(p, job, error);
 out:

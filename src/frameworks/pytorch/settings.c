@@ -19,8 +19,6 @@ static const char *const implementations[HRI_IMPLEMENTATIONS] = {"", "sdpa", "ea
 
 const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; }
 const char *hri_torch_kernel_name(hri_torch_kernel kernel) { return kernels[kernel]; }
-const char *hri_transformers_name(hri_transformers version) { return versions[version]; }
-
 typedef enum key {
   OPTIM = 0,
   REENTRANT,

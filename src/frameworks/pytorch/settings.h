@@ -106,6 +106,5 @@ const char *hri_torch_shared_zero(const hri_torch_shared *shared);
 const char *hri_torch_shared_zero3(const hri_torch_shared *shared); /* of stage 3 alone */
 const char *hri_torch_optim_name(hri_torch_optim optim);
 const char *hri_torch_kernel_name(hri_torch_kernel kernel);
-const char *hri_transformers_name(hri_transformers version); /* "4.49" */
 
 #endif
