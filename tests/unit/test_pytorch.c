@@ -19,6 +19,7 @@
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/device.h"
 #include "frameworks/pytorch/loop.h"
+#include "frameworks/pytorch/recorded.h"
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/stack.h"
 #include "model/params.h"

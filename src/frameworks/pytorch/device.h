@@ -1,7 +1,9 @@
-/* The device and the process, as far as kernels ask for more than their results: multiprocessors, which decide how many partial sums there
- * are, and the workspaces that cuBLAS keeps. Whoever makes a product says so (hri_aten_workspace). */
+/* The device and the process beside the tensors: multiprocessors, which decide how many partial sums a kernel makes, the workspaces that
+ * cuBLAS keeps, and CUDA's context. Whoever makes a product says so (hri_aten_workspace). */
 #ifndef HRI_PYTORCH_DEVICE_H
 #define HRI_PYTORCH_DEVICE_H
+
+#include <headroom/device.h>
 
 #include "frameworks/pytorch/eager.h"
 
@@ -16,5 +18,7 @@ struct hri_aten_device {
 hri_aten_device hri_aten_device_of(uint32_t capability);
 /* A product is made: the first of a thread takes its handle's workspace. hri_torch.device NULL: there are none. */
 void hri_aten_workspace(hri_torch *t);
+/* CUDA's context of a process with PyTorch, estimated by the number of multiprocessors: none of the allocator's bytes. */
+uint64_t hri_torch_context_bytes(const hr_device *device);
 
 #endif
