@@ -106,7 +106,7 @@ static hri_ten *fused(hri_torch *t, hri_sdpa backend, hri_ten *const inputs[4], 
   lse = hri_ten_make(t, op, HRI_F32, hri_ten_shape_of(3, s.batch, s.heads, lse_rows, 0));
   if (!flash && q->type != HRI_F32 && s.width > 128) /* results of more than one tile of columns are summed in fp32 */
     hri_ten_drop(t, hri_ten_make(t, op, HRI_F32, q->shape));
-  for (int i = 0; i < 2 && flash; i++) seeds[i] = hri_ten_flat(t, op, HRI_I64, 2 - i);
+  for (int i = 0; i < 2 && flash; i++) seeds[i] = hri_ten_flat(t, op, HRI_I64, i == 0 ? 2 : 1);
   hri_fn_save(t, fn, lse);
   hri_fn_save_result(t, fn, y);
   for (int i = 0; i < 2 && seeds[i]; i++) hri_fn_save(t, fn, seeds[i]);

@@ -195,7 +195,7 @@ static hr_status read_settings(const hr_job *job, const hr_pytorch_options *opti
 }
 
 static hr_status run(hr_pytorch *p, const hri_torch_asked *asked, hr_pytorch_stack stack, hr_error *error) {
-  enum { LISTS = 32 << 20 }; /* of requests, in a job that is larger than most */
+  enum { LISTS = 32 << 20 }; /* a round figure: which of the lists could not grow is not known here */
   hri_torch_translation translation;
   hri_torch_translate(asked, &translation);
   memcpy(p->info.settings, translation.settings, sizeof p->info.settings);
