@@ -4,7 +4,7 @@
  * turned: for some rows and one block of the depth the team packs a into panels that all share; then each thread takes
  * groups of columns, packs b for them into the second cache of its core, and goes over all the rows: a panel of a stays
  * in the first cache for the tiles of a group. So b is packed once, by who uses it, and there is one wait per block of
- * the depth. Packing also resolves the transpositions, so that one inner loop serves all three kinds.
+ * the depth. A thread by itself packs a while it multiplies the first group, and its tiles fetch what is packed next. Packing also resolves the transpositions, so that one inner loop serves all three kinds.
  *
  * Bits: an element of c is one chain of multiply-adds over its terms, ascending, from zero or, when it accumulates,
  * from c. Then comes the bias, and the rounding where c is narrow. A block of the depth continues the chain where the one
@@ -16,6 +16,8 @@
 
 enum {
   CHUNKS_PER_THREAD = 3,
+  TOGETHER = 7,       /* panels of a whose lines lie across, packed at once: so lines of memory are read whole */
+  FEW_LINES = 2,      /* at a time, of what the next panels of a are packed from */
   LEAST_TILES = 8,    /* of rows, that a group of b is packed for */
   FEW_BYTES = 1 << 20 /* of w, that a chunk of few rows reads: 15 us and more, or a second thread costs what it gains */
 };
@@ -33,6 +35,8 @@ typedef struct work {
   int64_t row, rows, column, columns; /* of c */
   int64_t word, words;                /* of the depth */
   int64_t panels_a, groups, parts;    /* groups of columns, parts of rows */
+  int threads;
+  bool fused; /* the first group is multiplied while a is packed */
 } work;
 
 static int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
@@ -49,29 +53,83 @@ static int64_t panel_row(const work *w, int64_t i) {
   return w->rows - (height + rest) / 2;
 }
 
+/* ---- blocks ---- */
+
+/* Enough pieces for every thread to take some, whoever of them is slow. Groups of b first: they are packed once. A thread
+ * by itself packs a while it multiplies; several would each pack the first group, which costs what it gains. */
+static void deal_out(work *w) {
+  int64_t panels = blocks(w->columns, w->l.tile_columns),
+          wanted = w->threads > 1 ? (int64_t)w->threads * CHUNKS_PER_THREAD : 1;
+  w->panels_a = blocks(w->rows, w->l.tile_rows);
+  w->fused = w->kernels->fetches && w->threads == 1;
+  w->groups = least(panels, most(blocks(panels, w->l.group), wanted));
+  w->parts = most(1, least(blocks(wanted, w->groups), w->panels_a / LEAST_TILES));
+}
+
+/* The block that begins at w->row, w->column, w->word; false behind the last one. */
+static bool cut_block(work *w) {
+  if (w->row >= w->l.p.rows) return false;
+  w->rows = least(w->l.rows, w->l.p.rows - w->row);
+  w->columns = least(w->l.stage_columns ? w->l.stage_columns : w->l.p.columns, w->l.p.columns - w->column);
+  w->words = least(w->l.block_words, w->l.words - w->word);
+  deal_out(w);
+  return true;
+}
+
+/* The next one: the depth first, since the chains go on, then columns, then rows. */
+static bool next_block(work *w) {
+  w->word += w->words;
+  if (w->word >= w->l.words) w->word = 0, w->column += w->columns;
+  if (w->column >= w->l.p.columns) w->column = 0, w->row += w->rows;
+  return cut_block(w);
+}
+
 /* ---- packing ---- */
+
+/* The lines that packing will read. Where it begins within a line, the last one of a row is left out. */
+static hri_gemm_ahead lines_of(const hri_gemm_panels *p) {
+  hri_real type = p->how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : HRI_REAL_BF16; /* fp16 is as wide */
+  int64_t size = (int64_t)hri_real_bytes(type), rows = p->along == 1 ? p->lines : p->terms,
+          bytes = (p->along == 1 ? p->terms : p->lines) * size, stride = (p->along == 1 ? p->across : p->along) * size,
+          lines = blocks(bytes, HRI_GEMM_ALIGNMENT);
+  if (rows <= 0 || bytes <= 0) return (hri_gemm_ahead){0};
+  return (hri_gemm_ahead){p->from, rows * lines, lines, lines, stride - lines * HRI_GEMM_ALIGNMENT};
+}
+
+/* Rows [row, row + lines) of a, for the words at hand; where they go is the caller's. */
+static hri_gemm_panels lines_of_a(const work *w, int64_t row, int64_t lines) {
+  const hri_gemm_product *p = &w->l.p;
+  int64_t term = w->word * w->l.word_terms;
+  return (hri_gemm_panels){.how = w->how_a,
+                           .from = hri_real_from(w->a, (w->row + row) * p->a_row + term * p->a_depth, w->shape->type),
+                           .across = p->a_row,
+                           .along = p->a_depth,
+                           .lines = lines,
+                           .terms = least(p->depth - term, w->words * w->l.word_terms),
+                           .words = w->words};
+}
+
+/* What panels [begin, end) are packed from. */
+static hri_gemm_ahead lines_of_panels(const work *w, int64_t begin, int64_t end) {
+  int64_t row = panel_row(w, begin);
+  hri_gemm_panels a = lines_of_a(w, row, least(panel_row(w, end), w->rows) - row);
+  return lines_of(&a);
+}
 
 static void pack_a(void *context, int64_t begin, int64_t end, int thread) {
   const work *w = context;
-  const hri_gemm_product *p = &w->l.p;
-  int64_t term = w->word * w->l.word_terms, full = 0;
+  int64_t full = 0;
   (void)thread;
   /* Panels of one height together. */
   for (int64_t i = begin; i < end; i += full) {
     int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row;
-    hri_gemm_panels panels = {.how = w->how_a,
-                              .from =
-                                  hri_real_from(w->a, (w->row + row) * p->a_row + term * p->a_depth, w->shape->type),
-                              .across = p->a_row,
-                              .along = p->a_depth,
-                              .terms = least(p->depth - term, w->words * w->l.word_terms),
-                              .width = height,
-                              .words = w->words,
-                              .to = (uint32_t *)(void *)(w->packed_a + row * w->words),
-                              .panel_stride = height * w->words};
+    hri_gemm_panels panels;
     for (full = 1; i + full < end && panel_row(w, i + full + 1) - panel_row(w, i + full) == height;) full++;
+    panels = lines_of_a(w, row, least(full * height, w->rows - row));
+    panels.width = height;
     panels.panels = full;
-    panels.lines = least(full * height, w->rows - row);
+    panels.to = (uint32_t *)(void *)(w->packed_a + row * w->words);
+    panels.panel_stride = height * w->words;
     w->kernels->pack_a(&panels);
   }
 }
@@ -121,13 +179,16 @@ static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t)
   t->sums = rounds ? w->stage + row * t->stride + column - w->column : (float *)w->c + in_c;
 }
 
-/* Panels [first, first + count) of b times panels [begin, end) of a. Where a tile goes is found while the one before is
- * computed, which fetches it. The tiles of one panel of a fetch the next one, or the first again for the next group: a is
- * too large for the second cache, and no processor foresees a panel's end. */
-static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end) {
+/* Panels [first, first + count) of b, at `b`, times panels [begin, end) of a. Where a tile goes is found while the one before
+ * is computed, which fetches it. The tiles of one panel of a fetch the next one, those of the last one panel `behind`: a is
+ * too large for the second cache, and no processor foresees a panel's end. Of `source` they fetch `rate` lines at a time,
+ * what comes first first. */
+static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end,
+                     int64_t behind, hri_gemm_ahead source[2], int64_t rate) {
   int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns,
           fetches = w->words / HRI_GEMM_STEPS;
   hri_gemm_tile t = tile_of(w), next = t;
+  t.source_lines = rate;
   t.ahead_lines = blocks(blocks(w->l.tile_rows * w->words * (int64_t)sizeof(float), HRI_GEMM_ALIGNMENT),
                          most(count, 1) * most(fetches, 1));
   if (begin < end) target(w, panel_row(w, begin), left, &next);
@@ -135,7 +196,7 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
     int64_t row = panel_row(w, i), height = panel_row(w, i + 1) - row, column = left;
     t.a = w->packed_a + row * w->words;
     t.rows = least(height, w->rows - row);
-    t.ahead = (const char *)(w->packed_a + (i + 1 < end ? row + height : panel_row(w, begin)) * w->words);
+    t.ahead = (const char *)(w->packed_a + (i + 1 < end ? row + height : panel_row(w, behind)) * w->words);
     t.b = b;
     for (int64_t j = 0; j < count; j++, t.b = (const float *)t.b + panel_floats) {
       bool last = j + 1 == count;
@@ -143,6 +204,7 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
       column = last ? left : column + w->l.tile_columns;
       target(w, last && i + 1 < end ? row + height : row, column, &next);
       t.next = next.rounded && !t.go_on ? (const char *)next.rounded : (const char *)next.sums;
+      t.source = source[0].left > 0 ? &source[0] : &source[1];
       w->kernels->tile(&t);
       t.ahead += t.ahead_lines * fetches * HRI_GEMM_ALIGNMENT;
     }
@@ -150,61 +212,81 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
 }
 
 /* The panels of a group of columns. */
+static int64_t group_begin(const work *w, int64_t group) {
+  return blocks(w->columns, w->l.tile_columns) * group / w->groups;
+}
 static hri_gemm_panels group_of_b(const work *w, int64_t group, float *to) {
-  int64_t panels = blocks(w->columns, w->l.tile_columns), first = panels * group / w->groups;
-  return panels_of_b(w, w->column, first, panels * (group + 1) / w->groups - first, w->word, w->words, to);
+  int64_t first = group_begin(w, group);
+  return panels_of_b(w, w->column, first, group_begin(w, group + 1) - first, w->word, w->words, to);
+}
+
+/* The panels of b of a group at hand, packed in `own` unless they are or came packed. */
+static const float *packed_group(const work *w, int64_t group, bool there, float *own) {
+  hri_gemm_panels panels = group_of_b(w, group, own);
+  int64_t all = blocks(w->l.p.columns, w->l.tile_columns) * w->l.tile_columns;
+  if (w->shape->packed)
+    return (const float *)w->b + w->word * all + (w->column + group_begin(w, group) * w->l.tile_columns) * w->words;
+  if (!there) w->kernels->pack(&panels);
+  return own;
+}
+
+/* What the group of b behind `group` is packed from. */
+static hri_gemm_ahead lines_behind_group(const work *w, int64_t group) {
+  work next = *w;
+  bool more = ++group < w->groups;
+  hri_gemm_panels b;
+  if (!more) more = next_block(&next), group = 0;
+  if (!more || w->shape->packed) return (hri_gemm_ahead){0};
+  b = group_of_b(&next, group, NULL);
+  return lines_of(&b);
+}
+
+/* Panels of a are packed, a few at a time, and multiplied by the first group of b at once, while the tiles fetch what the next
+ * ones are packed from, then the next group of b. So packing reads no slow memory. */
+static void pack_and_multiply(work *w) {
+  const float *b = packed_group(w, 0, false, w->packed_b);
+  int64_t few = blocks(w->panels_a, blocks(w->panels_a, w->l.p.a_depth == 1 ? 1 : TOGETHER));
+  hri_gemm_ahead source[2] = {{0}, lines_behind_group(w, 0)};
+  if (w->kernels->begin) w->kernels->begin();
+  for (int64_t i = 0, end; i < w->panels_a; i = end) {
+    end = least(i + few, w->panels_a);
+    pack_a(w, i, end, 0);
+    if (end < w->panels_a) source[0] = lines_of_panels(w, end, least(end + few, w->panels_a));
+    multiply(w, b, 0, group_begin(w, 1), i, end, least(end, w->panels_a - 1), source, FEW_LINES);
+  }
+  if (w->kernels->end) w->kernels->end();
 }
 
 /* Groups of columns times parts of rows; those of one group side by side. */
 static void multiply_groups(void *context, int64_t begin, int64_t end, int thread) {
   const work *w = context;
-  int64_t panels = blocks(w->columns, w->l.tile_columns), packed = -1;
+  int64_t packed = -1;
   float *own = w->packed_b + (int64_t)w->l.b_floats * thread;
   if (w->kernels->begin) w->kernels->begin();
   for (int64_t at = begin; at < end; at++) {
-    int64_t group = at / w->parts, part = at % w->parts;
-    hri_gemm_panels now = group_of_b(w, group, own);
-    int64_t first = panels * group / w->groups, count = panels * (group + 1) / w->groups - first;
-    const float *b = own;
-    if (w->shape->packed)
-      b = (const float *)w->b + w->word * blocks(w->l.p.columns, w->l.tile_columns) * w->l.tile_columns +
-          (w->column + first * w->l.tile_columns) * w->words;
-    else if (group != packed) w->kernels->pack(&now);
+    int64_t group = at / w->parts, part = at % w->parts, first = group_begin(w, group),
+            row = w->panels_a * part / w->parts, row_end = w->panels_a * (part + 1) / w->parts;
+    hri_gemm_ahead source[2] = {w->fused ? lines_behind_group(w, group) : (hri_gemm_ahead){0}, {0}};
+    multiply(w, packed_group(w, group, group == packed, own), first, group_begin(w, group + 1) - first, row, row_end,
+             row, source, 1);
     packed = group;
-    multiply(w, b, first, count, w->panels_a * part / w->parts, w->panels_a * (part + 1) / w->parts);
   }
   if (w->kernels->end) w->kernels->end();
 }
 
 /* ---- the blocked product ---- */
 
-/* Enough pieces for every thread to take some, whoever of them is slow. Groups of b first: they are packed once. */
-static void deal_out(work *w, int threads) {
-  int64_t panels = blocks(w->columns, w->l.tile_columns),
-          wanted = threads > 1 ? (int64_t)threads * CHUNKS_PER_THREAD : 1;
-  w->panels_a = blocks(w->rows, w->l.tile_rows);
-  w->groups = least(panels, most(blocks(panels, w->l.group), wanted));
-  w->parts = most(1, least(blocks(wanted, w->groups), w->panels_a / LEAST_TILES));
-}
-
-static void block_of_depth(work *w, hri_team *team) {
-  int threads = hri_team_threads(team);
-  deal_out(w, threads);
-  hri_team_each(team, w->panels_a, most(1, w->panels_a / (4 * threads)), pack_a, w);
-  hri_team_each(team, w->groups * w->parts, 1, multiply_groups, w);
-}
-
 static void blocked(work *w, hri_team *team) {
-  const hri_gemm_layout *l = &w->l;
-  int64_t columns = l->stage_columns ? l->stage_columns : l->p.columns;
-  for (w->row = 0; w->row < l->p.rows; w->row += l->rows)
-    for (w->column = 0; w->column < l->p.columns; w->column += columns)
-      for (w->word = 0; w->word < l->words; w->word += l->block_words) {
-        w->rows = least(l->rows, l->p.rows - w->row);
-        w->columns = least(columns, l->p.columns - w->column);
-        w->words = least(l->block_words, l->words - w->word);
-        block_of_depth(w, team);
-      }
+  w->threads = hri_team_threads(team);
+  for (bool more = cut_block(w); more; more = next_block(w)) {
+    if (w->fused) {
+      pack_and_multiply(w);
+      multiply_groups(w, w->parts, w->groups * w->parts, 0);
+    } else {
+      hri_team_each(team, w->panels_a, most(1, w->panels_a / (4 * w->threads)), pack_a, w);
+      hri_team_each(team, w->groups * w->parts, 1, multiply_groups, w);
+    }
+  }
 }
 
 /* ---- few rows ---- */
@@ -239,7 +321,10 @@ hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code) {
   hri_gemm_ours ours = {.level = level, .code = code, .kernels = PARTS(base)};
 #if defined(__x86_64__)
   if (hri_isa_has(level, HRI_ISA_AVX2)) ours.kernels = PARTS(avx2);
-  if (hri_isa_has(level, HRI_ISA_AVX512)) ours.kernels = PARTS(avx512);
+  if (hri_isa_has(level, HRI_ISA_AVX512)) {
+    ours.kernels = PARTS(avx512);
+    ours.kernels.fetches = true;
+  }
 #elif defined(__aarch64__)
   if (hri_isa_has(level, HRI_ISA_NEON)) ours.kernels = PARTS(neon);
 #endif
@@ -253,6 +338,7 @@ hri_gemm_ours hri_gemm_ours_at(hri_isa level, hri_gemm_code code) {
 #if defined(HRI_HAVE_AMX)
   if (code == HRI_GEMM_TILES && hri_isa_has(level, HRI_ISA_AMX)) {
     ours.kernels.tile = hri_gemm_tile_amx;
+    ours.kernels.fetches = false;
     ours.kernels.begin = hri_gemm_begin_amx;
     ours.kernels.end = hri_gemm_end_amx;
     ours.kernels.pack_a = hri_gemm_pack_rows_avx512;
@@ -266,6 +352,7 @@ hri_gemm_ours hri_gemm_ours_emulated(hri_isa level) {
   (void)level;
 #if defined(__x86_64__)
   ours.kernels.tile = hri_gemm_tile_amx_emulated;
+  ours.kernels.fetches = false;
   ours.kernels.begin = hri_gemm_begin_amx_emulated;
   ours.kernels.end = hri_gemm_end_amx_emulated;
   ours.kernels.pack_a = hri_gemm_pack_rows_avx512;

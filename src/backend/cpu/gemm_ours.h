@@ -18,6 +18,14 @@
 
 enum { HRI_GEMM_STEPS = 8 }; /* words between two fetches of a tile */
 
+/* Memory that is to be in a near cache soon, by rows: lines of 64 bytes that are still to be fetched, in order. */
+typedef struct hri_gemm_ahead {
+  const char *at; /* the next one */
+  int64_t left;   /* lines */
+  int64_t row_left, row_lines;
+  int64_t jump; /* bytes from behind the last line of a row to the next row */
+} hri_gemm_ahead;
+
 /* c tile (=|+=) a panel . b panel. Each element is one chain of operations, terms ascending. */
 typedef struct hri_gemm_tile {
   int64_t depth;         /* words */
@@ -33,8 +41,10 @@ typedef struct hri_gemm_tile {
   int64_t rounded_stride;
   const char *next; /* first byte of what the next tile will touch, fetched meanwhile */
   int64_t next_stride;
-  const char *ahead;   /* of the panel of a behind this one: what this tile fetches of it */
-  int64_t ahead_lines; /* so many lines of 64 bytes at each HRI_GEMM_STEPS words */
+  const char *ahead;      /* of the panel of a behind this one: what this tile fetches of it */
+  int64_t ahead_lines;    /* so many lines of 64 bytes at each HRI_GEMM_STEPS words */
+  hri_gemm_ahead *source; /* what is packed next, while there is any; or NULL */
+  int64_t source_lines;   /* so many of it at each HRI_GEMM_STEPS words */
 } hri_gemm_tile;
 
 /* What the chain of an element begins with, where it goes on or has a start. */
@@ -76,6 +86,7 @@ typedef struct hri_gemm_few {
 
 typedef struct hri_gemm_kernels {
   void (*tile)(const hri_gemm_tile *tile);
+  bool fetches; /* tiles fetch their `source`. It pays where packing has much of the time: with AVX-512, 4 to 6 % */
   void (*begin)(void), (*end)(void); /* around some tiles of one thread; NULL: nothing to do */
   void (*pack_a)(const hri_gemm_panels *panels);
   void (*pack)(const hri_gemm_panels *panels); /* b, and a where it is packed alike */

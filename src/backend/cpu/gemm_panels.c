@@ -18,6 +18,7 @@ enum {
   LANES = HRI_LANES,
   REST = LANES == 4 ? HRI_GEMM_ROWS_BASE % 4 : LANES - 2, /* lines of a in its last vector */
   TOGETHER_WORDS = 64,
+  NEAR = 256, /* bytes */
   STEPS = 8,
   TOGETHER_FITS = HRI_VECTOR_BYTES > 16 /* a panel of a is two lines narrower than a vector */
 };
@@ -116,19 +117,20 @@ INLINE int64_t room_behind(int64_t width, int64_t lines) {
 
 /* `lines` lines from `line` of a panel on, a constant: all words that exist of them all and have room behind them; how
  * many. No line is read that is not of the panel: with rows of 4 KiB those of a vector more would push each other out of
- * the first cache. The same lines of the panel behind are fetched meanwhile, and of a, whose panels are many, where they
- * go: a row is too short for the processor to foresee the next. */
+ * the first cache. The same lines of the panel behind are fetched meanwhile (in the last panel the next words), and of a,
+ * whose panels are many, where they go: a row is too short for the processor to foresee the next. */
 INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t line, int lines, hri_gemm_words how) {
   const char *at = hri_real_from(p->from, (panel * p->width + line) * p->across, type_of(how));
   int64_t across = p->across * (int64_t)hri_real_bytes(type_of(how)), width = p->width, word = 0;
   uint32_t *to = p->to + panel * p->panel_stride + line;
+  int64_t ahead = panel + 1 < p->panels ? p->width * across : NEAR;
   for (; terms_of(word + LANES, how) <= p->terms &&
          (word + LANES) * width + room_behind(width, lines) <= p->words * width;
        word += LANES, at += terms_of(LANES, how) * (int64_t)hri_real_bytes(type_of(how)), to += LANES * width) {
     hri_words v[LANES];
     HRI_UNROLL for (int r = 0; r < LANES; r++) {
       v[r] = r < lines ? words_along(at + r * across, terms_of(LANES, how), how) : (hri_words){0};
-      if (r < lines) __builtin_prefetch(at + r * across + p->width * across, 0, 3);
+      if (r < lines) __builtin_prefetch(at + r * across + ahead, 0, 3);
     }
     if (TOGETHER_FITS && lines == REST)
       for (int64_t i = 0; i < LANES * width; i += HRI_GEMM_ALIGNMENT / 4)

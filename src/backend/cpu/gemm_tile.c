@@ -33,7 +33,7 @@ _Static_assert((int)HRI_LANES == (int)HRI_GEMM_LANES_BASE, "as scratch is laid o
 #endif
 #define LANES HRI_LANES
 
-enum { TILE_COLUMNS = 2 * LANES, STEPS = HRI_GEMM_STEPS };
+enum { TILE_COLUMNS = 2 * LANES, STEPS = HRI_GEMM_STEPS, FETCHES = HRI_VECTOR_BYTES == 64 };
 
 #if defined(__clang__)
 #define UNROLL _Pragma("clang loop unroll(full)")
@@ -129,6 +129,15 @@ INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
   }
 }
 
+/* Into the second cache: much else passes through the first one before it is wanted. */
+INLINE void fetch_line(hri_gemm_ahead *source) {
+  if (source->left <= 0) return;
+  __builtin_prefetch(source->at, 0, 2);
+  source->at += 64;
+  source->left--;
+  if (--source->row_left == 0) source->at += source->jump, source->row_left = source->row_lines;
+}
+
 /* A whole tile of `rows`, a constant. Between some steps a row of the next tile is fetched, and over the whole depth what
  * this tile is to fetch of the next panel of a, so that those reads do not queue up before the ones of b. */
 INLINE void whole(const hri_gemm_tile *t, int rows) {
@@ -136,6 +145,7 @@ INLINE void whole(const hri_gemm_tile *t, int rows) {
   const float *a = t->a, *b = t->b;
   const char *next = t->next, *ahead = t->ahead;
   int64_t left = t->depth;
+  hri_gemm_ahead source = FETCHES && t->source ? *t->source : (hri_gemm_ahead){0};
   take(t, rows, sums);
   for (int row = 0; left >= STEPS; row++, left -= STEPS) {
     if (row < TILE_ROWS) {
@@ -144,9 +154,11 @@ INLINE void whole(const hri_gemm_tile *t, int rows) {
       next += t->next_stride;
     }
     for (int64_t i = 0; i < t->ahead_lines; i++, ahead += 64) __builtin_prefetch(ahead, 0, 3);
+    for (int64_t i = 0; FETCHES && i < t->source_lines; i++) fetch_line(&source);
     for (int i = 0; i < STEPS; i++, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
   }
   for (; left > 0; left--, a += rows, b += TILE_COLUMNS) step(rows, a, b, sums);
+  if (FETCHES && t->source) *t->source = source;
   put(t, rows, sums);
 }
 
