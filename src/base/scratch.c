@@ -1,6 +1,10 @@
 /* The marker is locked for as long as the process lives, so that what is in use is told from what was left. Where the
  * file system has no flock, the host and process that the marker names decide: only a process of this host that has
- * ended left it. */
+ * ended left it.
+ *
+ * The parent may be moved meanwhile, and the scratch with it (a run sets a folder aside into which something is being
+ * converted). It is held open, so that the scratch is found where it went; and what is removed is known by its marker,
+ * which is the very file that was made, and never by its name. */
 #include "base/scratch.h"
 
 #include <dirent.h>
@@ -26,7 +30,8 @@ enum { PATH_BYTES = 4096, MARKER_BYTES = 256, ATTEMPTS = 100 };
 #define MARKER_TEXT "Headroom scratch directory: all that is in it may be removed when no process of Headroom runs. "
 
 struct hri_scratch {
-  int fd; /* of the marker */
+  int fd;     /* of the marker; -1: there is none yet */
+  int parent; /* -1: it could not be held open */
   char directory[PATH_BYTES];
 };
 
@@ -39,14 +44,18 @@ static void host_name(char out[65]) {
   (void)gethostname(out, 64);
 }
 
+static bool is_file_of(int fd, const char *path) {
+  struct stat here, there;
+  return fstat(fd, &here) == 0 && lstat(path, &there) == 0 && here.st_ino == there.st_ino &&
+         here.st_dev == there.st_dev;
+}
+
 /* Locked, and still the file of that path: a sweep may have taken it for one that a kill left, before it was locked. A
  * sweep holds the lock while it removes, so waiting for it shows which came first; a file system without locks has the
  * marker's host and process. */
 static bool is_ours(int fd, const char *path) {
-  struct stat here, there;
   while (flock(fd, LOCK_EX) != 0 && errno == EINTR) continue;
-  return fstat(fd, &here) == 0 && lstat(path, &there) == 0 && here.st_ino == there.st_ino &&
-         here.st_dev == there.st_dev;
+  return is_file_of(fd, path);
 }
 
 /* Makes the directory and its empty marker. A sweep of another process may take the directory away before there is a
@@ -88,6 +97,7 @@ hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scrat
   *scratch = NULL;
   if (!s) return hri_fail_memory(error, sizeof *s, "a scratch directory");
   s->fd = -1;
+  s->parent = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
   status = strlen(parent) < PATH_BYTES - 296 ? make_directory(s, parent, error) : long_path(parent, error);
   if (status == HR_OK) status = write_marker(s, durable, error);
   if (status == HR_OK) *scratch = s;
@@ -167,18 +177,37 @@ hr_status hri_scratch_set_aside(hri_scratch *s, const char *name, char aside[409
   return rename(from, aside) == 0 ? HR_OK : hri_fail_errno(error, errno, "move aside", from);
 }
 
-void hri_scratch_abandon(hri_scratch *s) {
+static bool has_marker(const hri_scratch *s, const char *directory) {
   char path[PATH_BYTES];
-  if (hri_scratch_path(s, MARKER, path, NULL) == HR_OK) (void)unlink(path);
+  return snprintf(path, sizeof path, "%s/" MARKER, directory) < PATH_BYTES && is_file_of(s->fd, path);
+}
+
+/* Where the scratch is by now: at its path, or in its parent wherever that is. False: neither. */
+static bool find(const hri_scratch *s, char now[PATH_BYTES]) {
+  (void)snprintf(now, PATH_BYTES, "%s", s->directory);
+  if (!s->directory[0]) return false;
+  if (s->fd < 0 || has_marker(s, now)) return true;
+  (void)snprintf(now, PATH_BYTES, "/proc/self/fd/%d%s", s->parent, strrchr(s->directory, '/'));
+  return has_marker(s, now);
+}
+
+static void end(hri_scratch *s) {
   if (s->fd >= 0) (void)close(s->fd);
+  if (s->parent >= 0) (void)close(s->parent);
   hri_free(s);
 }
 
+void hri_scratch_abandon(hri_scratch *s) {
+  char now[PATH_BYTES], path[PATH_BYTES];
+  if (find(s, now) && snprintf(path, sizeof path, "%s/" MARKER, now) < PATH_BYTES) (void)unlink(path);
+  end(s);
+}
+
 void hri_scratch_close(hri_scratch *s) {
+  char now[PATH_BYTES];
   if (!s) return;
-  if (s->directory[0]) (void)remove_whole(s->directory);
-  if (s->fd >= 0) (void)close(s->fd);
-  hri_free(s);
+  if (find(s, now)) (void)remove_whole(now);
+  end(s);
 }
 
 hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *bytes, uint64_t count, bool sync_parent,

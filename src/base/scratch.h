@@ -14,7 +14,7 @@ typedef struct hri_scratch hri_scratch;
 
 /* Makes one in an existing directory. `durable`: the marker is synced, for what may grow large. */
 hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scratch, hr_error *error);
-/* Removes it with all that is left in it; NULL is fine. */
+/* Removes it with all that is left in it, also where its parent was moved meanwhile; NULL is fine. */
 void hri_scratch_close(hri_scratch *scratch);
 const char *hri_scratch_directory(const hri_scratch *scratch);
 /* "SCRATCH/name" into a buffer of 4096 bytes; USAGE when too long. */

@@ -68,6 +68,7 @@ for first in $kinds; do
       *) wait $pid || fail "$first beside $second failed: $(cat first.err)" ;;
     esac
     run inspect run --verify; [ "$rc" -eq 0 ] || fail "$first beside $second left damage"
+    [ -z "$(find run -name '.headroom-??????')" ] || fail "$first beside $second left $(find run -name '.headroom-??????')"
   done
 done
 

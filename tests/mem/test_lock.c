@@ -260,6 +260,32 @@ static void test_what_is_aside_comes_back(void **state) {
   }
 }
 
+/* Somebody moves the folder in which a file is being made: what is begun goes all the same, and what stands where it was stays, whatever
+ * its name. */
+static void test_a_scratch_is_found_where_its_folder_went(void **state) {
+  for (int aside = 0; aside < 2; aside++) {
+    char name[64], old[PATH_BYTES * 4];
+    hri_scratch *s;
+    (void)state;
+    assert_int_equal(mkdir(at("folder"), 0755), 0);
+    put_text(at("folder/model"), "somebody's");
+    assert_int_equal(hri_scratch_open(at("folder"), true, &s, NULL), HR_OK);
+    (void)snprintf(name, sizeof name, "%s", strrchr(hri_scratch_directory(s), '/') + 1);
+    assert_int_equal(hri_dir_make(path_of("%s/deep/er", hri_scratch_directory(s)), NULL), HR_OK);
+    if (aside) assert_int_equal(hri_scratch_set_aside(s, "model", old, NULL), HR_OK);
+    assert_int_equal(rename(at("folder"), at("folder.set-aside-1")), 0);
+    assert_int_equal(mkdir(at("folder"), 0755), 0);
+    assert_int_equal(mkdir(at(path_of("folder/%s", name)), 0755), 0);
+    put_text(at(path_of("folder/%s/marker", name)), "mine");
+    hri_scratch_close(s);
+    assert_no_scratch(at("folder.set-aside-1"));
+    assert_file_says(at("folder.set-aside-1/model"), "somebody's");
+    assert_file_says(at(path_of("folder/%s/marker", name)), "mine");
+    assert_int_equal(hri_dir_remove(at("folder"), NULL), HR_OK);
+    assert_int_equal(hri_dir_remove(at("folder.set-aside-1"), NULL), HR_OK);
+  }
+}
+
 static void test_nothing_is_published_over(void **state) {
   static const char *const kinds[] = {"file", "directory"};
   (void)state;
@@ -298,6 +324,7 @@ int main(void) {
       cmocka_unit_test(test_replace_clears_what_a_kill_left),
       cmocka_unit_test(test_sweeping_beside_makers),
       cmocka_unit_test(test_what_is_aside_comes_back),
+      cmocka_unit_test(test_a_scratch_is_found_where_its_folder_went),
       cmocka_unit_test(test_nothing_is_published_over),
   };
   int failed;

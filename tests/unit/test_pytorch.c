@@ -15,8 +15,11 @@
 #include <headroom/pytorch.h>
 
 #include "base/json.h"
+#include "frameworks/pytorch/aten.h"
 #include "frameworks/pytorch/checkpoint.h"
+#include "frameworks/pytorch/device.h"
 #include "frameworks/pytorch/loop.h"
+#include "frameworks/pytorch/recorded.h"
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/stack.h"
 #include "model/params.h"
@@ -401,7 +404,7 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   if (is(job, "loop", "axolotl"))
     assert_int_equal(hr_alloc_config_parse(hr_pytorch_stack_alloc_conf(HR_PYTORCH_AXOLOTL), &config, &error), HR_OK);
   hri_torch_init(&torch);
-  torch.kernels = &device;
+  torch.device = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
   assert_int_equal(hri_torch_replay_run(&torch, &config, 0, &replay, &error), HR_OK);
   compare_peaks(result, &torch, &replay, right);
@@ -633,7 +636,7 @@ static void check_lesson(const char *name) {
   hri_torch_job job = job_of(&settings, &model);
   hri_aten_device device = hri_aten_device_of(job.capability);
   hri_torch_init(&torch);
-  torch.kernels = &device;
+  torch.device = &device;
   assert_true(hri_torch_run(&torch, &job));
   check_requests(name, &lesson, &torch, "2 forward", HRI_TORCH_FORWARD);
   check_requests(name, &lesson, &torch, "2 backward", HRI_TORCH_BACKWARD);
@@ -813,7 +816,7 @@ static void test_card(void **state) {
     job.checkpoint = job.reentrant = job.mask = job.clip = job.keeps_outputs = true;
     job.capability = 75;
     hri_torch_init(&torch);
-    torch.kernels = &device;
+    torch.device = &device;
     assert_true(hri_torch_run(&torch, &job));
     assert_int_equal(hri_torch_replay_run(&torch, &config, 0, &replay, &error), HR_OK);
     hri_torch_deinit(&torch);
@@ -838,7 +841,7 @@ typedef struct bench {
 static void begin(bench *b) {
   hri_torch_init(&b->torch);
   b->device = (hri_aten_device){.capability = 80};
-  b->torch.kernels = &b->device;
+  b->torch.device = &b->device;
 }
 
 static uint64_t live_bytes(const hri_torch *torch) {

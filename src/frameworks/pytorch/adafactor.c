@@ -2,10 +2,6 @@
  * update of one is there while that of the next is made. */
 #include "frameworks/pytorch/adafactor.h"
 
-static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t count) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
-}
-
 static void of_state(hri_torch *t, hri_ten **state, hri_ten *made) {
   hri_ten_role(t, made, HR_ROLE_OPTIMIZER_STATE);
   hri_ten_set(t, state, made);
@@ -13,7 +9,7 @@ static void of_state(hri_torch *t, hri_ten **state, hri_ten *made) {
 
 /* tensor.norm(2) / numel ** 0.5 */
 static hri_ten *rms(hri_torch *t) {
-  hri_ten *norm = flat(t, "linalg_vector_norm", HRI_F32, 1), *y = flat(t, "div", HRI_F32, 1);
+  hri_ten *norm = hri_ten_flat(t, "linalg_vector_norm", HRI_F32, 1), *y = hri_ten_flat(t, "div", HRI_F32, 1);
   hri_ten_drop(t, norm);
   return y;
 }
@@ -38,15 +34,16 @@ static void begin(hri_torch *t, const hri_adafactor *a, uint32_t i) {
     of_state(t, &a->rows[i], hri_ten_like(t, "zeros_like", p, HRI_F32));
     return;
   }
-  of_state(t, &a->rows[i], flat(t, "_to_copy", HRI_F32, p->shape.dims[0]));
-  of_state(t, &a->columns[i], flat(t, "_to_copy", HRI_F32, p->shape.dims[1]));
+  of_state(t, &a->rows[i], hri_ten_flat(t, "_to_copy", HRI_F32, p->shape.dims[0]));
+  of_state(t, &a->columns[i], hri_ten_flat(t, "_to_copy", HRI_F32, p->shape.dims[1]));
 }
 
 /* _approx_sq_grad */
 static hri_ten *approximated(hri_torch *t, const hri_ten *p) {
-  hri_ten *mean = flat(t, "mean", HRI_F32, 1), *row = flat(t, "div", HRI_F32, p->shape.dims[0]), *column, *y;
+  hri_ten *mean = hri_ten_flat(t, "mean", HRI_F32, 1), *row = hri_ten_flat(t, "div", HRI_F32, p->shape.dims[0]),
+          *column, *y;
   hri_ten_drop(t, mean);
-  column = flat(t, "rsqrt", HRI_F32, p->shape.dims[1]);
+  column = hri_ten_flat(t, "rsqrt", HRI_F32, p->shape.dims[1]);
   y = hri_ten_like(t, "mul", p, HRI_F32);
   hri_ten_drop(t, row);
   hri_ten_drop(t, column);
@@ -61,7 +58,7 @@ static void update_of(hri_torch *t, const hri_ten *p, variables *v) {
     hri_ten_set(t, &v->update, hri_ten_like(t, "rsqrt", p, HRI_F32));
     return;
   }
-  hri_ten_drop(t, flat(t, "mean", HRI_F32, p->shape.dims[0]));
+  hri_ten_drop(t, hri_ten_flat(t, "mean", HRI_F32, p->shape.dims[0]));
   hri_ten_drop(t, of_columns(t, p, HRI_F32));
   hri_ten_set(t, &v->update, approximated(t, p));
 }
@@ -78,7 +75,7 @@ static void step_one(hri_torch *t, const hri_adafactor *a, uint32_t i, variables
   of_state(t, &a->norms[i], rms(t));
   update_of(t, p, v);
   norm = rms(t);
-  hri_ten_drop(t, flat(t, "div", HRI_F32, 1));
+  hri_ten_drop(t, hri_ten_flat(t, "div", HRI_F32, 1));
   hri_ten_drop(t, norm);
   hri_ten_drop(t, hri_ten_like(t, "neg", p, HRI_F32));
 }
@@ -101,8 +98,8 @@ static void begin_of_torch(hri_torch *t, const hri_adafactor *a, uint32_t i) {
     of_state(t, &a->rows[i], hri_ten_like(t, "zeros_like", p, p->type));
     return;
   }
-  of_state(t, &a->rows[i], flat(t, "new_zeros", p->type, p->shape.dims[0]));
-  of_state(t, &a->columns[i], flat(t, "new_zeros", p->type, p->shape.dims[1]));
+  of_state(t, &a->rows[i], hri_ten_flat(t, "new_zeros", p->type, p->shape.dims[0]));
+  of_state(t, &a->columns[i], hri_ten_flat(t, "new_zeros", p->type, p->shape.dims[1]));
 }
 
 typedef struct variables_of_torch {
@@ -115,10 +112,10 @@ static void estimate_of(hri_torch *t, const hri_ten *p, variables_of_torch *v) {
     hri_ten_set(t, &v->estimate, hri_ten_like(t, "clone", p, p->type));
     return;
   }
-  hri_ten_set(t, &v->row_mean, flat(t, "linalg_vector_norm", p->type, p->shape.dims[0]));
+  hri_ten_set(t, &v->row_mean, hri_ten_flat(t, "linalg_vector_norm", p->type, p->shape.dims[0]));
   hri_ten_set(t, &v->column_mean, of_columns(t, p, p->type));
   hri_ten_set(t, &v->estimate, hri_ten_like(t, "mm", p, p->type));
-  hri_ten_drop(t, flat(t, "mean", p->type, 1));
+  hri_ten_drop(t, hri_ten_flat(t, "mean", p->type, 1));
 }
 
 void hri_adafactor_step_of_torch(hri_torch *t, const hri_adafactor *a) {
@@ -128,10 +125,10 @@ void hri_adafactor_step_of_torch(hri_torch *t, const hri_adafactor *a) {
   for (uint32_t i = 0; i < a->count; i++) {
     const hri_ten *p = a->parameters[i];
     if (!p->grad) continue;
-    hri_ten_drop(t, flat(t, "linalg_vector_norm", p->type, 1));
+    hri_ten_drop(t, hri_ten_flat(t, "linalg_vector_norm", p->type, 1));
     estimate_of(t, p, &v);
     hri_ten_set(t, &v.update, hri_ten_keep(v.estimate)); /* clamped and square-rooted in place */
-    hri_ten_drop(t, flat(t, "linalg_vector_norm", p->type, 1));
+    hri_ten_drop(t, hri_ten_flat(t, "linalg_vector_norm", p->type, 1));
   }
   hri_ten *const all[] = {v.update, v.estimate, v.square, v.column_mean, v.row_mean};
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++) hri_ten_drop(t, all[i]);

@@ -1,14 +1,13 @@
 /* PEFT's linear modules (adapters.h): peft 0.21, tuners/lora/layer.py, bnb.py, variants.py and dora.py. */
 #include "frameworks/pytorch/adapters.h"
 
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/device.h"
+
 /* ---- DoRA: the result's rows get the length that the magnitudes say, whatever the adapter makes of them ---- */
 
 static hri_ten *matrix(hri_torch *t, const char *op, hri_ten_type type, const hri_module_linear *linear) {
   return hri_ten_make(t, op, type, hri_ten_shape_of(2, linear->out, linear->in, 0, 0));
-}
-
-static hri_ten *row(hri_torch *t, const char *op, hri_ten_type type, uint64_t count) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
 }
 
 /* dequantize_module_weight(base_layer).to(type) */
@@ -26,7 +25,7 @@ static hri_ten *whole_weight(hri_torch *t, const hri_module_linear *linear, hri_
 static hri_ten *weight_norm(hri_torch *t, const hri_module_linear *linear, hri_ten_type type) {
   hri_ten *scaled = matrix(t, "mul", type, linear), *sum = matrix(t, "add", type, linear), *norm;
   hri_ten_drop(t, scaled);
-  norm = row(t, "linalg_vector_norm", type, linear->out);
+  norm = hri_ten_flat(t, "linalg_vector_norm", type, linear->out);
   hri_ten_drop(t, sum);
   return norm;
 }

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "frameworks/pytorch/translate.h"
 #include "model/params.h"
 
 __attribute__((format(printf, 2, 3))) static void add(hri_torch_arguments *out, const char *format, ...) {
@@ -28,11 +29,6 @@ static const char *dtype_name(hri_ten_type type) {
   return type == HRI_BF16 ? "torch.bfloat16" : type == HRI_F16 ? "torch.float16" : "torch.float32";
 }
 
-static const char *attention_name(const hri_torch_arguments_of *of) {
-  if (of->settings->implementation == HRI_IMPLEMENTATION_FLASH_2) return "flash_attention_2";
-  return of->torch->attention == HRI_TORCH_EAGER ? "eager" : "sdpa";
-}
-
 static bool is_fp4(const hr_job *job) {
   return job->quantize == HR_QUANTIZE_FP4 || job->quantize == HR_QUANTIZE_FP4_DQ;
 }
@@ -41,7 +37,7 @@ static void write_model(const hri_torch_arguments_of *of, hri_torch_arguments *o
   const hri_torch_job *t = of->torch;
   const char *type = of->settings->version == HRI_TRANSFORMERS_5 ? "dtype" : "torch_dtype"; /* its older name */
   begin(out, "from_pretrained(..., %s=%s, attn_implementation=\"%s\"", type, dtype_name(t->weights),
-        attention_name(of));
+        hri_torch_attention_name(of->torch, of->settings));
   if (t->quantized == HRI_TORCH_INT8) add(out, ", quantization_config=BitsAndBytesConfig(load_in_8bit=True)");
   else if (t->quantized)
     add(out,
@@ -269,7 +265,7 @@ static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments 
   begin(out, "gradient_accumulation_steps: %u", t->accumulate);
   begin(out, "sequence_len: %u", (unsigned)t->tokens);
   if (t->packed) begin(out, "sample_packing: true");
-  begin(out, "attn_implementation: %s", attention_name(of));
+  begin(out, "attn_implementation: %s", hri_torch_attention_name(of->torch, of->settings));
   begin(out, "%s",
         t->autocast == HRI_BF16  ? "bf16: true"
         : t->autocast == HRI_F16 ? "fp16: true"

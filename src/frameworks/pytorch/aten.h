@@ -9,22 +9,6 @@
 
 #include "frameworks/pytorch/eager.h"
 
-/* Which attention the dispatcher takes (sdp_utils.cpp); MATH is ops (attention.c). */
-typedef enum hri_sdpa { HRI_SDPA_FLASH = 0, HRI_SDPA_EFFICIENT, HRI_SDPA_MATH } hri_sdpa;
-
-/* The device and the process, as far as kernels ask: a model of what cuBLAS and others take. */
-typedef struct hri_aten_device {
-  uint32_t capability;       /* 80, 86, 90, ... */
-  uint32_t processors;       /* multiprocessors of the best known card of it */
-  uint64_t cublas_workspace; /* of each handle and stream; 0: not from the caching allocator */
-  bool handles[2];           /* whose thread has its workspace: forward's, autograd's */
-  hri_ten *workspaces[4];    /* live to the end of the process */
-} hri_aten_device;
-
-hri_aten_device hri_aten_device_of(uint32_t capability);
-/* A product is made: the first of a thread takes its handle's workspace. */
-void hri_aten_workspace(hri_torch *t);
-
 hri_ten *hri_aten_view(hri_torch *t, hri_ten *x, hri_ten_shape shape);
 /* The same where the gradient comes in another order of elements, so that giving it the old shape copies it. */
 hri_ten *hri_aten_view_copied_back(hri_torch *t, hri_ten *x, hri_ten_shape shape);
@@ -35,8 +19,8 @@ hri_ten *hri_aten_sub(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_add_scalar(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_mul(hri_torch *t, hri_ten *a, hri_ten *b);
 hri_ten *hri_aten_mul_scalar(hri_torch *t, hri_ten *x);
-hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t,
-                                      hri_ten *x); /* x *= n: the same bytes, another place in the graph */
+/* x *= n: the same bytes, another place in the graph. */
+hri_ten *hri_aten_mul_scalar_in_place(hri_torch *t, hri_ten *x);
 /* The same where x is a view of all of another tensor: the graph goes through that (CopySlices). */
 hri_ten *hri_aten_mul_scalar_in_view(hri_torch *t, hri_ten *x);
 hri_ten *hri_aten_div_scalar(hri_torch *t, hri_ten *x);
@@ -84,26 +68,9 @@ hri_ten *hri_aten_linear(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bia
 hri_ten *hri_aten_linear_function(hri_torch *t, hri_ten *x, hri_ten *weight, hri_ten *bias);
 /* Products of batches of matrices: [.., m, k] by [.., k, n]. */
 hri_ten *hri_aten_bmm(hri_torch *t, hri_ten *a, hri_ten *b, uint64_t n);
-/* A mask as sdpa adds it: of truth values made numbers of `type`, under autocast in its type. */
-hri_ten *hri_aten_mask_bias(hri_torch *t, hri_ten *mask, hri_ten_type type);
-/* q [B, H, T, D], k and v [B, KV, T, D]: [B, H, T, D]. mask: [B, 1, T, T] of truth values or numbers, or NULL; the memory-efficient
- * kernel alone takes one. by_heads: q lies in that order (else in [B, T, H, D], transposed), and
- * flash's result like it. */
-hri_ten *hri_aten_attention(hri_torch *t, hri_sdpa backend, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *mask,
-                            double dropout, bool by_heads);
-/* varlen_attn of q, k, v alike [B, H, T, D], all in the order of [B, T, H, D]: `documents` rows of attention, which end at `ends`. */
-hri_ten *hri_aten_attention_varlen(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v, hri_ten *ends, uint64_t documents);
-/* flex_attention as torch.compile makes it, of as many heads each: q, k, v [B, H, T, D]. */
-hri_ten *hri_aten_flex_attention(hri_torch *t, hri_ten *q, hri_ten *k, hri_ten *v);
 /* Labels [rows, tokens] without the first, beside the `padded` ones that they are of, where a loss pads them by one. */
 hri_ten *hri_aten_shift_labels(hri_torch *t, const hri_ten *labels, hri_ten **padded);
 /* Mean over the labels: logits [N, V]. labels NULL: a view of what lives on anyway. */
 hri_ten *hri_aten_cross_entropy(hri_torch *t, hri_ten *logits, hri_ten *labels);
-
-/* Autocast: x as the op wants it (a new reference); casts of parameters that require grad are cached. */
-hri_ten *hri_autocast_lower(hri_torch *t, hri_ten *x);
-hri_ten *hri_autocast_fp32(hri_torch *t, hri_ten *x);
-/* The outermost autocast ends: the cache is emptied. */
-void hri_autocast_exit(hri_torch *t);
 
 #endif

@@ -2,6 +2,10 @@
  * that are ops and no kernel: eager, and the math of scaled_dot_product_attention. */
 #include "frameworks/pytorch/pass.h"
 
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/attention_kernels.h"
+#include "frameworks/pytorch/autocast.h"
+
 /* ---- the choice (aten/src/ATen/native/transformers/cuda/sdp_utils.cpp) ---- */
 
 bool hri_attention_has_kernel(hri_sdpa kernel, uint32_t capability, hri_ten_type type, uint64_t width, bool mask) {

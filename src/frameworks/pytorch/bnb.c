@@ -2,9 +2,8 @@
  * them, and where they lie decides which segments can be returned. */
 #include "frameworks/pytorch/bnb.h"
 
-static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t count) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
-}
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/device.h"
 
 static uint64_t elements(const hri_torch_4bit *w) { return w->out * w->in; }
 
@@ -20,15 +19,15 @@ static void of_quantization(hri_torch *t, const hri_ten *tensor) { hri_ten_role(
 
 /* A tensor of the quantization state, which lives as long as the codes: to the end of the process. */
 static void state(hri_torch *t, const char *op, hri_ten_type type, uint64_t count) {
-  of_quantization(t, flat(t, op, type, count));
+  of_quantization(t, hri_ten_flat(t, op, type, count));
 }
 
 /* get_4bit_type: a table of 16 values for each weight, divided by its largest. */
 static void table_of_codes(hri_torch *t) {
   hri_ten *magnitudes, *largest;
   state(t, "get_4bit_type", HRI_F32, 16);
-  magnitudes = flat(t, "abs", HRI_F32, 16);
-  largest = flat(t, "max", HRI_F32, 1);
+  magnitudes = hri_ten_flat(t, "abs", HRI_F32, 16);
+  largest = hri_ten_flat(t, "max", HRI_F32, 1);
   hri_ten_drop(t, magnitudes);
   hri_ten_drop(t, largest);
 }
@@ -38,7 +37,7 @@ static void nest(hri_torch *t, uint64_t scales, bool first) {
   enum { MAP = 256 };
   hri_ten *shifted;
   state(t, "mean", HRI_F32, 1);
-  shifted = flat(t, "sub", HRI_F32, scales);
+  shifted = hri_ten_flat(t, "sub", HRI_F32, scales);
   if (first) state(t, "create_dynamic_map", HRI_F32, MAP);
   state(t, "quantize_blockwise", HRI_F32, blocks(scales, HRI_BNB_NESTED_BLOCK));
   state(t, "quantize_blockwise", HRI_U8, scales);
@@ -50,7 +49,7 @@ void hri_bnb_quantize(hri_torch *t, hri_torch_4bit *w, bool first) {
   uint64_t scales = blocks(elements(w), HRI_BNB_BLOCK);
   hri_ten *given = hri_ten_make(t, "_to_copy", w->compute, hri_ten_shape_of(2, w->out, w->in, 0, 0));
   hri_ten *whole = w->turned ? hri_ten_like(t, "clone", given, w->compute) : hri_ten_keep(given);
-  hri_ten *absmax = flat(t, "quantize_4bit", HRI_F32, scales);
+  hri_ten *absmax = hri_ten_flat(t, "quantize_4bit", HRI_F32, scales);
   hri_ten_materialize(t, "quantize_4bit", w->codes);
   of_quantization(t, w->codes);
   table_of_codes(t);
@@ -67,7 +66,7 @@ static hri_ten *dequantized(hri_torch *t, const hri_torch_4bit *w) {
 }
 
 static hri_ten *scales_of(hri_torch *t, const hri_torch_4bit *w) {
-  return w->nested ? flat(t, "dequantize_blockwise", HRI_F32, blocks(elements(w), HRI_BNB_BLOCK)) : NULL;
+  return w->nested ? hri_ten_flat(t, "dequantize_blockwise", HRI_F32, blocks(elements(w), HRI_BNB_BLOCK)) : NULL;
 }
 
 /* MatMul4Bit.backward: dequantize_4bit, then a product. numbers[0]: the weight. */
@@ -100,8 +99,7 @@ static hri_ten *matmul_4bit(hri_torch *t, hri_torch_4bit *w, hri_ten *x) {
   hri_ten_drop(t, shifted);
   hri_ten_drop(t, scales);
   hri_ten_drop(t, whole);
-  hri_fn_bind(t, fn, y);
-  return y;
+  return hri_fn_bind(t, fn, y);
 }
 
 hri_ten *hri_bnb_linear(hri_torch *t, hri_torch_4bit *w, hri_ten *given, hri_ten *bias) {
@@ -154,7 +152,7 @@ static void backward_8bit(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten *
   if (!g[0]) return;
   whole = matrix(t, "_to_copy", fn->types[0], w->out, w->in);
   hri_ten_role(t, whole, HR_ROLE_WORKSPACE);
-  hri_ten_drop(t, flat(t, "mul", HRI_F32, w->out));
+  hri_ten_drop(t, hri_ten_flat(t, "mul", HRI_F32, w->out));
   hri_aten_workspace(t);
   made = hri_ten_make(t, "mm", fn->types[0], fn->shapes[0]);
   in[0] = hri_ten_view_in_backward(t, made, made->shape); /* .view(ctx.grad_shape) */
@@ -166,12 +164,12 @@ static void backward_8bit(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten *
 static hri_ten *quantized_input(hri_torch *t, hri_ten *x, uint64_t rows, uint64_t columns, hri_ten **scales) {
   hri_ten *half = x->type == HRI_F16 ? hri_ten_keep(x) : matrix(t, "_to_copy", HRI_F16, rows, columns), *codes,
           *absolute, *over;
-  *scales = flat(t, "int8_vectorwise_quant", HRI_F32, rows);
+  *scales = hri_ten_flat(t, "int8_vectorwise_quant", HRI_F32, rows);
   codes = matrix(t, "int8_vectorwise_quant", HRI_U8, rows, columns);
   absolute = matrix(t, "abs", HRI_F16, rows, columns);
   over = matrix(t, "ge", HRI_BOOL, rows, columns);
   hri_ten_drop(t, absolute);
-  hri_ten_drop(t, flat(t, "any", HRI_BOOL, 1));
+  hri_ten_drop(t, hri_ten_flat(t, "any", HRI_BOOL, 1));
   hri_ten_drop(t, over);
   hri_ten_drop(t, half);
   return codes;
@@ -197,6 +195,5 @@ hri_ten *hri_bnb8_linear(hri_torch *t, hri_torch_8bit *w, hri_ten *x, hri_ten *b
   hri_ten_drop(t, scales);
   shape.dims[shape.rank - 1] = w->out;
   y->shape = shape;
-  hri_fn_bind(t, fn, y);
-  return y;
+  return hri_fn_bind(t, fn, y);
 }

@@ -7,7 +7,7 @@
 #ifndef HRI_PYTORCH_BNB_H
 #define HRI_PYTORCH_BNB_H
 
-#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/eager.h"
 
 enum { HRI_BNB_BLOCK = 64, HRI_BNB_NESTED_BLOCK = 256 }; /* elements with one scale; scales with one scale */
 

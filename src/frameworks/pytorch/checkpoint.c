@@ -4,7 +4,7 @@
 
 #include <assert.h>
 
-#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/autocast.h"
 
 typedef struct held_frame {
   hri_frame frame; /* first: what the graph holds */
@@ -153,8 +153,7 @@ static hri_ten *with_reentry(hri_torch *torch, hri_region *region, void *context
   torch->grad_mode = false;
   output = region(torch, input, context, index);
   torch->grad_mode = before;
-  hri_fn_bind(torch, fn, output);
-  return output;
+  return hri_fn_bind(torch, fn, output);
 }
 
 hri_ten *hri_checkpoint(hri_torch *torch, bool reentrant, hri_region *region, void *context, uint32_t index,

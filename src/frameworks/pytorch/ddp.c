@@ -52,8 +52,7 @@ static void send(hri_torch *t, const joined *all, uint32_t count) {
   hri_ten *flat[2] = {NULL, NULL};
   for (uint32_t i = 0; i < count; i++) {
     hri_ten_set(t, &flat[i % 2], NULL);
-    if (all[i].tensors > 1)
-      flat[i % 2] = hri_ten_make(t, "broadcast", HRI_U8, hri_ten_shape_of(1, all[i].bytes, 0, 0, 0));
+    if (all[i].tensors > 1) flat[i % 2] = hri_ten_flat(t, "broadcast", HRI_U8, all[i].bytes);
   }
   for (uint32_t k = 0; k < 2; k++) hri_ten_set(t, &flat[(count + k) % 2], NULL);
 }
@@ -93,7 +92,7 @@ static void send_module(hri_torch *t, const hri_module *module) {
 /* ---- buckets ---- */
 
 static void make_bucket(hri_torch *t, hri_ddp_bucket *bucket) {
-  bucket->tensor = hri_ten_make(t, "bucket", bucket->type, hri_ten_shape_of(1, bucket->elements, 0, 0, 0));
+  bucket->tensor = hri_ten_flat(t, "bucket", bucket->type, bucket->elements);
   hri_ten_role(t, bucket->tensor, HR_ROLE_COMMUNICATION);
 }
 
@@ -121,8 +120,8 @@ static void rebuild(hri_torch *t, hri_ddp *ddp) {
   ddp->buckets.count = 0;
   for (uint32_t i = 0; i < ddp->arrived_count; i++)
     ddp->bucket_of[ddp->arrived[i]] = fill(t, ddp, &f, ddp->trained[ddp->arrived[i]]);
-  indices = hri_ten_make(t, "sync_bucket_indices", HRI_I32, hri_ten_shape_of(1, ddp->arrived_count + 1, 0, 0, 0));
-  sizes = hri_ten_make(t, "sync_bucket_indices", HRI_I32, hri_ten_shape_of(1, ddp->buckets.count, 0, 0, 0));
+  indices = hri_ten_flat(t, "sync_bucket_indices", HRI_I32, ddp->arrived_count + 1);
+  sizes = hri_ten_flat(t, "sync_bucket_indices", HRI_I32, ddp->buckets.count);
   hri_ten_drop(t, sizes);
   hri_ten_drop(t, indices);
   for (size_t k = 0; k < ddp->buckets.count; k++) make_bucket(t, &ddp->buckets.items[k]);
@@ -159,7 +158,7 @@ void hri_ddp_init(hri_torch *t, hri_ddp *ddp, hri_module *module, const hri_ddp_
   send_module(t, module);
   set_limits(ddp, limits);
   make_first_buckets(t, ddp, limits);
-  if (settings->find_unused) ddp->used = hri_ten_make(t, "used", HRI_I32, hri_ten_shape_of(1, ddp->count, 0, 0, 0));
+  if (settings->find_unused) ddp->used = hri_ten_flat(t, "used", HRI_I32, ddp->count);
   t->accumulated = gradient_is_there;
   t->accumulated_context = ddp;
 }

@@ -32,7 +32,7 @@ void hri_torch_at(hri_torch *torch, const char *module, int32_t layer) {
   torch->label_index = UINT32_MAX;
 }
 
-void hri_torch_op(hri_torch *torch, const char *op) {
+static void name_op(hri_torch *torch, const char *op) {
   if (torch->label.op == op) return;
   torch->label.op = op;
   torch->label_index = UINT32_MAX;
@@ -160,7 +160,7 @@ static hri_ten *no_tensor(void) {
 hri_ten *hri_ten_make(hri_torch *torch, const char *op, hri_ten_type type, hri_ten_shape shape) {
   hri_ten *tensor = torch->failed ? NULL : take_tensor(torch);
   if (!tensor) return no_tensor();
-  hri_torch_op(torch, op);
+  name_op(torch, op);
   tensor->type = type;
   tensor->shape = shape;
   tensor->storage = begin_storage(torch, hri_ten_bytes(tensor));
@@ -169,6 +169,10 @@ hri_ten *hri_ten_make(hri_torch *torch, const char *op, hri_ten_type type, hri_t
 
 hri_ten *hri_ten_like(hri_torch *torch, const char *op, const hri_ten *tensor, hri_ten_type type) {
   return hri_ten_make(torch, op, type, tensor->shape);
+}
+
+hri_ten *hri_ten_flat(hri_torch *torch, const char *op, hri_ten_type type, uint64_t count) {
+  return hri_ten_make(torch, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
 }
 
 hri_ten *hri_ten_view(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape) {
@@ -189,14 +193,14 @@ hri_ten *hri_ten_view_in_backward(hri_torch *torch, hri_ten *tensor, hri_ten_sha
 
 void hri_ten_materialize(hri_torch *torch, const char *op, hri_ten *tensor) {
   assert(tensor->storage == 0);
-  hri_torch_op(torch, op);
+  name_op(torch, op);
   tensor->storage = begin_storage(torch, hri_ten_bytes(tensor));
 }
 
 void hri_ten_give_bytes(hri_torch *torch, const char *op, hri_ten *tensor, uint64_t bytes) {
   if (torch->failed) return;
   assert(tensor->storage == 0);
-  hri_torch_op(torch, op);
+  name_op(torch, op);
   tensor->storage = begin_storage(torch, bytes);
 }
 
@@ -358,13 +362,22 @@ void hri_fn_save(hri_torch *torch, hri_fn *fn, hri_ten *tensor) {
   if (torch->remaking) torch->remaking->calls->remade(torch, torch->remaking, tensor);
 }
 
-void hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result) {
-  (void)torch;
+void hri_fn_save_result(hri_torch *torch, hri_fn *fn, hri_ten *result) {
+  hri_ten *alias;
   if (!fn) return;
+  alias = hri_ten_view(torch, result, result->shape);
+  hri_fn_save(torch, fn, alias);
+  hri_ten_drop(torch, alias);
+}
+
+hri_ten *hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result) {
+  (void)torch;
+  if (!fn) return result;
   result->requires_grad = true;
   result->made_by = fn;
   result->output = (uint8_t)fn->result_count;
   if (fn->result_count++) fn->refs++; /* the first result takes over the maker's reference */
+  return result;
 }
 
 hri_ten *hri_fn_saved(hri_torch *torch, hri_fn *fn, uint32_t index) {
@@ -491,8 +504,8 @@ hri_ten *hri_ten_sum(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, u
   hri_ten *sum = hri_ten_make(torch, "sum", type, shape), *parts[2];
   staging s = staging_of(hri_ten_count(sum), inputs);
   if (s.buffer == 0) return sum;
-  parts[0] = hri_ten_make(torch, "sum", HRI_U8, hri_ten_shape_of(1, s.buffer, 0, 0, 0));
-  parts[1] = hri_ten_make(torch, "sum", HRI_U8, hri_ten_shape_of(1, s.semaphores, 0, 0, 0));
+  parts[0] = hri_ten_flat(torch, "sum", HRI_U8, s.buffer);
+  parts[1] = hri_ten_flat(torch, "sum", HRI_U8, s.semaphores);
   hri_ten_drop(torch, parts[1]);
   hri_ten_drop(torch, parts[0]);
   return sum;

@@ -2,7 +2,7 @@
  *
  * PyTorch makes a tensor when an op runs and gives its bytes back when the last reference goes: of Python's variables,
  * of autograd's saved tensors, of gradients on their way. Nothing plans it, so nothing but doing it in the same order
- * tells what is alive when. The rules of modules (gpt2.c, llama.c, ...) therefore read like the Python that they follow,
+ * tells what is alive when. The rules of modules (module.c, attention.c, ...) therefore read like the Python that they follow,
  * and each reference that Python holds is held here: `hri_ten_keep` where a variable is bound, `hri_ten_drop` where it is
  * bound anew or its function returns.
  *
@@ -29,6 +29,7 @@ enum { HRI_TEN_DIMS = 5, HRI_FN_EDGES = 8, HRI_FN_SAVED = 10, HRI_FN_HELD = 4, H
 typedef struct hri_torch hri_torch;
 typedef struct hri_ten hri_ten;
 typedef struct hri_fn hri_fn;
+typedef struct hri_aten_device hri_aten_device; /* device.h */
 
 /* A request: the bytes of a storage that begins, or its end. `what` is what it is for. */
 typedef struct hri_torch_label {
@@ -160,15 +161,14 @@ struct hri_torch {
   uint64_t host_buffer_bytes;              /* beside them, their gradients and states: what is copied through */
   uint64_t parameter_count, trained_count; /* elements of the model's parameters, of those that train */
   bool failed;
-  void *kernels; /* what kernels ask for beyond their results (kernels.h) */
+  hri_aten_device *device; /* what kernels ask for beyond their results; NULL: nothing */
 };
 
 void hri_torch_init(hri_torch *torch);
 void hri_torch_deinit(hri_torch *torch);
 
-/* Labels of what is made from here on. NULL and -2 leave a part as it is. */
+/* Where what is made from here on is. NULL and -2 leave a part as it is. */
 void hri_torch_at(hri_torch *torch, const char *module, int32_t layer);
-void hri_torch_op(hri_torch *torch, const char *op);
 /* with torch.cuda.stream(...): what is made from here on is made on it. */
 void hri_torch_on_stream(hri_torch *torch, uint8_t stream);
 /* From here on a phase (of the current step). */
@@ -187,6 +187,8 @@ hri_ten_shape hri_ten_shape_of(uint32_t rank, uint64_t a, uint64_t b, uint64_t c
 /* A new tensor with bytes of its own, reference count 1, no gradient. */
 hri_ten *hri_ten_make(hri_torch *torch, const char *op, hri_ten_type type, hri_ten_shape shape);
 hri_ten *hri_ten_like(hri_torch *torch, const char *op, const hri_ten *tensor, hri_ten_type type);
+/* The same of one dimension. */
+hri_ten *hri_ten_flat(hri_torch *torch, const char *op, hri_ten_type type, uint64_t count);
 /* Another tensor over the same bytes, out of autograd's sight (detach). */
 hri_ten *hri_ten_view(hri_torch *torch, hri_ten *tensor, hri_ten_shape shape);
 /* The same as an op in a backward makes it: PyTorch's views hold their base also without gradient, so that nobody is the
@@ -218,9 +220,11 @@ void hri_ten_set(hri_torch *torch, hri_ten **variable, hri_ten *value);
 hri_fn *hri_fn_make(hri_torch *torch, hri_fn_apply *apply, hri_ten *const *inputs, uint32_t count);
 /* The index-th input of the op needs a gradient. */
 bool hri_fn_needs(const hri_fn *fn, uint32_t index);
-void hri_fn_save(hri_torch *torch, hri_fn *fn, hri_ten *tensor);
-/* `result` is the function's next result. fn NULL: nothing. Its reference of the maker goes over to the result. */
-void hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result);
+void hri_fn_save(hri_torch *torch, hri_fn *fn, hri_ten *tensor); /* fn NULL: nothing */
+/* A result that its own backward reads: as a tensor of its own over the same bytes, else it would hold itself. */
+void hri_fn_save_result(hri_torch *torch, hri_fn *fn, hri_ten *result);
+/* `result` is the function's next result, and comes back. fn NULL: nothing. Its reference of the maker goes over to the result. */
+hri_ten *hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result);
 /* What was saved, in a backward: a new reference, made again where it was not kept. */
 hri_ten *hri_fn_saved(hri_torch *torch, hri_fn *fn, uint32_t index);
 

@@ -5,11 +5,13 @@
 #include <assert.h>
 #include <string.h>
 
+#include "frameworks/pytorch/aten.h"
+
 /* Streams beside the usual one: their requests have memory of their own in the caching allocator. */
 enum { COPY_IN = 1, REDUCE = 2, LOWER = 3 };
 
 static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t elements) {
-  hri_ten *tensor = hri_ten_make(t, op, type, hri_ten_shape_of(1, elements, 0, 0, 0));
+  hri_ten *tensor = hri_ten_flat(t, op, type, elements);
   hri_ten_role(t, tensor, HR_ROLE_COMMUNICATION);
   return tensor;
 }

@@ -2,14 +2,13 @@
  * tensor of its size. */
 #include "frameworks/pytorch/fused_head.h"
 
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/device.h"
+
 enum { TOKENS = 4096, COLUMNS = 32768, STATISTICS = 7, SAVED = 5 };
 
 static hri_ten *matrix(hri_torch *t, const char *op, hri_ten_type type, uint64_t rows, uint64_t columns) {
   return hri_ten_make(t, op, type, hri_ten_shape_of(2, rows, columns, 0, 0));
-}
-
-static hri_ten *per_token(hri_torch *t, const char *op, hri_ten_type type, uint64_t count) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
 }
 
 static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
@@ -59,19 +58,18 @@ static hri_ten *log_probabilities(hri_torch *t, hri_ten *hidden, hri_ten *weight
   uint64_t count = hidden->shape.dims[0];
   hri_ten *inputs[] = {hidden, weight}, *statistics[STATISTICS], *tile, *kept[2], *y;
   hri_fn *fn = hri_fn_make(t, backward, inputs, 2);
-  for (int i = 0; i < STATISTICS; i++) statistics[i] = per_token(t, "full", HRI_F32, count);
+  for (int i = 0; i < STATISTICS; i++) statistics[i] = hri_ten_flat(t, "full", HRI_F32, count);
   tile = matrix(t, "empty", type, least(count, TOKENS), COLUMNS);
   go_through(t, hidden, weight, type, false);
-  for (int i = 0; i < 2; i++) kept[i] = per_token(t, "log", HRI_F32, count); /* log_z, entropy */
-  y = per_token(t, "sub", HRI_F32, count);
+  for (int i = 0; i < 2; i++) kept[i] = hri_ten_flat(t, "log", HRI_F32, count); /* log_z, entropy */
+  y = hri_ten_flat(t, "sub", HRI_F32, count);
   if (fn) fn->numbers[0] = type;
   hri_ten *const saved[SAVED] = {hidden, weight, targets, kept[0], kept[1]};
   for (int i = 0; i < SAVED; i++) hri_fn_save(t, fn, saved[i]);
   hri_ten_drop(t, tile);
   for (int i = STATISTICS; i-- > 0;) hri_ten_drop(t, statistics[i]);
   for (int i = 0; i < 2; i++) hri_ten_drop(t, kept[i]);
-  hri_fn_bind(t, fn, y);
-  return y;
+  return hri_fn_bind(t, fn, y);
 }
 
 hri_ten *hri_fused_head(hri_torch *t, hri_ten *hidden, hri_ten *weight) {
@@ -80,9 +78,9 @@ hri_ten *hri_fused_head(hri_torch *t, hri_ten *hidden, hri_ten *weight) {
           *spread, *loss;
   hri_torch_at(t, "lm_head", -1);
   shown = hri_aten_without_last_row(t, hidden);
-  for (int i = 0; i < 2; i++) places[i] = per_token(t, "nonzero", HRI_I64, rows * tokens);
+  for (int i = 0; i < 2; i++) places[i] = hri_ten_flat(t, "nonzero", HRI_I64, rows * tokens);
   chosen = hri_aten_index_rows(t, shown, places);
-  targets = per_token(t, "index", HRI_I64, rows * tokens);
+  targets = hri_ten_flat(t, "index", HRI_I64, rows * tokens);
   for (int i = 0; i < 2; i++) hri_ten_drop(t, places[i]);
   probabilities = log_probabilities(t, chosen, weight, targets);
   spread = hri_aten_contiguous(t, probabilities); /* new_zeros.masked_scatter */

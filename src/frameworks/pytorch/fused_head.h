@@ -3,7 +3,7 @@
 #ifndef HRI_PYTORCH_FUSED_HEAD_H
 #define HRI_PYTORCH_FUSED_HEAD_H
 
-#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/eager.h"
 
 /* The loss of hidden [rows, tokens, width] with `weight` [vocabulary, width]; all labels count. A new reference. */
 hri_ten *hri_fused_head(hri_torch *t, hri_ten *hidden, hri_ten *weight);

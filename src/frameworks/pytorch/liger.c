@@ -1,12 +1,12 @@
 /* Liger's kernels (liger.h). Inside a function of theirs nothing has a graph, and autocast holds for what is written as a product. */
 #include "frameworks/pytorch/liger.h"
 
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/autocast.h"
+#include "frameworks/pytorch/device.h"
+
 static hri_ten *matrix(hri_torch *t, const char *op, hri_ten_type type, uint64_t rows, uint64_t columns) {
   return hri_ten_make(t, op, type, hri_ten_shape_of(2, rows, columns, 0, 0));
-}
-
-static hri_ten *vector(hri_torch *t, const char *op, hri_ten_type type, uint64_t count) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
 }
 
 /* x.contiguous() without gradient: a new reference. */
@@ -19,7 +19,7 @@ static hri_ten *contiguous(hri_torch *t, hri_ten *x, bool copies) {
 /* Inputs x, weight. numbers[0]: the gradient of x is a tensor of its own; [1]: that of the result is copied first. Sums of the weight's gradient are made by
  * each multiprocessor. */
 static void norm_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten **in) {
-  const hri_aten_device *device = t->kernels;
+  const hri_aten_device *device = t->device;
   hri_ten *x = hri_fn_saved(t, fn, 0), *weight = hri_fn_saved(t, fn, 1), *rstd = hri_fn_saved(t, fn, 2);
   if (g[0]) {
     hri_ten *gradient = contiguous(t, g[0], fn->numbers[1]), *sums = NULL, *sum, *place;
@@ -46,14 +46,13 @@ hri_ten *hri_liger_norm(hri_torch *t, hri_ten *given, hri_ten *weight, bool copi
   if (fn) fn->numbers[0] = !in_place, fn->numbers[1] = copies;
   x = contiguous(t, given, copies);
   y = hri_ten_like(t, "rms_norm", x, x->type);
-  rstd = vector(t, "rms_norm", HRI_F32, hri_ten_count(x) / x->shape.dims[x->shape.rank - 1]);
+  rstd = hri_ten_flat(t, "rms_norm", HRI_F32, hri_ten_count(x) / x->shape.dims[x->shape.rank - 1]);
   hri_fn_save(t, fn, x);
   hri_fn_save(t, fn, weight);
   hri_fn_save(t, fn, rstd);
   hri_ten_drop(t, x);
   hri_ten_drop(t, rstd);
-  hri_fn_bind(t, fn, y);
-  return y;
+  return hri_fn_bind(t, fn, y);
 }
 
 /* ---- SwiGLU, GeGLU ---- */
@@ -73,8 +72,7 @@ hri_ten *hri_liger_gated(hri_torch *t, hri_ten *gate, hri_ten *up, bool copies) 
   y = hri_ten_like(t, "glu", gate, gate->type);
   for (int i = 0; i < 2; i++) hri_fn_save(t, fn, parts[i]);
   for (int i = 0; i < 2; i++) hri_ten_drop(t, parts[i]);
-  hri_fn_bind(t, fn, y);
-  return y;
+  return hri_fn_bind(t, fn, y);
 }
 
 /* ---- rotary embedding ---- */
@@ -143,7 +141,7 @@ static void add_input(hri_torch *t, const head *h, uint64_t tokens) {
 
 /* Into the gradient by addmm; where that has no such types, or the device is older, by a product of its own and its fp32 copy. */
 static void add_weight(hri_torch *t, const head *h, hri_ten *chunk) {
-  const hri_aten_device *device = t->kernels;
+  const hri_aten_device *device = t->device;
   bool half = h->type != HRI_F32, newer = device && device->capability >= 80;
   hri_ten *x = lowered(t, h, chunk), *product;
   if (!half || !newer) {
@@ -176,8 +174,8 @@ static void head_backward(hri_torch *t, hri_fn *fn, hri_ten *const *g, hri_ten *
   hri_ten *saved[2] = {0}, *small[3];
   for (uint32_t i = 0; i < fn->saved_count; i++) saved[i] = hri_fn_saved(t, fn, i);
   if (g[0]) {
-    small[0] = vector(t, "_to_copy", HRI_F32, 1);
-    for (int i = 1; i < 3; i++) small[i] = vector(t, "equal", HRI_BOOL, 1);
+    small[0] = hri_ten_flat(t, "_to_copy", HRI_F32, 1);
+    for (int i = 1; i < 3; i++) small[i] = hri_ten_flat(t, "equal", HRI_BOOL, 1);
     for (int i = 3; i-- > 0;) hri_ten_drop(t, small[i]);
     for (int i = 0; i < 2; i++) in[i] = hri_ten_keep(saved[i]);
   }
@@ -196,20 +194,19 @@ static hri_ten *fused(hri_torch *t, hri_ten *hidden, hri_ten *weight) {
   t->grad_mode = false;
   gradient = hri_ten_like(t, "zeros_like", hidden, hidden->type);
   if (gradients && hri_fn_needs(fn, 1)) h.gradient = hri_ten_like(t, "zeros_like", weight, weight->type);
-  losses = vector(t, "zeros", HRI_F32, count);
-  counts = vector(t, "ne", HRI_BOOL, count);
-  sum = vector(t, "sum", HRI_I64, 1);
-  hri_ten_drop(t, vector(t, "_to_copy", HRI_I64, count));
+  losses = hri_ten_flat(t, "zeros", HRI_F32, count);
+  counts = hri_ten_flat(t, "ne", HRI_BOOL, count);
+  sum = hri_ten_flat(t, "sum", HRI_I64, 1);
+  hri_ten_drop(t, hri_ten_flat(t, "_to_copy", HRI_I64, count));
   hri_ten_drop(t, sum);
   go_through(t, &h, chunk_of(count, hidden->shape.dims[1], weight->shape.dims[0]));
-  loss = vector(t, "sum", HRI_F32, 1);
+  loss = hri_ten_flat(t, "sum", HRI_F32, 1);
   hri_fn_save(t, fn, gradient);
   if (h.gradient) hri_fn_save(t, fn, h.gradient);
   hri_ten *const all[] = {counts, losses, h.gradient, gradient};
   for (unsigned i = 0; i < sizeof all / sizeof *all; i++) hri_ten_drop(t, all[i]);
   t->grad_mode = before;
-  hri_fn_bind(t, fn, loss);
-  return loss;
+  return hri_fn_bind(t, fn, loss);
 }
 
 hri_ten *hri_liger_loss(hri_torch *t, hri_ten *hidden, hri_ten *weight, const hri_ten *labels, bool summed) {

@@ -3,7 +3,7 @@
 #ifndef HRI_PYTORCH_LIGER_H
 #define HRI_PYTORCH_LIGER_H
 
-#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/eager.h"
 
 /* LigerRMSNormFunction over the last dimension. `copies`: x does not lie in the order of its shape. `in_place`: the gradient of x takes the place of
  * that of the result. */

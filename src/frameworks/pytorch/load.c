@@ -93,7 +93,7 @@ static void norm(maker *m, const char *name, hri_ten *made[2], uint64_t width) {
 }
 
 static hri_ten *buffer(maker *m, hri_ten_type type, uint64_t count) {
-  return hri_ten_make(m->torch, "buffer", type, hri_ten_shape_of(1, count, 0, 0, 0));
+  return hri_ten_flat(m->torch, "buffer", type, count);
 }
 
 static void gpt2_layer(maker *m, hri_module_layer *l) {
@@ -339,7 +339,7 @@ static void warm_up(maker *m) {
   uint64_t bytes = 0;
   for (uint32_t i = 0; i < m->module->parameter_count; i++) bytes += hri_ten_bytes(m->module->parameters[i]);
   hri_torch_at(m->torch, "caching_allocator_warmup", -1);
-  hri_ten_drop(m->torch, hri_ten_make(m->torch, "empty", HRI_U8, hri_ten_shape_of(1, bytes, 0, 0, 0)));
+  hri_ten_drop(m->torch, hri_ten_flat(m->torch, "empty", HRI_U8, bytes));
 }
 
 static void load_pieces(maker *m) {

@@ -5,6 +5,8 @@
 #include <string.h>
 
 #include "frameworks/pytorch/adafactor.h"
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/autocast.h"
 #include "frameworks/pytorch/torchtune.h"
 
 enum { BLOCK_MASK = 9 };
@@ -36,7 +38,7 @@ static hri_ten *like(loop *r, const char *op, const hri_ten *parameter) {
 }
 
 static hri_ten *scalar_of(loop *r, const char *op, hri_ten_type type, uint64_t count) {
-  return hri_ten_make(r->t, op, type, hri_ten_shape_of(1, count, 0, 0, 0));
+  return hri_ten_flat(r->t, op, type, count);
 }
 
 static hri_ten *scalar(loop *r, const char *op, uint64_t count) { return scalar_of(r, op, HRI_F32, count); }

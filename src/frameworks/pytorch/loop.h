@@ -91,14 +91,6 @@ typedef struct hri_torch_job {
   hri_torch_recipe recipe;
 } hri_torch_job;
 
-/* Where PyTorch's allocated peak lies in all recordings, as a share of what is found here: tests/unit/test_pytorch.c holds
- * every job against it (-0.82 % and +0.38 % are the widest). */
-#define HRI_TORCH_ERROR_LOW (-0.009)
-#define HRI_TORCH_ERROR_HIGH 0.004
-/* What is allowed for where a rule was read off the framework's source and held against nothing. */
-#define HRI_TORCH_ERROR_OF_SOURCE_LOW (-0.03)
-#define HRI_TORCH_ERROR_OF_SOURCE_HIGH 0.03
-
 /* Runs it. False: memory for the lists was refused. */
 bool hri_torch_run(hri_torch *torch, const hri_torch_job *job);
 

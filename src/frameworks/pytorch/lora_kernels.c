@@ -2,6 +2,9 @@
  * kernels/swiglu.py. Inside a function nothing has a graph; what it returns of the adapters' gradients are transposed, which a parameter copies. */
 #include "frameworks/pytorch/lora_kernels.h"
 
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/device.h"
+
 enum { MOST = 3 }; /* projections of a function */
 
 static bool adapted(const hri_module_linear *linear) { return linear->a && !linear->magnitude && !linear->narrow; }

@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "frameworks/pytorch/adapters.h"
+#include "frameworks/pytorch/aten.h"
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/fused_head.h"
 #include "frameworks/pytorch/liger.h"
@@ -541,7 +542,7 @@ static hri_ten *older_loss(hri_torch *t, const hr_model *m, hri_ten **logits, co
   if (m->family == HR_FAMILY_MISTRAL) hri_ten_set(t, logits, hri_ten_keep(wide));
   shifted = hri_aten_without_last_row(t, wide); /* logits[..., :-1, :].contiguous(): of one row it is so already */
   if (rows > 1) hri_ten_set(t, &shifted, hri_aten_contiguous(t, shifted));
-  targets = rows == 1 ? NULL : hri_ten_make(t, "clone", HRI_I64, hri_ten_shape_of(1, rows * tokens, 0, 0, 0));
+  targets = rows == 1 ? NULL : hri_ten_flat(t, "clone", HRI_I64, rows * tokens);
   flat = hri_aten_view(t, shifted, hri_ten_shape_of(2, rows * tokens, vocabulary, 0, 0));
   loss = hri_aten_cross_entropy(t, flat, targets);
   if (items && m->family != HR_FAMILY_GPT2 && m->family != HR_FAMILY_MISTRAL)

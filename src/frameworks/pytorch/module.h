@@ -4,7 +4,7 @@
 
 #include <headroom/model.h>
 
-#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/attention_kernels.h"
 #include "frameworks/pytorch/bnb.h"
 #include "model/family.h"
 

@@ -3,6 +3,7 @@
 
 #include "base/error.h"
 #include "frameworks/pytorch/pass.h"
+#include "frameworks/pytorch/translate.h"
 #include "model/freeze.h"
 
 /* Beside adapters of linear modules the embedding and the head may train whole. */
@@ -16,13 +17,6 @@ static bool family_has_rules(const hr_model *m) {
   bool gelu = m->family == HR_FAMILY_GPT2 || m->family == HR_FAMILY_GEMMA2 || m->family == HR_FAMILY_GEMMA3;
   if (m->family > HR_FAMILY_GEMMA3) return false; /* in the order in which they were added */
   return m->activation == (gelu ? HR_ACTIVATION_GELU_TANH : HR_ACTIVATION_SILU);
-}
-
-/* fp4 has nf4's sizes. */
-hri_torch_quantized hri_torch_quantized_as(hr_quantize quantize) {
-  if (quantize == HR_QUANTIZE_INT8) return HRI_TORCH_INT8;
-  if (quantize == HR_QUANTIZE_NF4 || quantize == HR_QUANTIZE_FP4) return HRI_TORCH_NF4;
-  return quantize == HR_QUANTIZE_NF4_DQ || quantize == HR_QUANTIZE_FP4_DQ ? HRI_TORCH_NF4_DOUBLE : HRI_TORCH_WHOLE;
 }
 
 /* Recorded are 16-bit products, and 8 bits with families of plain Linear modules. */
@@ -50,18 +44,6 @@ static const char *refuse_device(const hr_job *job) {
 static hri_ten_type type_of(hr_precision precision) {
   if (precision == HR_PRECISION_FP16) return HRI_F16;
   return precision == HR_PRECISION_BF16 || precision == HR_PRECISION_BF16_PURE ? HRI_BF16 : HRI_F32;
-}
-
-bool hri_torch_is_eager(const hr_job *job, const hri_torch_settings *s) {
-  if (s->implementation != HRI_IMPLEMENTATION_OF_JOB) return s->implementation == HRI_IMPLEMENTATION_EAGER;
-  /* transformers has soft-capped scores there alone */
-  return job->attention == HR_ATTENTION_MATERIALIZED || job->model.attention_softcap > 0;
-}
-
-hri_sdpa hri_torch_kernel_of(const hri_torch_settings *s) {
-  static const hri_sdpa kernels[HRI_KERNELS] = {HRI_SDPA_FLASH, HRI_SDPA_FLASH, HRI_SDPA_EFFICIENT, HRI_SDPA_FLASH,
-                                                HRI_SDPA_MATH};
-  return s->implementation == HRI_IMPLEMENTATION_FLASH_2 ? HRI_SDPA_FLASH : kernels[s->kernel];
 }
 
 /* A kernel that is asked for must be able to. A window that some rows do not fit in is a mask. */
@@ -129,7 +111,8 @@ static hr_status refuse_two_optimizers(const hr_job *job, hri_torch_optim optim,
                   hr_optimizer_name(job->optimizer));
 }
 
-hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
+/* Models and optimizers as transformers has them, whatever runs them. */
+static hr_status refuse_job(const hr_job *job, const hri_torch_settings *settings, hr_error *error) {
   const char *what = NULL;
   bool known = job->optimizer == HR_OPTIMIZER_ADAMW || job->optimizer == HR_OPTIMIZER_SGD ||
                job->optimizer == HR_OPTIMIZER_MOMENTUM || job->optimizer == HR_OPTIMIZER_ADAMW8BIT ||
@@ -237,7 +220,7 @@ static const char *refuse_recipe(const hr_job *job, const hri_torch_settings *s)
   return NULL;
 }
 
-hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
+static hr_status refuse_torchtune(const hr_job *job, const hri_torch_settings *settings, uint32_t ranks,
                                   hr_error *error) {
   const char *what =
       ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
@@ -247,24 +230,14 @@ hr_status hri_torch_refuse_recipe(const hr_job *job, const hri_torch_settings *s
 
 /* ---- stacks ---- */
 
-static bool names_kernels(const hri_torch_settings *s) { return s->qkv_kernel || s->o_kernel || s->mlp_kernel; }
-
-hri_torch_lora_kernels hri_torch_lora_kernels_of(const hr_job *job, const hri_torch_settings *s,
-                                                 const hri_torch_stack *stack) {
-  bool usual = !names_kernels(s) && job->quantize != HR_QUANTIZE_INT8;
-  if (!stack->lora_kernels || job->model.lora.rank == 0) return (hri_torch_lora_kernels){0};
-  if (usual) return (hri_torch_lora_kernels){true, true, true};
-  return (hri_torch_lora_kernels){s->qkv_kernel == HRI_TRUE, s->o_kernel == HRI_TRUE, s->mlp_kernel == HRI_TRUE};
-}
-
 /* What axolotl itself does not start with, or with what its kernels have other rules. */
 static const char *refuse_kernels(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack) {
   hri_torch_lora_kernels on = hri_torch_lora_kernels_of(job, s, stack);
   bool any = on.qkv || on.o || on.mlp,
        fused = job->model.family == HR_FAMILY_PHI3 || job->model.family == HR_FAMILY_GPT2;
-  if (names_kernels(s) && !stack->lora_kernels)
+  if (hri_torch_names_lora_kernels(s) && !stack->lora_kernels)
     return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel by axolotl alone; --engine pytorch:axolotl";
-  if (names_kernels(s) && job->model.lora.rank == 0)
+  if (hri_torch_names_lora_kernels(s) && job->model.lora.rank == 0)
     return "rules for lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel beside adapters alone; --lora r=16, or leave them out";
   if (any && job->quantize == HR_QUANTIZE_INT8)
     return "no LoRA kernels of axolotl's beside 8-bit weights, as axolotl itself; leave lora_*_kernel=true out";
@@ -296,8 +269,36 @@ static bool trains_fp16(const hr_job *job, const hri_torch_stack *stack) {
   return stack->half_weights && job->precision == HR_PRECISION_FP16 && job->model.lora.rank == 0;
 }
 
-hr_status hri_torch_refuse_stack(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
+/* What optimizers load was recorded of AdamW. */
+static bool resumes(hri_torch_optim optim) {
+  return optim == HRI_OPTIM_ADAMW_TORCH || optim == HRI_OPTIM_ADAMW_TORCH_FUSED;
+}
+
+/* Settings of what only some stacks have. */
+static hr_status refuse_settings(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
                                  hr_error *error) {
+  if (s->eval_batches && !stack->trainer)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
+  if (stack->fused_head && (s->metrics || s->predict))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
+  if (s->liger && stack->fused_head)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:trl has no rules for use_liger_kernel=true: its own head makes no logits either");
+  if (s->use_cache && stack->trainer)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "use_cache=true is of --engine pytorch:plain: the Trainer turns it off for training");
+  if (s->resumed && (!stack->trainer || !resumes(hri_torch_stack_optim(stack, job, s))))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch has rules for resume_from_checkpoint=true with the Trainer and PyTorch's AdamW "
+                    "alone");
+  return HR_OK;
+}
+
+/* What only some stacks do. */
+static hr_status refuse_stack(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
+                              hr_error *error) {
   const char *what = refuse_kernels(job, s, stack);
   if (!what) what = refuse_packing(job, s, stack);
   if (!what && s->wide_norms && !stack->upcasts_norms)
@@ -444,10 +445,19 @@ static hr_status check_shared(const hr_job *job, const hri_torch_settings *setti
   return HR_OK;
 }
 
-hr_status hri_torch_refuse_ranks(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
-                                 uint32_t ranks, hr_error *error) {
+static hr_status refuse_shared(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                               uint32_t ranks, hr_error *error) {
   const char *what;
   HRI_TRY(check_shared(job, settings, stack, ranks, error));
   what = ranks > 1 ? refuse_ranks(job, settings, stack) : NULL;
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
+}
+
+hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
+                           uint32_t ranks, hr_error *error) {
+  if (stack->recipes) return refuse_torchtune(job, settings, ranks, error);
+  HRI_TRY(refuse_settings(job, settings, stack, error));
+  HRI_TRY(refuse_job(job, settings, error));
+  HRI_TRY(refuse_stack(job, settings, stack, error));
+  return refuse_shared(job, settings, stack, ranks, error);
 }

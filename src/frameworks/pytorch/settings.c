@@ -17,10 +17,10 @@ static const char *const kernels[HRI_KERNELS] = {"", "flash_attention", "efficie
                                                  "math"};
 static const char *const implementations[HRI_IMPLEMENTATIONS] = {"", "sdpa", "eager", "flash_attention_2"};
 
+bool hri_torch_names_lora_kernels(const hri_torch_settings *s) { return s->qkv_kernel || s->o_kernel || s->mlp_kernel; }
+
 const char *hri_torch_optim_name(hri_torch_optim optim) { return optims[optim]; }
 const char *hri_torch_kernel_name(hri_torch_kernel kernel) { return kernels[kernel]; }
-const char *hri_transformers_name(hri_transformers version) { return versions[version]; }
-
 typedef enum key {
   OPTIM = 0,
   REENTRANT,

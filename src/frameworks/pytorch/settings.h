@@ -104,8 +104,9 @@ const char *hri_torch_shared_ddp(const hri_torch_shared *shared);
 const char *hri_torch_shared_fsdp(const hri_torch_shared *shared);
 const char *hri_torch_shared_zero(const hri_torch_shared *shared);
 const char *hri_torch_shared_zero3(const hri_torch_shared *shared); /* of stage 3 alone */
+/* One of lora_mlp_kernel, lora_qkv_kernel and lora_o_kernel is named. */
+bool hri_torch_names_lora_kernels(const hri_torch_settings *settings);
 const char *hri_torch_optim_name(hri_torch_optim optim);
 const char *hri_torch_kernel_name(hri_torch_kernel kernel);
-const char *hri_transformers_name(hri_transformers version); /* "4.49" */
 
 #endif

@@ -1,10 +1,11 @@
-/* Who runs the steps, as far as that changes them: defaults of the stacks that stand on transformers' Trainer. */
+/* Who runs the steps, as far as that changes them: the stacks' defaults, and what they make of a job where no setting says it. */
 #ifndef HRI_PYTORCH_STACK_H
 #define HRI_PYTORCH_STACK_H
 
 #include <headroom/pytorch.h>
 
 #include "frameworks/pytorch/module.h"
+#include "frameworks/pytorch/settings.h"
 
 typedef struct hri_torch_stack {
   const char *name, *title;
@@ -28,10 +29,14 @@ typedef struct hri_torch_stack {
   bool unused_stay;         /* ddp_find_unused_parameters=False, whatever trains */
   bool unused_stay_adapted; /* the same beside adapters */
   const char *alloc_conf;   /* what it puts into PYTORCH_ALLOC_CONF where nobody did; NULL: nothing */
-  bool recorded;            /* else its defaults are from its source */
 } hri_torch_stack;
 
 const hri_torch_stack *hri_torch_stack_of(hr_pytorch_stack stack);
+/* Settings that nobody named become the stack's. */
+void hri_torch_stack_defaults(const hri_torch_stack *stack, const hr_job *job, hri_torch_settings *settings);
+/* The optimizer by the framework's name: the setting's, or what the stack takes for the job's; never OF_JOB. */
+hri_torch_optim hri_torch_stack_optim(const hri_torch_stack *stack, const hr_job *job,
+                                      const hri_torch_settings *settings);
 /* Whether DistributedDataParallel looks for unused parameters where no setting says it. */
 bool hri_torch_stack_finds_unused(const hri_torch_stack *stack, bool adapted, bool checkpoint);
 

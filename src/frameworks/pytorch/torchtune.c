@@ -4,6 +4,8 @@
 #include "frameworks/pytorch/torchtune.h"
 
 #include "frameworks/pytorch/adapters.h"
+#include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/attention_kernels.h"
 #include "frameworks/pytorch/checkpoint.h"
 #include "frameworks/pytorch/nf4.h"
 #include "frameworks/pytorch/pass.h"
@@ -80,7 +82,7 @@ hri_ten *hri_tune_weight(hri_torch *t, const hri_module_linear *linear) {
 hri_ten *hri_tune_weight_norm(hri_torch *t, const hri_module_linear *linear) {
   hri_ten *scaled = matrix(t, "mul", linear), *sum = matrix(t, "add", linear), *norm;
   hri_ten_drop(t, scaled);
-  norm = hri_ten_make(t, "linalg_vector_norm", linear->a->type, hri_ten_shape_of(1, linear->out, 0, 0, 0));
+  norm = hri_ten_flat(t, "linalg_vector_norm", linear->a->type, linear->out);
   hri_ten_drop(t, sum);
   return norm;
 }
@@ -463,8 +465,7 @@ static hri_ten *labels_of(hri_torch *t, hri_ten *labels, const hri_ten *logits) 
 
 /* How many labels count. */
 static hri_ten *count(hri_torch *t, hri_ten *labels) {
-  hri_ten *counts = hri_ten_like(t, "ne", labels, HRI_BOOL),
-          *sum = hri_ten_make(t, "sum", HRI_I64, hri_ten_shape_of(1, 1, 0, 0, 0));
+  hri_ten *counts = hri_ten_like(t, "ne", labels, HRI_BOOL), *sum = hri_ten_flat(t, "sum", HRI_I64, 1);
   hri_ten_drop(t, counts);
   return sum;
 }

@@ -2,6 +2,7 @@
  * and then copy a checkpoint into it, which makes nothing there. The lists are in the order of model.parameters(). */
 #include <stdlib.h>
 
+#include "frameworks/pytorch/device.h"
 #include "frameworks/pytorch/nf4.h"
 #include "frameworks/pytorch/torchtune.h"
 

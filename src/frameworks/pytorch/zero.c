@@ -4,10 +4,6 @@
 
 enum { USUAL_BUCKET = 500000000 };
 
-static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t elements) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(1, elements, 0, 0, 0));
-}
-
 static uint64_t elements_of(const hri_zero *z, uint32_t i) { return hri_ten_count(z->module->parameters[i]); }
 
 static bool trains(const hri_zero *z, uint32_t i) { return z->module->parameters[i]->requires_grad; }
@@ -36,7 +32,7 @@ typedef struct sending {
 
 static void send(hri_torch *t, const hri_zero *z, sending *s) {
   if (s->slices > 1) {
-    hri_ten *joined = flat(t, "allreduce_bucket", z->type, s->elements);
+    hri_ten *joined = hri_ten_flat(t, "allreduce_bucket", z->type, s->elements);
     hri_ten_role(t, joined, HR_ROLE_COMMUNICATION);
     hri_ten_drop(t, joined);
   }
@@ -69,8 +65,8 @@ static void average(hri_torch *t, const hri_zero *z) {
 static void take_to_host(hri_torch *t, hri_zero *z, uint32_t i) {
   uint64_t inside = elements_inside(z, i);
   if (!z->boundary) return;
-  hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, inside, 0, 0, 0)));
-  if (z->type != HRI_F32) hri_ten_drop(t, flat(t, "to", HRI_F32, inside));
+  hri_ten_drop(t, hri_ten_flat(t, "double", HRI_I64, inside));
+  if (z->type != HRI_F32) hri_ten_drop(t, hri_ten_flat(t, "to", HRI_F32, inside));
   hri_ten_set(t, &z->module->parameters[i]->grad, NULL);
 }
 
@@ -84,7 +80,7 @@ static void keep(hri_torch *t, hri_zero *z, uint32_t i) {
   }
   if (!z->kept) {
     for (uint32_t k = 0; k < z->module->parameter_count; k++) total += is_inside(z, k) ? elements_of(z, k) : 0;
-    z->kept = flat(t, "grads_in_partition", z->type, total);
+    z->kept = hri_ten_flat(t, "grads_in_partition", z->type, total);
     hri_ten_role(t, z->kept, HR_ROLE_GRADIENT);
   }
   hri_ten_set(t, &whole->grad, hri_ten_view(t, z->kept, whole->shape));
@@ -105,7 +101,7 @@ static void reduce(hri_torch *t, hri_zero *z) {
 static void set_up(hri_torch *t, hri_zero *z) {
   if (z->bucket) return;
   hri_torch_at(t, "ZeRO", -1);
-  z->bucket = flat(t, "ipg_bucket", z->type, z->settings.bucket);
+  z->bucket = hri_ten_flat(t, "ipg_bucket", z->type, z->settings.bucket);
   hri_ten_role(t, z->bucket, HR_ROLE_COMMUNICATION);
 }
 
@@ -146,16 +142,15 @@ void hri_zero_after_backward(hri_torch *t, hri_zero *z) {
 void hri_zero_begin_step(hri_torch *t, hri_zero *z) {
   hri_torch_at(t, "ZeRO", -1);
   for (uint32_t i = 0; i < z->module->parameter_count && !z->settings.offload; i++) /* the norm, in double */
-    if (is_inside(z, i))
-      hri_ten_drop(t, hri_ten_make(t, "double", HRI_I64, hri_ten_shape_of(1, elements_inside(z, i), 0, 0, 0)));
+    if (is_inside(z, i)) hri_ten_drop(t, hri_ten_flat(t, "double", HRI_I64, elements_inside(z, i)));
 }
 
 void hri_zero_before_group(hri_torch *t, hri_zero *z, hri_zero_group *g) {
   hri_ten *joined, *gradient;
   bool last = g == &z->groups[z->group_count - 1];
   hri_torch_at(t, "ZeRO", -1);
-  joined = g->inside > 1 ? flat(t, "flatten", z->type, g->part) : hri_ten_keep(z->accumulated);
-  gradient = z->type == HRI_F32 ? hri_ten_keep(joined) : flat(t, "to", HRI_F32, g->part);
+  joined = g->inside > 1 ? hri_ten_flat(t, "flatten", z->type, g->part) : hri_ten_keep(z->accumulated);
+  gradient = z->type == HRI_F32 ? hri_ten_keep(joined) : hri_ten_flat(t, "to", HRI_F32, g->part);
   hri_ten_drop(t, joined);
   hri_ten_role(t, gradient, HR_ROLE_GRADIENT);
   g->master->grad = gradient;
@@ -194,14 +189,14 @@ static void place_parameters(hri_zero *z) {
 
 /* The part in fp32: a clone, cast, on the host with offload. */
 static void make_master(hri_torch *t, hri_zero *z, hri_zero_group *g) {
-  hri_ten *clone = flat(t, "clone", z->type, g->part);
+  hri_ten *clone = hri_ten_flat(t, "clone", z->type, g->part);
   if (z->settings.offload) {
     t->host_bytes += g->part * hri_ten_type_bytes(HRI_F32);
     t->host_buffer_bytes += g->part * hri_ten_type_bytes(z->type); /* new weights on their way */
     hri_ten_drop(t, clone);
     return;
   }
-  g->master = z->type == HRI_F32 ? hri_ten_keep(clone) : flat(t, "to", HRI_F32, g->part);
+  g->master = z->type == HRI_F32 ? hri_ten_keep(clone) : hri_ten_flat(t, "to", HRI_F32, g->part);
   hri_ten_drop(t, clone);
   hri_ten_role(t, g->master, HR_ROLE_MASTER_WEIGHT);
   g->master->parameter = g->master->requires_grad = true;
@@ -211,7 +206,7 @@ static void make_master(hri_torch *t, hri_zero *z, hri_zero_group *g) {
 static void flatten(hri_torch *t, hri_zero *z, uint32_t group) {
   hri_zero_group *g = &z->groups[group];
   hri_torch_empty_cache(t);
-  g->flat = flat(t, "flatten", z->type, g->part * z->settings.ranks);
+  g->flat = hri_ten_flat(t, "flatten", z->type, g->part * z->settings.ranks);
   hri_ten_role(t, g->flat, HR_ROLE_WEIGHT);
   for (uint32_t i = 0; i < z->module->parameter_count; i++)
     if (trains(z, i) && group_of(z, i) == group) hri_ten_show(t, z->module->parameters[i], g->flat);
@@ -225,12 +220,12 @@ static void make_buffers(hri_torch *t, hri_zero *z) {
     if (trains(z, i) && elements_of(z, i) > largest) largest = elements_of(z, i);
   if (z->settings.offload) {
     t->host_buffer_bytes += largest * hri_ten_type_bytes(z->type);
-    z->spare = flat(t, "temp_grad_buffer_for_gpu_offload", z->type, largest);
+    z->spare = hri_ten_flat(t, "temp_grad_buffer_for_gpu_offload", z->type, largest);
     hri_ten_role(t, z->spare, HR_ROLE_COMMUNICATION);
     return;
   }
   for (uint32_t k = 0; k < z->group_count; k++) {
-    hri_ten *zeros = flat(t, "zeros", HRI_F32, z->groups[k].part);
+    hri_ten *zeros = hri_ten_flat(t, "zeros", HRI_F32, z->groups[k].part);
     hri_ten_drop(t, zeros);
   }
 }

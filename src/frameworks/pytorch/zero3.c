@@ -7,10 +7,6 @@ enum { GATHER = 1, REDUCE = 2 }; /* streams beside the usual one */
 enum { USUAL_BUCKET = 500000000, USUAL_PREFETCH = 50000000, PERSISTS = 100000 };
 static const uint64_t most_live = 1000000000, most_reuse = 1000000000, group_size = 1000000000;
 
-static hri_ten *flat(hri_torch *t, const char *op, hri_ten_type type, uint64_t elements) {
-  return hri_ten_make(t, op, type, hri_ten_shape_of(1, elements, 0, 0, 0));
-}
-
 static hri_ten *tensor(const hri_zero3 *z, int32_t i) { return z->module->parameters[i]; }
 static uint64_t whole_elements(const hri_zero3 *z, int32_t i) { return hri_ten_count(tensor(z, i)); }
 static bool trains(const hri_zero3 *z, uint32_t i) { return z->module->parameters[i]->requires_grad; }
@@ -26,7 +22,7 @@ static uint64_t gathered_bytes(const hri_zero3 *z, int32_t i) {
 
 /* Parts that are on the host are copied to the device first, each for itself. */
 static hri_ten *from_host(hri_torch *t, const hri_zero3 *z, int32_t i) {
-  return z->settings.offload_parameters ? flat(t, "to", tensor(z, i)->type, part_elements(z, i)) : NULL;
+  return z->settings.offload_parameters ? hri_ten_flat(t, "to", tensor(z, i)->type, part_elements(z, i)) : NULL;
 }
 
 static void gather_one(hri_torch *t, hri_zero3 *z, int32_t i) {
@@ -46,7 +42,7 @@ static void gather_together(hri_torch *t, hri_zero3 *z, hri_zero3_gather *g) {
       if ((tensor(z, (int32_t)g->members[k])->type == HRI_U8) == bytes)
         elements += part_elements(z, (int32_t)g->members[k]);
     if (elements == 0) continue;
-    g->flats[bytes] = flat(t, "all_gather_coalesced", bytes ? HRI_U8 : z->type, elements * z->settings.ranks);
+    g->flats[bytes] = hri_ten_flat(t, "all_gather_coalesced", bytes ? HRI_U8 : z->type, elements * z->settings.ranks);
     hri_ten_role(t, g->flats[bytes], HR_ROLE_COMMUNICATION);
   }
   for (uint32_t k = 0; k < g->count && parts; k++) parts[k] = from_host(t, z, (int32_t)g->members[k]);
@@ -326,8 +322,7 @@ static hri_ten *through(hri_torch *t, hri_zero3 *z, hri_fn_apply *apply, const h
   fn->numbers[2] = (uint64_t)(int64_t)call->parameters[1];
   fn->numbers[3] = number;
   passed = hri_ten_view(t, x, x->shape);
-  hri_fn_bind(t, fn, passed);
-  return passed;
+  return hri_fn_bind(t, fn, passed);
 }
 
 static hri_ten *enter(hri_torch *t, void *context, hri_ten *const parameters[2], hri_ten *input) {
@@ -380,10 +375,10 @@ void hri_zero3_before_forward(hri_torch *t, hri_zero3 *z) {
 static void take_to_host(hri_torch *t, const hri_zero3 *z, int32_t i) {
   enum { AT_ONCE = 250000000 };
   uint64_t elements = part_elements(z, i);
-  hri_ten *part = flat(t, "to", z->type, elements);
+  hri_ten *part = hri_ten_flat(t, "to", z->type, elements);
   if (z->boundary) {
-    hri_ten_drop(t, flat(t, "double", HRI_I64, elements < AT_ONCE ? elements : AT_ONCE));
-    if (z->type != HRI_F32) hri_ten_drop(t, flat(t, "to", HRI_F32, elements));
+    hri_ten_drop(t, hri_ten_flat(t, "double", HRI_I64, elements < AT_ONCE ? elements : AT_ONCE));
+    if (z->type != HRI_F32) hri_ten_drop(t, hri_ten_flat(t, "to", HRI_F32, elements));
   }
   hri_ten_drop(t, part);
 }
@@ -398,7 +393,7 @@ static void reduce(hri_torch *t, hri_zero3 *z) {
     elements += part_elements(z, (int32_t)z->waiting[k]) * z->settings.ranks;
   hri_torch_at(t, "ZeRO", -1);
   hri_torch_on_stream(t, REDUCE);
-  if (!as_it_is) joined = flat(t, "reduce_scatter_coalesced", z->type, elements);
+  if (!as_it_is) joined = hri_ten_flat(t, "reduce_scatter_coalesced", z->type, elements);
   hri_ten_role(t, joined, HR_ROLE_COMMUNICATION);
   for (uint32_t k = 0; k < z->waiting_count && z->settings.offload; k++) take_to_host(t, z, (int32_t)z->waiting[k]);
   hri_ten_drop(t, joined);
@@ -438,11 +433,11 @@ static void look_for_overflow(hri_torch *t, const hri_zero3 *z) {
   uint64_t elements = hri_ten_count(z->gradients);
   hri_ten *absolute, *truth;
   hri_torch_on_stream(t, REDUCE);
-  absolute = flat(t, "abs", z->type, elements);
-  truth = flat(t, "eq", HRI_BOOL, elements);
+  absolute = hri_ten_flat(t, "abs", z->type, elements);
+  truth = hri_ten_flat(t, "eq", HRI_BOOL, elements);
   hri_ten_drop(t, absolute);
   hri_ten_drop(t, truth);
-  hri_ten_drop(t, flat(t, "ne", HRI_BOOL, elements));
+  hri_ten_drop(t, hri_ten_flat(t, "ne", HRI_BOOL, elements));
   hri_torch_on_stream(t, 0);
 }
 
@@ -456,12 +451,12 @@ void hri_zero3_begin_step(hri_torch *t, hri_zero3 *z) {
   hri_torch_at(t, "ZeRO", -1);
   if (z->type == HRI_F16 && !z->settings.offload) look_for_overflow(t, z);
   for (uint32_t i = 0; i < z->module->parameter_count && !z->settings.offload; i++) /* the norm, in double */
-    if (trains(z, i)) hri_ten_drop(t, flat(t, "double", HRI_I64, part_elements(z, (int32_t)i)));
+    if (trains(z, i)) hri_ten_drop(t, hri_ten_flat(t, "double", HRI_I64, part_elements(z, (int32_t)i)));
 }
 
 void hri_zero3_before_group(hri_torch *t, hri_zero3 *z, hri_zero3_group *g) {
-  hri_ten *joined = flat(t, "flatten", z->type, g->elements), *gradient = hri_ten_keep(joined);
-  if (z->type != HRI_F32) hri_ten_set(t, &gradient, flat(t, "to", HRI_F32, g->elements));
+  hri_ten *joined = hri_ten_flat(t, "flatten", z->type, g->elements), *gradient = hri_ten_keep(joined);
+  if (z->type != HRI_F32) hri_ten_set(t, &gradient, hri_ten_flat(t, "to", HRI_F32, g->elements));
   hri_ten_drop(t, joined);
   hri_ten_role(t, gradient, HR_ROLE_GRADIENT);
   g->master->grad = gradient;
@@ -524,7 +519,7 @@ static void cut(hri_torch *t, hri_zero3 *z) {
   }
   for (uint32_t i = 0; i < count; i++) {
     if (!z->settings.offload_parameters)
-      parts[i] = flat(t, "partition", tensor(z, (int32_t)i)->type, part_elements(z, (int32_t)i));
+      parts[i] = hri_ten_flat(t, "partition", tensor(z, (int32_t)i)->type, part_elements(z, (int32_t)i));
     hri_ten_take_bytes(t, z->module->parameters[i]);
     if (trains(z, i)) all += part_elements(z, (int32_t)i);
     else hri_ten_role(t, parts[i], HR_ROLE_WEIGHT);
@@ -535,7 +530,7 @@ static void cut(hri_torch *t, hri_zero3 *z) {
   hri_free(parts);
   hri_torch_empty_cache(t);
   if (z->settings.offload_parameters) t->host_buffer_bytes += (all + kept) * hri_ten_type_bytes(z->type);
-  else z->parts = flat(t, "defragment", z->type, all);
+  else z->parts = hri_ten_flat(t, "defragment", z->type, all);
   if (z->parts) hri_ten_role(t, z->parts, HR_ROLE_WEIGHT);
 }
 
@@ -549,27 +544,27 @@ static void make_masters(hri_torch *t, hri_zero3 *z) {
       t->host_bytes += g->elements * hri_ten_type_bytes(HRI_F32);
       continue;
     }
-    first = flat(t, "to", HRI_F32, g->elements);
-    g->master = flat(t, "clone", HRI_F32, g->elements);
+    first = hri_ten_flat(t, "to", HRI_F32, g->elements);
+    g->master = hri_ten_flat(t, "clone", HRI_F32, g->elements);
     hri_ten_drop(t, first);
     hri_ten_role(t, g->master, HR_ROLE_MASTER_WEIGHT);
     g->master->parameter = g->master->requires_grad = true;
   }
-  if (!z->settings.offload) hri_ten_drop(t, flat(t, "zeros", HRI_F32, largest));
+  if (!z->settings.offload) hri_ten_drop(t, hri_ten_flat(t, "zeros", HRI_F32, largest));
 }
 
 /* The bucket and the parts of gradients, which stay; then each parameter that trains is gathered once, for a hook on it. */
 static void make_buffers(hri_torch *t, hri_zero3 *z) {
   uint64_t all = 0;
   for (size_t k = 0; k < z->groups.count; k++) all += z->groups.items[k].elements;
-  z->bucket = flat(t, "ipg_bucket", z->type, z->settings.bucket);
+  z->bucket = hri_ten_flat(t, "ipg_bucket", z->type, z->settings.bucket);
   hri_ten_role(t, z->bucket, HR_ROLE_COMMUNICATION);
   if (z->settings.offload) t->host_buffer_bytes += all * hri_ten_type_bytes(z->type);
-  else z->gradients = flat(t, "zeros", z->type, all);
+  else z->gradients = hri_ten_flat(t, "zeros", z->type, all);
   if (z->gradients) hri_ten_role(t, z->gradients, HR_ROLE_GRADIENT);
   for (uint32_t i = 0; i < z->module->parameter_count; i++) {
     if (!trains(z, i)) continue;
-    hri_ten *whole = flat(t, "all_gather", z->type, part_elements(z, (int32_t)i) * z->settings.ranks);
+    hri_ten *whole = hri_ten_flat(t, "all_gather", z->type, part_elements(z, (int32_t)i) * z->settings.ranks);
     hri_ten_drop(t, from_host(t, z, (int32_t)i));
     hri_ten_drop(t, whole);
   }
