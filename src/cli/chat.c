@@ -110,7 +110,7 @@ typedef enum heard { HEARD_MESSAGE, HEARD_END, HEARD_INTERRUPT, HEARD_TOO_MUCH, 
 /* With what was typed of the line, which Ctrl-D hands over in the middle. */
 static void prompt(const chat *c) {
   (void)fputs("> ", stderr);
-  (void)fwrite(c->line, 1, c->line_bytes, stderr);
+  if (c->line_bytes > 0) (void)fwrite(c->line, 1, c->line_bytes, stderr);
 }
 
 /* True where standard input is no terminal of this session: nobody is in front there. */

@@ -56,7 +56,7 @@ void plan_engine_line(const cli_config *config, const hr_plan *plan) {
 static void print_verdict(const hr_pytorch_info *info) {
   static const style styles[] = {STYLE_GOOD, STYLE_WARN, STYLE_BAD};
   static const char *const words[] = {"FITS", "FITS ONLY WITHIN THE ERROR", "DOES NOT FIT"};
-  char text[256], more[200] = "";
+  char more[200] = "", text[256 + sizeof more];
   if (info->verdict == HR_PYTORCH_FITS_WITHIN_ERROR)
     (void)snprintf(more, sizeof more, "; PyTorch needed up to %.1f %% more than that, for which %s is missing",
                    100 * info->error_high, SIZE_TEXT(info->reserve_missing_bytes));

@@ -7,13 +7,13 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include <cmocka.h>
 
 #include <headroom/plan.h>
 
 #include "base/mem.h"
+#include "support/cpu_seconds.h"
 
 enum { MAX_ALL = 625 }; /* 5^4 */
 
@@ -364,12 +364,6 @@ static void test_beats_the_same_level_everywhere(void **state) {
   hr_plan_destroy(plan);
   hr_plan_destroy(slow);
   hr_plan_destroy(fast);
-}
-
-static double cpu_seconds(void) {
-  struct timespec t;
-  (void)clock_gettime(CLOCK_THREAD_CPUTIME_ID, &t);
-  return (double)t.tv_sec + 1e-9 * (double)t.tv_nsec;
 }
 
 /* 80 layers; the bound of a second is said for a machine that does nothing else and an optimised build, hence the

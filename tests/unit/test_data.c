@@ -741,7 +741,7 @@ static void bad_text_is_refused_by_name(void **state) {
       {BYTES("PAR1\x15\x04"), "bad.txt is a damaged Parquet file: it has no footer", "anew"},
       {BYTES("PARE\x15\x04"), "bad.txt is a Parquet file with encryption", "without encryption"},
   };
-  const char *path;
+  const char *path = NULL;
   hri_dataset_options options = options_for(&path, 8, 256);
   (void)state;
   options.separator = "--";

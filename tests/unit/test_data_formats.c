@@ -562,7 +562,7 @@ static void foreign_files_are_refused(void **state) {
        "rename chosen"},
       {"a.jsonl", "{\"chosen\": [], \"rejected\": []}", 0, "a.jsonl: preference rows", "rename chosen"},
   };
-  const char *path;
+  const char *path = NULL;
   hri_dataset_options options = options_for(&path);
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {

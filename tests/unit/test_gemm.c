@@ -24,10 +24,10 @@
 
 /* ---- an allocator that counts: this program's malloc stands before the C library's, also for shared libraries ---- */
 
-#if defined(__SANITIZE_ADDRESS__)
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
 #define HAVE_COUNTING 0
 #elif defined(__has_feature)
-#if __has_feature(address_sanitizer)
+#if __has_feature(address_sanitizer) || __has_feature(thread_sanitizer)
 #define HAVE_COUNTING 0
 #endif
 #endif

@@ -67,7 +67,7 @@ typedef struct kept {
 } kept;
 
 static kept make(const uint32_t *types, const uint64_t *rows, uint32_t parts, uint64_t columns, uint64_t seed) {
-  uint8_t dtypes[HRI_QUANT_PARTS];
+  uint8_t dtypes[HRI_QUANT_PARTS] = {0};
   gguf_random r = {seed, 0};
   kept q = {.count = 0};
   for (uint32_t k = 0; k < parts; k++) dtypes[k] = hri_gguf_dtype(types[k]);

@@ -11,7 +11,6 @@
 #include <string.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
-#include <time.h>
 #include <unistd.h>
 
 #include <cmocka.h>
@@ -19,6 +18,7 @@
 #include "base/file.h"
 #include "base/text.h"
 #include "formats/safetensors.h"
+#include "support/cpu_seconds.h"
 #include "support/files.h"
 
 /* length, header, `data_bytes` bytes of 1, 2, 3, ... */
@@ -218,12 +218,6 @@ static void test_read(void **state) {
 
 /* ---- Large headers ---- */
 
-static double seconds(void) {
-  struct timespec now;
-  (void)clock_gettime(CLOCK_MONOTONIC, &now);
-  return (double)now.tv_sec + (double)now.tv_nsec * 1e-9;
-}
-
 /* `count` tensors named so that they do not come sorted; 1 byte each in turn, or all of them the bytes [0, 1). */
 static const char *put_many(uint32_t count, bool overlap) {
   const char *path = in_directory("many.safetensors");
@@ -253,17 +247,17 @@ static void test_many_tensors(void **state) {
   double begin;
   (void)state;
   put_many(5000, false);
-  begin = seconds();
+  begin = cpu_seconds();
   assert_int_equal(hri_safetensors_open(in_directory("many.safetensors"), &file, &error), HR_OK);
-  assert_true(seconds() - begin < 0.5);
+  assert_true(cpu_seconds() - begin < 0.5);
   assert_int_equal(hri_safetensors_count(file), 5000);
   assert_int_equal(hri_safetensors_find(file, "layers.2919.w1"), 1);
   hri_safetensors_close(file);
   put_many(100000, true);
-  begin = seconds();
+  begin = cpu_seconds();
   assert_int_equal(hri_safetensors_open(in_directory("many.safetensors"), &file, &error), HR_ERROR_INPUT);
   assert_says(&error, "overlap at data byte 0");
-  assert_true(seconds() - begin < 5);
+  assert_true(cpu_seconds() - begin < 5);
 }
 
 /* Metadata is carried from file to file, so what is written may have come from a header made to be slow. */
@@ -279,11 +273,11 @@ static void test_many_metadata(void **state) {
     (void)snprintf(keys + i * 16, 16, "key%zu", i * 7919 % MANY);
     pairs[i] = (hri_safetensors_pair){keys + i * 16, ""};
   }
-  begin = seconds();
+  begin = cpu_seconds();
   assert_int_equal(hri_safetensors_writer_open(in_directory("many-pairs.safetensors"), NULL, 0, pairs, MANY, &writer,
                                                &error),
                    HR_OK);
-  assert_true(seconds() - begin < 10);
+  assert_true(cpu_seconds() - begin < 10);
   assert_int_equal(hri_safetensors_writer_finish(writer, NULL, &error), HR_OK);
   pairs[MANY - 1].key = pairs[0].key;
   assert_int_equal(hri_safetensors_writer_open(in_directory("twice.safetensors"), NULL, 0, pairs, MANY, &writer,

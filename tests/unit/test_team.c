@@ -269,7 +269,7 @@ static void test_fork(void **state) {
 #if defined(__SANITIZE_THREAD__)
   skip(); /* it allows no threads after a fork */
 #endif
-  assert_int_equal(in_child(with_a_copy, team, 20), 0);
+  assert_int_equal(in_child(with_a_copy, team, 60), 0);
   hri_team_each(team, 1000, 1, add, &n);
   assert_int_equal(n.sum, 499500);
   hri_team_destroy(team);
@@ -295,7 +295,7 @@ static void test_refused(void **state) {
 #if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   skip(); /* address space is not to be limited there */
 #endif
-  assert_int_equal(in_child(without_room, NULL, 20), 0);
+  assert_int_equal(in_child(without_room, NULL, 60), 0);
 }
 
 /* Signals that the process gets are handled by its own threads. */

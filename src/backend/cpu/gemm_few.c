@@ -155,13 +155,14 @@ INLINE void clear(vf sums[MOST_TOGETHER][COLUMNS], int count) {
 /* Dot products of `count` rows of x with one row of w; the results of a row of x BLOCK apart. */
 INLINE void dots_alone(const rows *t, int count, hri_gemm_words how, float *results) {
   vf sums[MOST_TOGETHER][COLUMNS];
-  const int one = how == HRI_GEMM_WORDS_WIDENED ? 2 : 1; /* sums that a step takes */
+  const int one = how == HRI_GEMM_WORDS_WIDENED ? 2 : 1, /* sums that a step takes */
+      steps = SUMS / one; /* not in the loops' heads: checked, a division leaves them rolled */
   rows own = *t;
-  int64_t terms = step_terms(how), round = terms * (SUMS / one), at = 0;
+  int64_t terms = step_terms(how), round = terms * steps, at = 0;
   clear(sums, count);
   for (; at + round <= own.depth; at += round)
-    UNROLL for (int i = 0; i < SUMS / one; i++) step(&own, at + i * terms, terms, count, 1, i * one, how, sums);
-  UNROLL for (int i = 0; i < SUMS / one; i++) if (at + i * terms < own.depth)
+    UNROLL for (int i = 0; i < steps; i++) step(&own, at + i * terms, terms, count, 1, i * one, how, sums);
+  UNROLL for (int i = 0; i < steps; i++) if (at + i * terms < own.depth)
       step(&own, at + i * terms, least(terms, own.depth - at - i * terms), count, 1, i * one, how, sums);
   UNROLL for (int r = 0; r < count; r++) results[r * BLOCK] =
       hri_vsum((sums[r][0] + sums[r][1]) + (sums[r][2] + sums[r][3]));
