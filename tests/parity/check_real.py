@@ -359,11 +359,11 @@ def train_rows(program, work):
 
 @functools.cache
 def trained(program, work):
-    """The program's ten steps: rows, losses, gradient norms, directory."""
+    """The program's ten steps, of the rows in their order as torch_steps takes them: rows, losses, gradient norms, directory."""
     rows = train_rows(program, work)
     out = work / "trained"
     losses, norms = program.train(write_rows(work / "train.jsonl", rows), out, SEQ, "--micro-batch", BATCH, "--steps", STEPS, "--lr", RATE,
-                                  "--clip", CLIP, "--optimizer", "adamw", "--precision", "fp32", "--save-dtype", "f32")
+                                  "--clip", CLIP, "--optimizer", "adamw", "--precision", "fp32", "--save-dtype", "f32", "--no-shuffle")
     require(len(losses) == STEPS, f"{len(losses)} steps in metrics.jsonl")
     return rows, losses, norms, out / "final"
 
