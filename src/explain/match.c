@@ -55,3 +55,19 @@ size_t hri_sentence_end(const char *text, size_t at, size_t to) {
   while (at < to && !hri_ends_sentence(text, at, to)) at++;
   return at;
 }
+
+unsigned hri_count_words(const char *text, size_t from, size_t to) {
+  unsigned words = 0;
+  for (size_t at = from; at < to;) {
+    size_t end = at;
+    bool letters = true;
+    size_t wide = 0; /* bytes of letters of which several are a word: Chinese, Japanese */
+    for (; end < to && text[end] != ' '; end++) {
+      wide += (text[end] & 0x80) != 0;
+      letters = letters && (hri_is_letter(text[end]) || text[end] & 0x80);
+    }
+    words += wide >= 12 ? (unsigned)(wide / 6) : letters && end > at;
+    at = end + 1;
+  }
+  return words;
+}

@@ -1,4 +1,4 @@
-/* Words in a normalised text: whole ones, parts of names, the ends of sentences. */
+/* Words in a normalised text: whole ones, parts of names, the ends of sentences, how many there are. */
 #ifndef HRI_EXPLAIN_MATCH_H
 #define HRI_EXPLAIN_MATCH_H
 
@@ -24,5 +24,8 @@ bool hri_match_end(const char *text, size_t from, size_t to, const char *words);
 bool hri_ends_sentence(const char *text, size_t at, size_t to);
 size_t hri_sentence_start(const char *text, size_t from, size_t at);
 size_t hri_sentence_end(const char *text, size_t at, size_t to);
+
+/* How many words of a sentence stand in text[from, to): letters alone, between blanks. */
+unsigned hri_count_words(const char *text, size_t from, size_t to);
 
 #endif

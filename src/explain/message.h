@@ -1,6 +1,6 @@
 /* What the parts of the explainer pass to each other. scan.c finds messages in a stream of lines (line.c), by heads
  * (heads.c); parse.c reads one whose words are known (wording.c: whose it is; quantities.c: its figures), report.c one by
- * its structure; report.c and talk.c gather the signs that it is reported or only spoken of, voice.c weighs them;
+ * its structure; report_*.c and talk.c gather the signs that it is reported or only spoken of, voice.c weighs them;
  * progress.c tells how far the run had come; judge.c and cause.c judge it, advice.c adds what helps; snapshot.c and run.c
  * judge what is no text. All text here is lower case with single blanks (see scan.c). */
 #ifndef HRI_EXPLAIN_MESSAGE_H

@@ -1,0 +1,65 @@
+/* What the parts of report.c pass to each other; report.h is what the rest of the explainer calls. Text and places are as
+ * there. Each part opens with what it is for. */
+#ifndef HRI_EXPLAIN_REPORT_PARTS_H
+#define HRI_EXPLAIN_REPORT_PARTS_H
+
+#include "explain/report.h"
+#include "explain/voice.h"
+
+/* What failed: text[from, to). */
+typedef struct hri_oom_phrase {
+  size_t from, to;
+  bool is_code; /* the name of an error */
+} hri_oom_phrase;
+
+/* ---- report_phrase.c ---- */
+
+/* The phrase to which the word at the place belongs. False when there is none, or it tells of an error of another kind. */
+bool hri_oom_find_phrase(const hri_oom_place *place, hri_oom_phrase *phrase);
+/* Where the words of a known head stand, with what belongs to them. */
+hri_oom_phrase hri_oom_head_phrase(const hri_oom_place *place);
+/* Back over the modifiers that stand right before text[from]: whose or which memory it is, "gpu", "the requested". */
+size_t hri_oom_with_modifiers(const char *text, size_t line, size_t from);
+/* A name whose end says that memory was lacking: "cl_mem_object_allocation_failure", "outofmemoryexception". */
+bool hri_oom_is_error_name(const char *text, size_t from, size_t to);
+
+/* ---- report_shape.c, whose hri_voice_shape is in voice.h ---- */
+
+/* A place in a source: "alloc.cu:123", "pool.cpp(45)", "line 12", "device_gpu.c line 3". */
+bool hri_oom_has_place(const char *text, size_t from, size_t to);
+/* A number of four digits, an address, a size with a fraction: so that it happened once. */
+bool hri_oom_is_concrete(const char *text, size_t from, size_t to);
+
+/* ---- report_topic.c ---- */
+
+/* What the words around the phrase text[from, to) say of it: a topic, a condition, somebody's opinion. */
+uint64_t hri_voice_topic(const hri_oom_place *place, size_t from, size_t to);
+/* Whether it is a case beside others, or the title of advice; counts where no event is told of. */
+bool hri_voice_is_case(const hri_oom_place *place, size_t from, size_t to);
+/* What a change does, in the imperative, as its title or a line of its description begins: "[core] handle x", "explain
+ * x". */
+bool hri_voice_is_change(const hri_oom_place *place);
+
+/* ---- report_told.c, whose hri_voice_happened is in voice.h ---- */
+
+/* Whether the words around the phrase text[from, to), whose signs of hri_voice_topic are given, tell of one event. */
+bool hri_voice_tells(const hri_oom_place *place, size_t from, size_t to, uint64_t topic);
+/* A verb, in the same clause, that tells of one end. */
+bool hri_voice_tells_of_end(const hri_oom_place *place, size_t from, size_t to);
+/* "My training gets killed": the words tell of it by themselves (kill.c). */
+bool hri_voice_tells_of_kill(const hri_oom_place *place);
+/* A thread's title that begins with the error and goes on with how it came: "memoryerror when preprocessing the data",
+ * "`xpu out of memory` error with two cards". */
+bool hri_voice_titles_event(const hri_oom_place *place, size_t from, size_t to);
+
+/* ---- report_reading.c ---- */
+
+/* Kind, source and figures of a report of no known speaker; returns where what belongs to it ends. */
+size_t hri_oom_read_unknown(const hri_oom_place *place, const hri_oom_phrase *phrase, hri_oom_message *message);
+/* What the words beside a message whose own words are known add: its speaker where many programs print them, and
+ * figures. */
+void hri_oom_read_known(const hri_oom_place *place, hri_oom_message *message);
+/* How many figures a message prints; a process counts as one. */
+uint32_t hri_oom_figure_count(const hri_oom_message *message);
+
+#endif

@@ -1,0 +1,179 @@
+/* Whose memory it was and what figures the words give. A report of no known speaker is given both here
+ * (hri_oom_read_unknown); a message whose words are known, but are many programs', is given a name by its line and the lines
+ * around (name_by_line) and the figures that words beside it call by name (read_by_words). speaker.c knows the names,
+ * figures.c the figures; what is decided here is how far they may stand away and still belong to this one failure.
+ *
+ * The neighbours may rely on this: a request that a message's own wording gave stays, and what stands behind the head of
+ * another failure or of a traceback is not read as this one's (report_end). */
+#include "explain/figures.h"
+#include "explain/match.h"
+#include "explain/report_parts.h"
+
+/* Where what belongs to the report ends: its line, or the next words where a line was wrapped, and items that follow;
+ * no traceback and no other failure's figures. */
+static size_t report_end(const hri_oom_place *p, const hri_oom_phrase *f, size_t reach) {
+  static const char *const stops[] = {"traceback (most recent", "stack trace", "file \"", "current allocation summary",
+                                      "backtrace"};
+  static const char *const next[] = {"tried to allocate", "cuda out of memory", "runtimeerror", "buffer size",
+                                     "model buffer"};
+  size_t end = p->line_end > f->to + reach ? p->line_end : f->to + reach;
+  if (hri_match_at(p->text, p->line_end, p->count, "- ")) end = p->line_end + 120;
+  if (end > p->count) end = p->count;
+  for (size_t i = 0; i < HRI_COUNT(stops); i++) end = hri_oom_word(p->text, f->to, end, stops[i]);
+  for (size_t i = 0; i < HRI_COUNT(next) && p->line_end < end; i++)
+    end = hri_oom_word(p->text, p->line_end, end, next[i]);
+  return end;
+}
+
+uint32_t hri_oom_figure_count(const hri_oom_message *m) {
+  uint32_t count = m->process_count;
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++) count += m->failure.figures[i].state == HR_OOM_READ;
+  return count;
+}
+
+/* Whose a message is whose words are many programs': by the names in its line, and around one that is no exception of
+ * Python. */
+static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
+  size_t behind = p->line_end + 160 < p->count ? p->line_end + 160 : p->count;
+  bool python = hri_oom_word(p->text, p->line, p->line_end, "runtimeerror") < p->line_end;
+  const char *who = hri_oom_framework_in(p->text, p->line, p->line_end);
+  if (strcmp(m->failure.source, "pytorch-xpu") == 0) { /* SYCL's; PyTorch's own come as exceptions of Python */
+    if (m->kind != HRI_OOM_BARE || python || hri_oom_word(p->text, p->line, p->line_end, "xpu") < p->line_end) return;
+    m->kind = HRI_OOM_FOREIGN_LIKELY;
+    m->failure.source = "sycl";
+    return;
+  }
+  if (strcmp(m->failure.source, "caffe2") == 0) return;                            /* part of PyTorch */
+  if (!who && hri_match_end(p->text, p->line, p->at, "cuda failed with error ")) { /* CTranslate2's own words */
+    who = hri_oom_framework_near(p->before, p->before_count > 400 ? p->before_count - 400 : 0, p->before_count);
+    if (who && strcmp(who, "ctranslate2") == 0) {
+      hri_oom_set_framework(m, who);
+      m->anybodys = false;
+      return;
+    }
+    who = NULL;
+  }
+  if (!who && m->kind == HRI_OOM_BARE && !python)
+    who = hri_oom_framework_near(p->before, p->before_count > 200 ? p->before_count - 200 : 0, p->before_count);
+  if (!who && m->kind == HRI_OOM_BARE) who = hri_oom_framework_near(p->text, p->line_end, behind);
+  if (who) {
+    m->anybodys =
+        !hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, who) &&
+        !hri_oom_is_own_place(p->text, p->line_end, behind, who) &&
+        !hri_oom_is_own_place(p->before, p->before_count > 200 ? p->before_count - 200 : 0, p->before_count, who);
+    hri_oom_set_framework(m, who);
+  } else if (m->kind == HRI_OOM_BARE && (who = hri_oom_library_in(p->text, p->line, p->line_end)) != NULL) {
+    m->kind = HRI_OOM_LIBRARY;
+    m->failure.source = who;
+  }
+}
+
+/* The figures of such a message: in its line; a framework's own words often go over several. */
+static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
+  bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
+  size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at), end;
+  hri_oom_phrase f = {p->at, p->at, false};
+  bool goes_on =
+      hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
+  for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
+       at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
+    from = at; /* "allocating 4096 mib" on the line before */
+  end = report_end(p, &f, foreign || goes_on ? 200 : 0);
+  if (p->tick_from < p->tick_to && hri_count_words(p->text, p->tick_to, p->line_end) >
+                                       0) { /* what is quoted; what is said of it has other figures */
+    if (p->tick_from > from) from = p->tick_from;
+    end = p->tick_to < end ? p->tick_to : end;
+  }
+  if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
+  hri_oom_read_labelled(p->text, from, end, end, m->failure.figures);
+}
+
+/* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
+ * "free device mem: 0.5 gib". Only words that are about nothing else; statistics list other figures beside it. */
+static void read_free_near(const hri_oom_place *p, hri_oom_message *m) {
+  static const char *const words[] = {"free=",     "avail mem=", "free device mem:",
+                                      "free mem=", "free_mem=",  "free gpu memory:"};
+  hr_oom_value *free = &m->failure.figures[HR_OOM_FREE];
+  size_t from = p->line > 240 ? p->line - 240 : 0, to = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
+  for (size_t i = 0; i < HRI_COUNT(words) && free->state == HR_OOM_ABSENT; i++)
+    for (size_t at = hri_oom_word(p->text, from, to, words[i]); at < to && free->state == HR_OOM_ABSENT;
+         at = hri_oom_word(p->text, at + 1, to, words[i]))
+      (void)hri_oom_size_at(p->text, at + strlen(words[i]), to, free);
+}
+
+/* What stands on the lines behind a message of how much was in use: "effective gpu memory usage: 11.12% (1.311 gib/11.784
+ * gib)", "memory pool usage: 980.317 mib (980.317 mib allocated, 0 bytes cached)". */
+static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) {
+  hr_oom_value *f = m->failure.figures, other = {0};
+  size_t to = from + 320 < p->count ? from + 320 : p->count, at, slash;
+  at = hri_oom_word(p->text, from, to, " memory usage: ");
+  at = hri_oom_word(p->text, at, at + 32 < to ? at + 32 : to, "% (");
+  slash = hri_oom_word(p->text, at, at + 24 < to ? at + 24 : to, "/");
+  if (hri_match_at(p->text, at, to, "% (") && slash < at + 24 && f[HR_OOM_TOTAL].state == HR_OOM_ABSENT)
+    (void)hri_oom_size_at(p->text, slash + 1, to, &f[HR_OOM_TOTAL]);
+  at = hri_oom_word(p->text, from, to, "memory pool usage: ");
+  if (at == to || f[HR_OOM_ALLOCATED].state != HR_OOM_ABSENT) return;
+  (void)hri_oom_size_at(p->text, at + 19, to, &f[HR_OOM_ALLOCATED]);
+  at = hri_oom_word(p->text, at, at + 40 < to ? at + 40 : to, " (");
+  if (!hri_oom_size_at(p->text, at + 2, to, &other)) return;
+  to = hri_oom_word(p->text, at + 2, to, ")");
+  if (hri_oom_word(p->text, at, to, " reserved") < to) f[HR_OOM_RESERVED] = other;
+  else if (hri_oom_word(p->text, at, to, " allocated") < to) f[HR_OOM_ALLOCATED] = other;
+}
+
+/* "(9.9 gib/10.0 gib used)": the second is the limit. */
+static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *allowed) {
+  size_t used = hri_oom_word(p->text, from, p->line_end, " used)"), slash = used;
+  while (slash > from && used - slash < 24 && p->text[slash] != '/') slash--;
+  if (used < p->line_end && p->text[slash] == '/' && allowed->state == HR_OOM_ABSENT)
+    (void)hri_oom_size_at(p->text, slash + 1, used, allowed);
+}
+
+/* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path
+ * beside it. */
+static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
+  static const char *const names[] = {"resourceexhausted",
+                                      "resource_exhausted",
+                                      "resource exhausted",
+                                      "_bfc",
+                                      "/job:",
+                                      "[[node",
+                                      "[[{{node",
+                                      "streamexecutor",
+                                      "bytes) from device: cuda_error"};
+  const size_t far = p->before_count, from = far > 400 ? far - 400 : 0;
+  const size_t behind = p->line_end + 200 < p->count ? p->line_end + 200 : p->count;
+  const char *who;
+  if (strcmp(m->failure.source, "tensorflow") != 0) return false;
+  if (hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, "tensorflow")) return false;
+  if (hri_match_part(p->text, p->line, p->line_end, names, HRI_COUNT(names)) ||
+      hri_oom_has_place(p->text, p->line, p->line_end))
+    return false;
+  who = hri_oom_framework_near(p->before, from, far);
+  if (!who) who = hri_oom_framework_near(p->text, p->line_end, behind);
+  return !who || strcmp(who, "tensorflow") != 0;
+}
+
+void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
+  static const char *const ends[] = {"kernel", "kill",   "slurm",
+                                     "ray",    "nohang", "android"}; /* they print others' sizes */
+  bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
+  bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
+  bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
+  if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
+  else if (m->kind == HRI_OOM_FOREIGN && is_untagged(p, m)) m->anybodys = true;
+  for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
+  if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
+  if (bare && hri_oom_figure_count(m) <= 1) read_free_near(p, m);
+}
+
+size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
+  const size_t from = hri_sentence_start(p->text, p->line, f->from);
+  size_t end;
+  hri_oom_name_speaker(p, f->from, f->to, m);
+  end = report_end(p, f, m->kind == HRI_OOM_HOST ? 160 : 60);
+  hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);
+  if (m->kind == HRI_OOM_FOREIGN) read_usage(p, f->to, m);
+  if (m->kind == HRI_OOM_LIMIT) read_share_used(p, f->to, &m->failure.figures[HR_OOM_ALLOWED]);
+  return end;
+}
