@@ -254,7 +254,7 @@ hri_ten *hri_aten_div_by(hri_torch *t, hri_ten *x, hri_ten *divisor) {
 /* A product's gradient of one input is made with the other, which is saved only where that gradient is needed. numbers[input]:
  * where it is saved, plus 1; 0: it is not. */
 static void save_for(hri_torch *t, hri_fn *fn, uint32_t input, hri_ten *other) {
-  if (!hri_fn_needs(fn, input)) return;
+  if (!fn || !hri_fn_needs(fn, input)) return;
   hri_fn_save(t, fn, other);
   fn->numbers[input] = fn->saved_count;
 }
