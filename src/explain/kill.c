@@ -180,6 +180,7 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
                to = hri_sentence_end(a->text, a->after, near);
   static const char *const active[] = {" it",    " the ", " my ",    " all",          " them",
                                        " that ", " off",  " those ", " and restarted"};
+  static const char *const either[] = {" or was ", " or ", " or got ", " or being "};
   if (a->at > a->start && (hri_is_name(a->text[a->at - 1]) || strchr("-./", a->text[a->at - 1]))) return false;
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code") || hri_match_at(a->text, from, a->at, "exit status"))
@@ -187,9 +188,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (hri_match_any(a->text, from, to, others, HRI_COUNT(others)) || is_by_another(a) || hri_oom_is_by_other_signal(a))
     return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false; /* one of a list */
-  if (hri_match_end(a->text, from, a->at, " or was ") || hri_match_end(a->text, from, a->at, " or ") ||
-      hri_match_end(a->text, from, a->at, " or got ") || hri_match_end(a->text, from, a->at, " or being "))
-    return false; /* "died or was killed": nobody knows which */
+  for (size_t i = 0; i < HRI_COUNT(either); i++) /* "died or was killed": nobody knows which */
+    if (hri_match_end(a->text, from, a->at, either[i])) return false;
   if (is_among_wide(a, from)) return true;
   if (hri_match_at_any(a->text, a->after, a->count, active, HRI_COUNT(active))) return false;
   return is_suffered(a, from) || is_quoted(a, from) || is_title(a, from);

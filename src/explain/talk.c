@@ -537,14 +537,20 @@ static size_t intro_end(const hri_oom_place *p) {
   return end > 0 && p->before[end - 1] == ':' ? end : 0;
 }
 
+/* The sentence of that line, as far as `reach` bytes before its end: p->before[*from, *end). */
+static bool find_intro(const hri_oom_place *p, size_t reach, size_t *from, size_t *end) {
+  *end = intro_end(p);
+  if (*end == 0) return false;
+  *from = hri_sentence_start(p->before, *end > reach ? *end - reach : 0, *end - 1);
+  return true;
+}
+
 /* Whether the line that introduces the message, "if ...:", makes it a case. */
 static bool is_introduced_as_case(const hri_oom_place *p) {
   static const char *const words[] = {"if",      "may",  "might",   "would",    "could see",    "can see",
                                       "can get", "e.g.", "example", "whenever", "such as this", "such as"};
-  size_t end = intro_end(p), from;
-  if (end == 0) return false;
-  from = end > 200 ? end - 200 : 0;
-  from = hri_sentence_start(p->before, from, end - 1);
+  size_t end, from;
+  if (!find_intro(p, 200, &from, &end)) return false;
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
 }
 
@@ -557,9 +563,8 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
                                       "might cause the",    "would cause the",  "will look like", "may look like",
                                       "might look like",    "errors like"};
   static const char *const own[] = {"i", "i'm", "we", "my", "our", "me", "us", "got", "happened", "now"};
-  size_t end = intro_end(p), from;
-  if (end == 0) return false;
-  from = hri_sentence_start(p->before, end > 240 ? end - 240 : 0, end - 1);
+  size_t end, from;
+  if (!find_intro(p, 240, &from, &end)) return false;
   if (hri_match_any(p->before, from, end, own, HRI_COUNT(own))) return false;
   return hri_match_part(p->before, from, end, words, HRI_COUNT(words)) ||
          (hri_match_at(p->before, from, end, "if ") && hri_match_end(p->before, from, end, " fails with:"));
@@ -570,10 +575,9 @@ bool hri_voice_introduced(const hri_oom_place *p) {
                                       "could see", "can see", "when you",  "may look", "might look"};
   static const char *const asking[] = {"if you need", "if you want", "if you could",
                                        "if you can",  "if you have", "if it helps"};
-  size_t end = intro_end(p), from;
+  size_t end, from;
   if (!(p->shape & HRI_OOM_FENCED)) return is_frequent(p);
-  if (end == 0) return false;
-  from = hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1);
+  if (!find_intro(p, 160, &from, &end)) return false;
   return hri_match_any(p->before, from, end, words, HRI_COUNT(words)) &&
          !hri_match_any(p->before, from, end, asking, HRI_COUNT(asking));
 }

@@ -399,7 +399,8 @@ static hr_status try_placed(chooser *c, uint64_t bytes, uint64_t kept, trial **t
 }
 
 /* The bytes that layers are given go down until a plan fits, by the least that makes a difference, by what was too much
- * and twice as far each time, also below what is alive outside of layers, which no mixture changes: there a placement has room beside it. */
+ * and twice as far each time, also below what is alive outside of layers, which no mixture changes: there a placement has
+ * room beside it. */
 static hr_status tighten(chooser *c, hr_error *error) {
   const uint64_t least = least_of_layers(c);
   uint64_t fits_at = 0, fails_at = 0, bytes = room(c), step = 0;

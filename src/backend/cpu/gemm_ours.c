@@ -4,7 +4,8 @@
  * turned: for some rows and one block of the depth the team packs a into panels that all share; then each thread takes
  * groups of columns, packs b for them into the second cache of its core, and goes over all the rows: a panel of a stays
  * in the first cache for the tiles of a group. So b is packed once, by who uses it, and there is one wait per block of
- * the depth. A thread by itself packs a while it multiplies the first group, and its tiles fetch what is packed next. Packing also resolves the transpositions, so that one inner loop serves all three kinds.
+ * the depth. A thread by itself packs a while it multiplies the first group, and its tiles fetch what is packed next.
+ * Packing also resolves the transpositions, so that one inner loop serves all three kinds.
  *
  * Bits: an element of c is one chain of multiply-adds over its terms, ascending, from zero or, when it accumulates,
  * from c. Then comes the bias, and the rounding where c is narrow. A block of the depth continues the chain where the one
@@ -55,8 +56,8 @@ static int64_t panel_row(const work *w, int64_t i) {
 
 /* ---- blocks ---- */
 
-/* Enough pieces for every thread to take some, whoever of them is slow. Groups of b first: they are packed once. A thread
- * by itself packs a while it multiplies; several would each pack the first group, which costs what it gains. */
+/* Enough pieces for every thread to take some, whoever of them is slow. Groups of b first: they are packed once. A
+ * thread by itself packs a while it multiplies; several would each pack the first group, which costs what it gains. */
 static void deal_out(work *w) {
   int64_t panels = blocks(w->columns, w->l.tile_columns),
           wanted = w->threads > 1 ? (int64_t)w->threads * CHUNKS_PER_THREAD : 1;
@@ -88,8 +89,7 @@ static bool next_block(work *w) {
 
 /* The lines that packing will read. Where it begins within a line, the last one of a row is left out. */
 static hri_gemm_ahead lines_of(const hri_gemm_panels *p) {
-  hri_real type = p->how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : HRI_REAL_BF16; /* fp16 is as wide */
-  int64_t size = (int64_t)hri_real_bytes(type), rows = p->along == 1 ? p->lines : p->terms,
+  int64_t size = (int64_t)hri_real_bytes(hri_gemm_words_type(p->how)), rows = p->along == 1 ? p->lines : p->terms,
           bytes = (p->along == 1 ? p->terms : p->lines) * size, stride = (p->along == 1 ? p->across : p->along) * size,
           lines = blocks(bytes, HRI_GEMM_ALIGNMENT);
   if (rows <= 0 || bytes <= 0) return (hri_gemm_ahead){0};
@@ -179,10 +179,10 @@ static void target(const work *w, int64_t row, int64_t column, hri_gemm_tile *t)
   t->sums = rounds ? w->stage + row * t->stride + column - w->column : (float *)w->c + in_c;
 }
 
-/* Panels [first, first + count) of b, at `b`, times panels [begin, end) of a. Where a tile goes is found while the one before
- * is computed, which fetches it. The tiles of one panel of a fetch the next one, those of the last one panel `behind`: a is
- * too large for the second cache, and no processor foresees a panel's end. Of `source` they fetch `rate` lines at a time,
- * what comes first first. */
+/* Panels [first, first + count) of b, at `b`, times panels [begin, end) of a. Where a tile goes is found while the one
+ * before is computed, which fetches it. The tiles of one panel of a fetch the next one, those of the last one panel
+ * `behind`: a is too large for the second cache, and no processor foresees a panel's end. Of `source` they fetch `rate`
+ * lines at a time, what comes first first. */
 static void multiply(const work *w, const float *b, int64_t first, int64_t count, int64_t begin, int64_t end,
                      int64_t behind, hri_gemm_ahead source[2], int64_t rate) {
   int64_t panel_floats = w->words * w->l.tile_columns, left = w->column + first * w->l.tile_columns,
@@ -211,7 +211,7 @@ static void multiply(const work *w, const float *b, int64_t first, int64_t count
   }
 }
 
-/* The panels of a group of columns. */
+/* The panels of a group of columns: from which on, and what they are packed from. */
 static int64_t group_begin(const work *w, int64_t group) {
   return blocks(w->columns, w->l.tile_columns) * group / w->groups;
 }
@@ -241,8 +241,8 @@ static hri_gemm_ahead lines_behind_group(const work *w, int64_t group) {
   return lines_of(&b);
 }
 
-/* Panels of a are packed, a few at a time, and multiplied by the first group of b at once, while the tiles fetch what the next
- * ones are packed from, then the next group of b. So packing reads no slow memory. */
+/* Panels of a are packed, a few at a time, and multiplied by the first group of b at once, while the tiles fetch what
+ * the next ones are packed from, then the next group of b. So packing reads no slow memory. */
 static void pack_and_multiply(work *w) {
   const float *b = packed_group(w, 0, false, w->packed_b);
   int64_t few = blocks(w->panels_a, blocks(w->panels_a, w->l.p.a_depth == 1 ? 1 : TOGETHER));

@@ -61,6 +61,11 @@ typedef enum hri_gemm_words {
   HRI_GEMM_WORDS_PAIRS
 } hri_gemm_words;
 
+/* What such terms are in memory. */
+static inline hri_real hri_gemm_words_type(hri_gemm_words how) {
+  return how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : how == HRI_GEMM_WORDS_HALVES ? HRI_REAL_F16 : HRI_REAL_BF16;
+}
+
 /* Some panels side by side: line r of panel p is number p * width + r. Lines and terms that do not exist are zero. */
 typedef struct hri_gemm_panels {
   hri_gemm_words how;

@@ -27,16 +27,14 @@ _Static_assert(HRI_GEMM_ROWS_AVX2 == HRI_GEMM_LANES_AVX2 - 2 && HRI_GEMM_ROWS_AV
 
 INLINE int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 INLINE int64_t terms_of(int64_t words, hri_gemm_words how) { return how == HRI_GEMM_WORDS_PAIRS ? 2 * words : words; }
-INLINE hri_real type_of(hri_gemm_words how) {
-  return how == HRI_GEMM_WORDS_F32 ? HRI_REAL_F32 : how == HRI_GEMM_WORDS_HALVES ? HRI_REAL_F16 : HRI_REAL_BF16;
-}
 
 /* LANES words along a line, from `terms` terms on; what is beyond them is zero. */
 INLINE hri_words words_along(const void *from, int64_t terms, hri_gemm_words how) {
   typedef hri_words words_memory __attribute__((aligned(2), may_alias));
   uint16_t some[2 * LANES] = {0};
   terms = terms > 0 ? terms : 0;
-  if (how != HRI_GEMM_WORDS_PAIRS) return (hri_words)hri_vload_real_n(from, 0, least(terms, LANES), type_of(how));
+  if (how != HRI_GEMM_WORDS_PAIRS)
+    return (hri_words)hri_vload_real_n(from, 0, least(terms, LANES), hri_gemm_words_type(how));
   if (terms >= 2 * LANES) return *(const words_memory *)from;
   memcpy(some, from, (size_t)terms * sizeof *some);
   return *(const words_memory *)some;
@@ -45,7 +43,7 @@ INLINE hri_words words_along(const void *from, int64_t terms, hri_gemm_words how
 /* The same step of `count` neighbouring lines or more; `second` is the term behind, of pairs, and may not exist. */
 INLINE hri_words words_across(const void *from, const void *second, int64_t count, hri_gemm_words how) {
   hri_words low, high = {0};
-  low = (hri_words)hri_vload_real_n(from, 0, count, type_of(how));
+  low = (hri_words)hri_vload_real_n(from, 0, count, hri_gemm_words_type(how));
   if (how != HRI_GEMM_WORDS_PAIRS) return low;
   if (second) high = (hri_words)hri_vload_real_n(second, 0, count, HRI_REAL_BF16);
   return low >> 16 | high;
@@ -92,7 +90,7 @@ INLINE void put_together(uint32_t *to, const hri_words v[LANES / 2]) { (void)to,
 INLINE void read_square(const void *corner, int64_t across, int64_t lines, int64_t terms, hri_gemm_words how,
                         hri_words v[LANES]) {
   HRI_UNROLL for (int r = 0; r < LANES; r++) {
-    const void *at = hri_real_from(corner, r * across, type_of(how));
+    const void *at = hri_real_from(corner, r * across, hri_gemm_words_type(how));
     v[r] = r < lines ? words_along(at, terms, how) : (hri_words){0};
   }
 }
@@ -101,7 +99,7 @@ INLINE void read_square(const void *corner, int64_t across, int64_t lines, int64
 INLINE void edge_square(const hri_gemm_panels *p, int64_t panel, int64_t line, int64_t word, hri_gemm_words how) {
   int64_t terms = p->terms - terms_of(word, how), words = least(LANES, p->words - word), end = p->words * p->width;
   int64_t first = panel * p->width + line;
-  const void *corner = hri_real_from(p->from, first * p->across + terms_of(word, how), type_of(how));
+  const void *corner = hri_real_from(p->from, first * p->across + terms_of(word, how), hri_gemm_words_type(how));
   uint32_t *to = p->to + panel * p->panel_stride;
   hri_words v[LANES];
   read_square(corner, p->across, p->lines - first, terms, how, v);
@@ -120,13 +118,14 @@ INLINE int64_t room_behind(int64_t width, int64_t lines) {
  * the first cache. The same lines of the panel behind are fetched meanwhile (in the last panel the next words), and of a,
  * whose panels are many, where they go: a row is too short for the processor to foresee the next. */
 INLINE int64_t inner_squares(const hri_gemm_panels *p, int64_t panel, int64_t line, int lines, hri_gemm_words how) {
-  const char *at = hri_real_from(p->from, (panel * p->width + line) * p->across, type_of(how));
-  int64_t across = p->across * (int64_t)hri_real_bytes(type_of(how)), width = p->width, word = 0;
+  const char *at = hri_real_from(p->from, (panel * p->width + line) * p->across, hri_gemm_words_type(how));
+  int64_t across = p->across * (int64_t)hri_real_bytes(hri_gemm_words_type(how)), width = p->width, word = 0;
   uint32_t *to = p->to + panel * p->panel_stride + line;
   int64_t ahead = panel + 1 < p->panels ? p->width * across : NEAR;
   for (; terms_of(word + LANES, how) <= p->terms &&
          (word + LANES) * width + room_behind(width, lines) <= p->words * width;
-       word += LANES, at += terms_of(LANES, how) * (int64_t)hri_real_bytes(type_of(how)), to += LANES * width) {
+       word += LANES, at += terms_of(LANES, how) * (int64_t)hri_real_bytes(hri_gemm_words_type(how)),
+       to += LANES * width) {
     hri_words v[LANES];
     HRI_UNROLL for (int r = 0; r < LANES; r++) {
       v[r] = r < lines ? words_along(at + r * across, terms_of(LANES, how), how) : (hri_words){0};
@@ -167,8 +166,8 @@ INLINE void copy_step(const hri_gemm_panels *p, int64_t panel, int64_t word, con
     int64_t in = first + at, count = least(LANES, p->lines - in); /* of the next panel too: put overwrites them */
     hri_words v = {0};
     if (line && count > 0)
-      v = words_across(hri_real_from(line, in, type_of(how)), second ? hri_real_from(second, in, type_of(how)) : NULL,
-                       count, how);
+      v = words_across(hri_real_from(line, in, hri_gemm_words_type(how)),
+                       second ? hri_real_from(second, in, hri_gemm_words_type(how)) : NULL, count, how);
     put(p->to + panel * p->panel_stride, word * p->width + at, p->width - at, end, v);
   }
 }
@@ -176,26 +175,26 @@ INLINE void copy_step(const hri_gemm_panels *p, int64_t panel, int64_t word, con
 /* Reads go from row to row of memory, mostly over pages, which the processor does not foresee. */
 INLINE void fetch_across(const hri_gemm_panels *p, int64_t first, int64_t lines, int64_t word, hri_gemm_words how) {
   for (int64_t term = terms_of(word, how); term < least(terms_of(word + STEPS, how), p->terms); term++)
-    hri_fetch(hri_real_from(p->from, term * p->along + first, type_of(how)),
-              least(lines, p->lines - first) * (int64_t)hri_real_bytes(type_of(how)));
+    hri_fetch(hri_real_from(p->from, term * p->along + first, hri_gemm_words_type(how)),
+              least(lines, p->lines - first) * (int64_t)hri_real_bytes(hri_gemm_words_type(how)));
 }
 
 /* STEPS words of one panel, which exist and have room behind them; `vectors` per word, a constant. */
 INLINE void inner_steps(const hri_gemm_panels *p, int64_t panel, int64_t word, int vectors, hri_gemm_words how) {
-  const char *at = hri_real_from(p->from, terms_of(word, how) * p->along + panel * p->width, type_of(how));
-  int64_t along = p->along * (int64_t)hri_real_bytes(type_of(how));
+  const char *at = hri_real_from(p->from, terms_of(word, how) * p->along + panel * p->width, hri_gemm_words_type(how));
+  int64_t along = p->along * (int64_t)hri_real_bytes(hri_gemm_words_type(how));
   uint32_t *to = p->to + panel * p->panel_stride + word * p->width;
   for (int i = 0; i < STEPS; i++, at += terms_of(along, how), to += p->width)
     HRI_UNROLL for (int v = 0; v < vectors; v++) {
-      const char *vector = at + v * LANES * (int64_t)hri_real_bytes(type_of(how));
+      const char *vector = at + v * LANES * (int64_t)hri_real_bytes(hri_gemm_words_type(how));
       put(to, v * LANES, LANES, INT64_MAX, words_across(vector, vector + along, LANES, how));
     }
 }
 
 /* Likewise of a panel of REST lines. */
 INLINE void inner_together(const hri_gemm_panels *p, int64_t panel, int64_t word, hri_gemm_words how) {
-  const char *at = hri_real_from(p->from, terms_of(word, how) * p->along + panel * REST, type_of(how));
-  int64_t along = p->along * (int64_t)hri_real_bytes(type_of(how));
+  const char *at = hri_real_from(p->from, terms_of(word, how) * p->along + panel * REST, hri_gemm_words_type(how));
+  int64_t along = p->along * (int64_t)hri_real_bytes(hri_gemm_words_type(how));
   uint32_t *to = p->to + panel * p->panel_stride + word * REST;
   for (int half = 0; half < 2 * STEPS / LANES; half++, to += LANES / 2 * REST) {
     hri_words v[LANES / 2];
@@ -216,8 +215,9 @@ INLINE void steps(const hri_gemm_panels *p, int64_t panel, int64_t word, hri_gem
   else
     for (; word < end; word++) {
       int64_t term = terms_of(word, how);
-      const void *line = term < p->terms ? hri_real_from(p->from, term * p->along, type_of(how)) : NULL,
-                 *second = term + 1 < p->terms ? hri_real_from(p->from, (term + 1) * p->along, type_of(how)) : NULL;
+      const void *line = term < p->terms ? hri_real_from(p->from, term * p->along, hri_gemm_words_type(how)) : NULL,
+                 *second = term + 1 < p->terms ? hri_real_from(p->from, (term + 1) * p->along, hri_gemm_words_type(how))
+                                               : NULL;
       copy_step(p, panel, word, line, second, how);
     }
 }
