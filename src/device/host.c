@@ -12,6 +12,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/syscall.h>
 #include <unistd.h>
 
 enum { TEXT_BYTES = 8192, PATH_BYTES = 1024, MAX_CPUS = 8192 };
@@ -317,11 +318,41 @@ void hri_host_cpu_model(char *out, uint32_t out_bytes) {
                  length ? line : "unknown processor");
 }
 
+/* The seconds that this process's threads were ready to run and waited for a processor: the second number in the
+ * schedstat of each (nanoseconds; Documentation/scheduler/sched-stats.rst of Linux). NAN where the kernel keeps none. */
+static double waited_seconds(void) {
+  struct entry { /* linux_dirent64, which no header of the C library declares */
+    uint64_t inode, offset;
+    uint16_t bytes;
+    uint8_t type;
+    char name[];
+  };
+  char path[PATH_BYTES], text[TEXT_BYTES];
+  _Alignas(struct entry) char entries[TEXT_BYTES];
+  double seconds = 0;
+  bool known = false;
+  long got;
+  int fd;
+  if ((size_t)snprintf(path, sizeof path, "%s/proc/self/task", root) >= sizeof path) return NAN;
+  fd = open(path, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (fd < 0) return NAN;
+  while ((got = syscall(SYS_getdents64, fd, entries, sizeof entries)) > 0)
+    for (const char *at = entries; at < entries + got; at += ((const struct entry *)(const void *)at)->bytes) {
+      const char *name = ((const struct entry *)(const void *)at)->name;
+      uint64_t waited;
+      if (name[0] < '1' || name[0] > '9') continue;
+      (void)snprintf(path, sizeof path, "/proc/self/task/%s/schedstat", name);
+      if (!read_text(path, text) || !parse_number(text + strcspn(text, " "), &waited)) continue; /* it has ended */
+      known = true;
+      seconds += 1e-9 * (double)waited;
+    }
+  (void)close(fd);
+  return known ? seconds : NAN;
+}
+
 /* "cpu  user nice system idle iowait irq softirq steal ...", in ticks. */
-hri_host_load hri_host_load_now(void) {
+static double stolen_seconds(void) {
   enum { STEAL = 7 };
-  hri_host_load load = {0};
-  struct rusage usage;
   char text[TEXT_BYTES];
   const char *at = read_text("/proc/stat", text) ? find_line(text, "cpu ") : NULL;
   uint64_t ticks = 0;
@@ -330,7 +361,12 @@ hri_host_load hri_host_load_now(void) {
     if (!parse_number(at, &ticks)) at = NULL;
     else at += strspn(at, "0123456789");
   }
-  if (at) load.stolen_seconds = (double)ticks / (double)sysconf(_SC_CLK_TCK);
+  return at ? (double)ticks / (double)sysconf(_SC_CLK_TCK) : 0;
+}
+
+hri_host_load hri_host_load_now(void) {
+  hri_host_load load = {.stolen_seconds = stolen_seconds(), .waited_seconds = waited_seconds()};
+  struct rusage usage;
   if (getrusage(RUSAGE_SELF, &usage) == 0) load.preemptions = (uint64_t)usage.ru_nivcsw;
   return load;
 }

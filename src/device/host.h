@@ -57,10 +57,11 @@ bool hri_host_reset_peak(void);
 void hri_host_cpu_model(char *out, uint32_t out_bytes);
 
 /* What other work took from this process since it began: times that a thread had to leave its processor although it had
- * work, and seconds of all processors that the host of this machine gave to others. Allocates nothing. */
+ * work, seconds that its threads waited for one, summed (NAN where the kernel does not tell), and seconds of all
+ * processors that the host of this machine gave to others. Allocates nothing. */
 typedef struct hri_host_load {
   uint64_t preemptions;
-  double stolen_seconds;
+  double waited_seconds, stolen_seconds;
 } hri_host_load;
 hri_host_load hri_host_load_now(void);
 

@@ -15,8 +15,10 @@ enum {
   CELLS = sizeof((hr_device_rates *)0)->tables / (sizeof(double))
 };
 static const double ROUND_SECONDS = 0.2, SPREAD = 0.1;
-/* Of the time of a thread: what others may take, by the host's word, or by interruptions of some milliseconds each. */
-static const double STOLEN_SHARE = 0.02, PREEMPTIONS_PER_SECOND = 10;
+/* Of the time of a thread: what others may take, by the host's word or by the kernel's, half of what rounds may differ
+ * by. Where the kernel does not tell, by interruptions of some milliseconds each; its own are of microseconds, and 16 a
+ * second were seen on an idle machine, so their number alone says little. */
+static const double STOLEN_SHARE = 0.02, WAITED_SHARE = 0.05, PREEMPTIONS_PER_SECOND = 20;
 /* A prediction that was this near is good enough. */
 static const double NEAR = 0.1;
 
@@ -100,14 +102,17 @@ static double pace(const watched *r) { return (r->taken[0] + r->taken[1]) / (r->
 /* Whether others worked on the processors during the rounds. */
 static bool crowded(const hri_rate_watch *w) {
   const double threads = w->plan->job.team;
-  double seconds = 0, stolen = 0, preemptions = 0;
+  double seconds = 0, stolen = 0, waited = 0, preemptions = 0;
   for (int k = 0; k < ROUNDS; k++) {
     const watched *r = &w->rounds[k];
     seconds += r->step_seconds;
     stolen += r->after.stolen_seconds - r->before.stolen_seconds;
+    waited += r->after.waited_seconds - r->before.waited_seconds;
     preemptions += (double)(r->after.preemptions - r->before.preemptions);
   }
-  return stolen > STOLEN_SHARE * threads * seconds || preemptions > PREEMPTIONS_PER_SECOND * threads * seconds;
+  if (stolen > STOLEN_SHARE * threads * seconds) return true;
+  return isnan(waited) ? preemptions > PREEMPTIONS_PER_SECOND * threads * seconds
+                       : waited > WAITED_SHARE * threads * seconds;
 }
 
 static double spread_of(const hri_rate_watch *w) {

@@ -246,34 +246,61 @@ static void test_an_unsteady_machine_tells_nothing(void **state) {
   hr_plan_destroy(plan);
 }
 
-static void write_stat(const char *root, unsigned ticks) {
-  FILE *file = fopen(path_of("%s/proc/stat", root), "w");
+/* A file of the kernel below `root`. */
+static void write_told(const char *root, const char *name, const char *format, unsigned long long number) {
+  FILE *file = fopen(path_of("%s/proc/%s", root, name), "w");
   assert_non_null(file);
-  (void)fprintf(file, "cpu  10 20 30 40 50 60 70 %u 0 0\n", ticks);
+  (void)fprintf(file, format, number);
   assert_int_equal(fclose(file), 0);
 }
 
-/* Steady, but the host gives a twentieth of the time to others. */
-static void test_stolen_time_counts(void **state) {
-  const char *root = scratch_make("stat");
+/* The state of a watch over steady steps of a second, while `told` grows by `more` a step from `begin` on. */
+static hri_rate_state watch_told(const char *root, const char *told, const char *format, unsigned long long begin,
+                                 unsigned long long more) {
   hr_plan *plan;
   hri_rate_watch *w;
+  hri_rate_state result;
   hr_error error = {0};
-  unsigned ticks = 100;
-  (void)state;
   forget();
   plan = plan_of(HR_PRECISION_FP32);
-  assert_int_equal(mkdir(path_of("%s/proc", root), 0700), 0);
-  write_stat(root, ticks);
   hri_host_set_root(root);
-  assert_true(fabs(hri_host_load_now().stolen_seconds - 1) < 1e-9); /* 100 ticks a second */
   assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
-  do write_stat(root, ticks += 5);
-  while (!step(w, plan, (speed){1, 1}, 1));
-  assert_int_equal(hri_rate_watch_state(w), HRI_RATES_UNSTEADY);
+  do write_told(root, told, format, begin += more);
+  while (!step(w, plan, (speed){1.5, 1.5}, 1));
+  result = hri_rate_watch_state(w);
   hri_host_set_root(NULL);
   hri_rate_watch_end(w);
   hr_plan_destroy(plan);
+  return result;
+}
+
+/* Steady, but the host gives a twentieth of the time to others, or a thread waits a fifth of it. A hundredth is what an
+ * idle machine's own work takes, however often it interrupts. */
+static void test_time_of_others_counts(void **state) {
+  static const char ticks[] = "cpu  10 20 30 40 50 60 70 %llu 0 0\n", waited[] = "4915224142 %llu 232\n";
+  const char *root = scratch_make("stat");
+  hri_host_load load;
+  (void)state;
+  assert_int_equal(mkdir(path_of("%s/proc", root), 0700), 0);
+  write_told(root, "stat", ticks, 100);
+  hri_host_set_root(root);
+  load = hri_host_load_now();
+  hri_host_set_root(NULL);
+  assert_true(fabs(load.stolen_seconds - 1) < 1e-9); /* 100 ticks a second */
+  assert_true(isnan(load.waited_seconds));
+  assert_int_equal(watch_told(root, "stat", ticks, 100, 5), HRI_RATES_UNSTEADY);
+  for (size_t k = 0; k < 4; k++)
+    assert_int_equal(mkdir(path_of("%s/proc/%s", root,
+                                   (const char *[]){"self", "self/task", "self/task/41", "self/task/43"}[k]),
+                           0700),
+                     0);
+  write_told(root, "self/task/41/schedstat", waited, 1500000000);
+  write_told(root, "self/task/43/schedstat", waited, 250000000);
+  hri_host_set_root(root);
+  assert_true(fabs(hri_host_load_now().waited_seconds - 1.75) < 1e-9);
+  hri_host_set_root(NULL);
+  assert_int_equal(watch_told(root, "self/task/43/schedstat", waited, 0, 200000000), HRI_RATES_UNSTEADY);
+  assert_int_equal(watch_told(root, "self/task/43/schedstat", waited, 0, 10000000), HRI_RATES_NEW);
   scratch_remove(root);
 }
 
@@ -306,7 +333,7 @@ int main(void) {
                                      cmocka_unit_test(test_small_things_tell_nothing_of_large_ones),
                                      cmocka_unit_test(test_runs_add_up),
                                      cmocka_unit_test(test_an_unsteady_machine_tells_nothing),
-                                     cmocka_unit_test(test_stolen_time_counts),
+                                     cmocka_unit_test(test_time_of_others_counts),
                                      cmocka_unit_test(test_a_probe_counts_for_more)};
   int failed;
   directory = scratch_make("rates");
