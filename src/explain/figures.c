@@ -75,9 +75,20 @@ static void set_size(hr_oom_value *value, long double number, long double place,
   value->slack_bytes = unit == 1 ? 0 : (uint64_t)((long double)unit / place / 2) + 1;
 }
 
+/* The unit that stands in brackets before the number at text[at]: "total gpu memory (gib): 79.10". */
+static uint64_t unit_of_label(const char *text, size_t at) {
+  size_t end, start;
+  while (at > 0 && strchr(" :=", text[at - 1])) at--;
+  if (at == 0 || text[at - 1] != ')') return 0;
+  for (end = start = at - 1; start > 0 && is_letter(text[start - 1]);) start--;
+  return start > 0 && text[start - 1] == '(' ? unit_bytes(text + start, end - start) : 0;
+}
+
 /* A number with its unit at text[at]; *behind is the place after it. */
 static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
   long double number, place;
+  const size_t start = at;
+  const bool of_size = at >= 8 && memcmp(text + at - 8, "of size ", 8) == 0; /* "of size 31.99 g", Kokkos' */
   size_t after = read_number(text, at, end, &number, &place), unit_end;
   uint64_t unit;
   if (after == at) return false;
@@ -91,7 +102,11 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
   unit = unit_bytes(text + at, unit_end - at);
   if (unit == 1 && at == after && unit_end == at + 1 && number > 0 && number < 512) return false; /* "llama-3b" */
-  if (unit == 0 && at == after && unit_end == at + 1) unit = letter_bytes(text[at]);
+  if (unit == 0 && (at == after || of_size) && unit_end == at + 1) unit = letter_bytes(text[at]);
+  if (unit == 0) {
+    unit_end = after;
+    unit = unit_of_label(text, start);
+  }
   if (unit == 0) return false;
   set_size(value, number, place, unit);
   *behind = unit_end;
@@ -210,6 +225,11 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"need", HR_OOM_REQUESTED},
                                       {"needed", HR_OOM_REQUESTED},
                                       {"size", HR_OOM_REQUESTED},
+                                      {"hbm size", HR_OOM_TOTAL},
+                                      {"moc size", HR_OOM_TOTAL},
+                                      {"free size", HR_OOM_FREE},
+                                      {"weight size", HR_OOM_FIGURE_COUNT},
+                                      {"temporary buffer size", HR_OOM_FIGURE_COUNT},
                                       {"sized", HR_OOM_REQUESTED},
                                       {"buffer of", HR_OOM_REQUESTED},
                                       {"chunk of", HR_OOM_REQUESTED},
@@ -233,6 +253,8 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"allowed", HR_OOM_ALLOWED},
                                       {"maximum", HR_OOM_ALLOWED},
                                       {"max", HR_OOM_ALLOWED},
+                                      {"requestedspace", HR_OOM_REQUESTED},
+                                      {"totalfreespace", HR_OOM_FREE},
                                       {"allocated so far", HR_OOM_ALLOCATED},
                                       {"allocated", HR_OOM_ALLOCATED},
                                       {"used", HR_OOM_FIGURE_COUNT},
@@ -251,13 +273,22 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" limit", HR_OOM_ALLOWED},
                                       {" allocated", HR_OOM_ALLOCATED},
                                       {" memory has been allocated", HR_OOM_ALLOCATED},
+                                      {" have already been allocated", HR_OOM_ALLOCATED},
+                                      {" have already been mmap", HR_OOM_ALLOCATED},
+                                      {": no space left", HR_OOM_REQUESTED},
                                       {" requested", HR_OOM_REQUESTED},
                                       {" were requested", HR_OOM_REQUESTED},
                                       {" was requested", HR_OOM_REQUESTED},
                                       {" required", HR_OOM_REQUESTED},
                                       {" needed", HR_OOM_REQUESTED},
                                       {" used", HR_OOM_FIGURE_COUNT},
+                                      {" in use)", HR_OOM_THIS_PROCESS}, /* Go's */
                                       {" in use", HR_OOM_FIGURE_COUNT}};
+
+static bool begins_at(const char *text, size_t at, size_t count, const char *words) {
+  const size_t length = strlen(words);
+  return count - at >= length && memcmp(text + at, words, length) == 0;
+}
 
 static bool is_word_part(char c) { return is_letter(c) || is_digit(c); }
 
@@ -266,8 +297,8 @@ static bool figure_needs_number_next(const char *word) {
   return strcmp(word, "size") == 0 || strcmp(word, "sized") == 0;
 }
 static bool is_apart(const char *text, size_t from, size_t to) {
-  static const char *const links[] = {" of ", " is ", " was ", " = ", ": ", "=",     ":",  " ",
-                                      "",     " (",   " =  ",  "(",   ",",  " is: ", "=\""};
+  static const char *const links[] = {" of ", " is ", " was ", " = ", ": ", "=",     ":",   " ",
+                                      "",     " (",   " =  ",  "(",   ",",  " is: ", "=\"", "["};
   for (size_t i = 0; i < sizeof links / sizeof *links; i++)
     if (strlen(links[i]) == to - from && memcmp(text + from, links[i], to - from) == 0) return false;
   return true;
@@ -308,7 +339,8 @@ static hr_oom_figure label_behind(const char *text, size_t at, size_t count, boo
   for (size_t l = 0; l < sizeof behind_labels / sizeof *behind_labels; l++) {
     size_t length = strlen(behind_labels[l].word);
     if (count - at >= length && memcmp(text + at, behind_labels[l].word, length) == 0 &&
-        (at + length == count || !is_letter(text[at + length])))
+        (at + length == count || !is_letter(text[at + length])) &&
+        !begins_at(text, at + length, count, " size")) /* of the next figure */
       return behind_labels[l].figure;
   }
   *found = false;
@@ -320,6 +352,11 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
   long double number, place;
   size_t start = at > from + 24 ? at - 24 : from;
   bool sized = at >= from + 8 && memcmp(text + at - 8, "of size ", 8) == 0; /* whatever it is, it is a size */
+  if (read_hexadecimal(text, at, end, value)) {                             /* no address: a size, or of bytes */
+    for (*behind = at + 2; *behind < end && is_word_part(text[*behind]);) (*behind)++;
+    return begins_at(text, *behind, end, " byte") || begins_at(text, *behind, end, " (") ||
+           hri_oom_word(text, start, at, "size") < at;
+  }
   *behind = read_number(text, at, end, &number, &place);
   if ((*behind - at < 5 && !sized) || *behind == at || place != 1 ||
       (*behind < end && (is_letter(text[*behind]) || text[*behind] == '/')))
@@ -327,7 +364,8 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
   if (at > from + 1 && text[at - 1] == 'x') return false;
   if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
   if (hri_oom_word(text, start, at, "size") == at && hri_oom_word(text, start, at, "memory") == at &&
-      hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at)
+      hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at &&
+      hri_oom_word(text, start, at, "-byte") == at)
     return false;
   set_size(value, number, 1, 1);
   return true;

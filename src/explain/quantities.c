@@ -169,8 +169,22 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
   while (open > 0 && text[open - 1] != '(') open--;
   if (array < count && open > 0) (void)hri_oom_size_at(text, open, count, &f[HR_OOM_REQUESTED]);
   (void)hri_oom_size_after(text, count, "size preference (", &f[HR_OOM_ALLOWED]);
-  (void)hri_oom_count_after(text, count, "the limit of [", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_count_after(text, count, " limit of [", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_size_after(text, count, "object size is", &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_count_after(text, count, "new bytes reserved: [", &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_count_after(text, count, "and allocated threshold", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, "allocation of an extra", &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_size_after(text, count, "than the limit", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, "; limit:", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_count_after(text, count, "alloc request size", &f[HR_OOM_REQUESTED]);
+  if (hri_oom_count_after(text, count, "requested allocation size", &f[HR_OOM_REQUESTED]))
+    (void)hri_oom_count_after(text, count, "supported size of", &f[HR_OOM_ALLOWED]);
+  if (hri_oom_count_after(text, count, "memory pool (needed", &f[HR_OOM_REQUESTED])) /* ggml's: all that it has */
+    (void)hri_oom_count_after(text, count, ", available", &f[HR_OOM_ALLOWED]);
+  else if (hri_oom_count_after(text, count, "buffers. needed", &f[HR_OOM_REQUESTED])) /* TensorFlow Lite's */
+    (void)hri_oom_count_after(text, count, "but only", &f[HR_OOM_ALLOWED]);
+  else if (hri_oom_count_after(text, count, "memory. requested:", &f[HR_OOM_REQUESTED])) /* what is left of it */
+    (void)hri_oom_count_after(text, count, ", available", &f[HR_OOM_FREE]);
 }
 
 /* SBCL's "11960320 bytes available, 16777232 requested." */
@@ -224,6 +238,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (strcmp(failure->source, "php") == 0)
       (void)hri_oom_count_after(at, count < 60 ? count : 60, "(allocated ", &f[HR_OOM_ALLOCATED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "memory (used over", &f[HR_OOM_ALLOWED]);
+    if (strcmp(failure->source, "ios") == 0)
+      (void)hri_oom_size_after(at, count < 60 ? count : 60, "hard", &f[HR_OOM_ALLOWED]);
     break;
   case HRI_OOM_LIBRARY:
     for (size_t i = 0; i < 3 && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
@@ -257,7 +273,15 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_count_after(at, count < 200 ? count : 200, ", limit:", &f[HR_OOM_ALLOWED]);
     }
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "trying to allocate", &f[HR_OOM_REQUESTED]); /* Dart's */
+    (void)hri_oom_count_after(at, count < 60 ? count : 60, "memory arrays to size", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "/ failed to allocate", &f[HR_OOM_REQUESTED]); /* Android's */
+    if (hri_oom_size_after(at, count < 200 ? count : 200, "totalbytes (", &f[HR_OOM_ALLOCATED]) &&       /* JavaCPP's */
+        hri_oom_size_after(at, count < 200 ? count : 200, " + ", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_size_after(at, count < 200 ? count : 200, "> maxbytes (", &f[HR_OOM_ALLOWED]);
+    if (hri_oom_size_after(at, count < 200 ? count : 200, " physicalbytes (", &f[HR_OOM_THIS_PROCESS]))
+      (void)hri_oom_size_after(at, count < 200 ? count : 200, "> maxphysicalbytes (", &f[HR_OOM_ALLOWED]);
+    if (strcmp(failure->source, "hermes") == 0)
+      (void)hri_oom_count_after(at, count < 160 ? count : 160, ", allocated =", &f[HR_OOM_ALLOCATED]);
     if (strcmp(failure->source, "sbcl") == 0) read_sbcl(at, count < 200 ? count : 200, f);
     if (strcmp(failure->source, "ghc") == 0) /* a prefix may stand between */
       (void)hri_oom_size_after(at, count < 200 ? count : 200, "maximum heap size is", &f[HR_OOM_ALLOWED]);
@@ -269,6 +293,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     break;
   case HRI_OOM_LIMIT: read_limit(at, count < 200 ? count : 200, f); break;
   case HRI_OOM_CHIP:
+    (void)hri_oom_count_after(at, count < 80 ? count : 80, "memory size (requested", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
     for (size_t i = 0; i < HRI_COUNT(chip_limits) && !hri_oom_known(&f[HR_OOM_ALLOWED]); i++)
       (void)hri_oom_count_after(at, count < 300 ? count : 300, chip_limits[i], &f[HR_OOM_ALLOWED]);
@@ -285,8 +310,14 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
     if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
   }
+  if (strcmp(failure->source, "tensorrt") == 0) {
+    (void)hri_oom_size_after(at, count < 400 ? count : 400, "total gpu memory (gib)", &f[HR_OOM_TOTAL]);
+    (void)hri_oom_size_after(at, count < 400 ? count : 400, "creation attempt (gib)", &f[HR_OOM_FREE]);
+  }
   if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */
-    (void)hri_oom_count_after(at, count < 60 ? count : 60, "<= available failed,", &f[HR_OOM_REQUESTED]);
+    if (hri_oom_count_after(at, count < 120 ? count : 120, "received allocating:", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_count_after(at, count < 120 ? count : 120, "> available:", &f[HR_OOM_FREE]);
+    else (void)hri_oom_count_after(at, count < 60 ? count : 60, "<= available failed,", &f[HR_OOM_REQUESTED]);
     if (hri_oom_known(&f[HR_OOM_REQUESTED]))
       (void)hri_oom_count_after(at, count < 90 ? count : 90, " > ", &f[HR_OOM_FREE]);
   }

@@ -119,7 +119,7 @@ static const char *const modifiers[] =
      "gpu's",     "vram",    "allocated", "container",   "per-process", "opencl",    "sycl",      "xpu",
      "mps",       "xla",     "large",     "huge",        "a",           "buffer",    "runtime",   "usable",
      "worker",    "address", "space",     "maximum",     "max",         "limit",     "backend",   "direct",
-     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total"};
+     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total",     "distributed"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -157,6 +157,9 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
   size_t end = hri_sentence_end(text, to, to + 100 < count ? to + 100 : count), before, near;
   bool done = hri_match_at(text, to - (to - from < 2 ? 0 : 2), to, "ed"), agent = hri_match_at(text, to - 2, to, "or");
   before = find_back(text, line, from, 56, negations, HRI_COUNT(negations), 5);
+  if (before < from && hri_match_end(text, from, to, "ing") && !hri_match_at(text, before, from, "failed while") &&
+      !hri_match_at(text, before, from, "failed in") && !hri_match_at(text, before, from, "insufficient"))
+    before = from; /* "cannot find buffer, mallocing new one" */
   if (before < from && (!done || hri_oom_word(text, before, from, " be ") < from)) {
     *p = (hri_oom_phrase){before, to, false};
     if (done) /* "3 gib of memory could not be allocated": what it was stands before */

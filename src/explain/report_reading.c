@@ -8,6 +8,7 @@
 #include "explain/figures.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
+#include "explain/wording.h"
 
 /* Where what belongs to the report ends: its line, or the next words where a line was wrapped, and items that follow;
  * no traceback and no other failure's figures. */
@@ -68,23 +69,32 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
   }
 }
 
+/* Whether the next line is a server's hint or detail about it. */
+static bool hints_behind(const hri_oom_place *p) {
+  size_t at = p->line_end;
+  while (at < p->count && (p->text[at] == ' ' || p->text[at] == '\n')) at++;
+  return hri_match_at(p->text, at, p->count, "hint:") || hri_match_at(p->text, at, p->count, "detail:");
+}
+
 /* The figures of such a message: in its line; a framework's own words often go over several. */
 static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
   size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at), end;
+  const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
+  const size_t behind = p->at + (head && strlen(head->words) > 13 ? strlen(head->words) : 13);
   hri_oom_phrase f = {p->at, p->at, false};
   bool goes_on =
       hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
   for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */
-  end = report_end(p, &f, foreign || goes_on ? 200 : 0);
+  end = report_end(p, &f, hints_behind(p) ? 400 : foreign || goes_on ? 200 : 0);
   if (p->tick_from < p->tick_to && hri_count_words(p->text, p->tick_to, p->line_end) >
                                        0) { /* what is quoted; what is said of it has other figures */
     if (p->tick_from > from) from = p->tick_from;
     end = p->tick_to < end ? p->tick_to : end;
   }
-  if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
+  if (!foreign && behind < end) end = hri_oom_word(p->text, behind, end, "out of memory"); /* another message */
   hri_oom_read_labelled(p->text, from, end, end, m->failure.figures);
 }
 
@@ -125,8 +135,9 @@ static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) 
 static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *allowed) {
   size_t used = hri_oom_word(p->text, from, p->line_end, " used)"), slash = used;
   while (slash > from && used - slash < 24 && p->text[slash] != '/') slash--;
-  if (used < p->line_end && p->text[slash] == '/' && allowed->state == HR_OOM_ABSENT)
-    (void)hri_oom_size_at(p->text, slash + 1, used, allowed);
+  if (used < p->line_end && p->text[slash] == '/' && allowed->state == HR_OOM_ABSENT &&
+      !hri_oom_size_at(p->text, slash + 1, used, allowed))
+    (void)hri_oom_count_after(p->text + slash, used - slash, "/", allowed); /* in bytes, without a unit */
 }
 
 /* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path

@@ -319,6 +319,13 @@ static bool is_exception(const span *s) {
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
+/* How C++, Rust and WebAssembly print what ended a program. */
+static bool is_thrown(const span *s) {
+  return (begins(s, s->from, "Aborted(") && has(s, " ")) || /* Emscripten's */
+         begins(s, s->from, "what():") || begins(s, s->from, "called `Result::") ||
+         begins(s, s->from, "called `Option::");
+}
+
 /* Behind a bar and a level, "| WARNING: ...": a record of a log. */
 static bool is_levelled(const span *s) {
   size_t at = s->from + 2;
@@ -338,7 +345,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_bracket(&s))
+  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_thrown(&s) ||
+      is_bracket(&s))
     return HRI_SOURCE_NONE;
   if (is_field(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */

@@ -97,10 +97,10 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
        " raised",  " resulted in", " caused",    " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
        "symptom:", "said:",        "printed:",   "got:",      "saw:",      "threw:",       "showed:",
        "logged:",  " confirmed:",  " confirms:", " reads:",   " says:"};
-  static const char *const keys[] = {"\"msg\":",       "\"message\":", "\"error\":",  "\"evalue\":",
-                                     "\"exception\":", "\"stderr\":",  "\"detail\":", "\"reason\":",
-                                     "\"log\":",       "\"output\":",  "\"text\":",   "\"traceback\":",
-                                     "\"exc_info\":",  "\"err\":",     "\"status\":", "\"ename\":"};
+  static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
+                                     "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
+                                     "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":",
+                                     "\"ename\":",  "\"errortype\":"};
   size_t end = quote;
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
@@ -488,7 +488,7 @@ static bool denies_failure(const hri_oom_place *p) {
  * compute a layer. */
 static bool is_optional(const hri_oom_place *p) {
   static const char *const tactics[] = {"insufficient to use tactic", "insufficient memory to use tactic"};
-  static const char *const before[] = {"failed to mlock", "failed to munlock", "skipping tactic"};
+  static const char *const before[] = {"failed to mlock", "failed to munlock", "unable to lock", "skipping tactic"};
   return hri_match_part(p->text, p->line, p->at, before, HRI_COUNT(before)) ||
          hri_match_part(p->text, p->line, p->line_end, tactics, HRI_COUNT(tactics));
 }

@@ -102,8 +102,9 @@ static bool is_named(const hri_oom_around *a) {
   static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
                                        " as ",   " is ",     " was ",      " when ", " if ", " means",
                                        " occur", " message", " exception", "/",      "ed"};
-  static const char *const reports[] = {"failed with", "exited with", "died with",    "ended with",
-                                        "error with",  "fails with",  "crashes with", "crash with"};
+  static const char *const reports[] = {"failed with",        "exited with",  "died with",    "ended with",
+                                        "error with",         "fails with",   "crashes with", "crash with",
+                                        "terminating due to", "terminated by"};
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (before_ends(a, reports[i])) return false;
   if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
@@ -251,7 +252,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     static const char *const verbs[] = {" was", " got", " been", " were", " is", " being", " gets", " getting"};
     for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill") && !before_ends(a, "init was"); i++)
       if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
-    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "container init was")
+    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "message: \"") ||
+                   before_ends(a, "container init was")
                ? certain
                : nothing;
   }
@@ -324,7 +326,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "memoryerror") == 0) {
     bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
-    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
+    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda") ||
+        after_starts(a, ": metal ") || after_has(a, 80, "no memory is available"))
+      return nothing;
     bool header =
         after_starts(a, " traceback (most"); /* the exception itself stands behind its frames, unless they are cut */
     if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
@@ -411,6 +415,10 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 32, ") exceeds limit (") ? (hri_oom_reading){HRI_OOM_CHIP, "compiler"} : nothing;
   if (strncmp(words, "threadgroup", 11) == 0)
     return after_has(a, 40, ") exceeds the maximum") ? (hri_oom_reading){HRI_OOM_CHIP, "metal"} : nothing;
+  if (strncmp(words, "unexpected error occurred during cuda", 37) == 0)
+    return after_has(a, 60, "cuda_error_out_of_memory") ? (hri_oom_reading){HRI_OOM_FOREIGN, "matlab"} : nothing;
+  if (strcmp(words, "container '") == 0) /* Bitbucket's */
+    return after_has(a, 40, "' exceeded memory limit") ? (hri_oom_reading){HRI_OOM_HOST, "container"} : nothing;
   if (strcmp(words, "heap exhausted") == 0) return read_exhausted(a);
   if (strcmp(words, "exceeded memory limit (") ==
       0) /* "job 4021 exceeded memory limit (4220000 > 4194304), being killed" */
@@ -433,6 +441,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
         !after_has(a, 200, "attempting to reserve") && !after_has(a, 200, "exceeding available bytes"))
       return nothing;
+    if (after_has(a, 300, "/cpu_allocator.cc")) return (hri_oom_reading){HRI_OOM_HOST, "paddle"};
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
       return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
     return (hri_oom_reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
@@ -523,7 +532,8 @@ static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around 
 
 /* Whether the shared memory that ran out is a block's on the chip, not what processes share. */
 static bool is_on_chip(const hri_oom_around *a) {
-  static const char *const words[] = {"per block", "per-block", "thread block", "threadblock", "per sm", "smem"};
+  static const char *const words[] = {"per block", "per-block", "thread block", "threadblock",
+                                      "per sm",    "smem",      "on the gpu"};
   for (size_t i = 0; i < HRI_COUNT(words); i++)
     if (before_has(a, words[i]) || after_has(a, 80, words[i])) return true;
   return false;
@@ -544,6 +554,8 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
     r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (strcmp(r.source, "shared-memory") == 0 && strstr(head->words, "shared memory") && is_on_chip(a))
     r = (hri_oom_reading){HRI_OOM_NOTHING, ""}; /* report.c tells whether it is reported */
+  if (strcmp(head->words, "out of shared memory") == 0 && after_has(a, 60, "need to increase max_"))
+    r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"}; /* its table of locks */
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
   if (strcmp(head->words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(a, r);
   if (strcmp(head->words, "sigkill") == 0 && before_has(a, "root cause")) r.kind = HRI_OOM_ENDED;
