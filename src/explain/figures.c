@@ -254,6 +254,10 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"maximum", HR_OOM_ALLOWED},
                                       {"max", HR_OOM_ALLOWED},
                                       {"requestedspace", HR_OOM_REQUESTED},
+                                      {"wanted", HR_OOM_REQUESTED},
+                                      {"asked:", HR_OOM_REQUESTED},
+                                      {"error 12", HR_OOM_REQUESTED},
+                                      {"expand heap by", HR_OOM_REQUESTED},
                                       {"totalfreespace", HR_OOM_FREE},
                                       {"allocated so far", HR_OOM_ALLOCATED},
                                       {"allocated", HR_OOM_ALLOCATED},
@@ -276,6 +280,8 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" have already been allocated", HR_OOM_ALLOCATED},
                                       {" have already been mmap", HR_OOM_ALLOCATED},
                                       {": no space left", HR_OOM_REQUESTED},
+                                      {" currently allocated", HR_OOM_ALLOCATED},
+                                      {" in budget", HR_OOM_ALLOWED},
                                       {" requested", HR_OOM_REQUESTED},
                                       {" were requested", HR_OOM_REQUESTED},
                                       {" was requested", HR_OOM_REQUESTED},
@@ -347,6 +353,14 @@ static hr_oom_figure label_behind(const char *text, size_t at, size_t count, boo
   return HR_OOM_FIGURE_COUNT;
 }
 
+/* Whether the word right before text[at] calls a number memory's: "limit: 31357083254". */
+static bool is_named(const char *text, size_t from, size_t at) {
+  static const char *const words[] = {"limit: ", "allocated: ", "wanted: ", "asked: ", "used: "};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (at >= from + strlen(words[i]) && begins_at(text, at - strlen(words[i]), at, words[i])) return true;
+  return false;
+}
+
 /* A bare number counts as bytes where the words before it speak of a size or of memory. */
 static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
   long double number, place;
@@ -358,23 +372,29 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
            hri_oom_word(text, start, at, "size") < at;
   }
   *behind = read_number(text, at, end, &number, &place);
-  if ((*behind - at < 5 && !sized) || *behind == at || place != 1 ||
+  if ((*behind - at < 5 && !sized && !is_named(text, start, at)) || *behind == at || place != 1 ||
       (*behind < end && (is_letter(text[*behind]) || text[*behind] == '/')))
     return false;
   if (at > from + 1 && text[at - 1] == 'x') return false;
   if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
   if (hri_oom_word(text, start, at, "size") == at && hri_oom_word(text, start, at, "memory") == at &&
       hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at &&
-      hri_oom_word(text, start, at, "-byte") == at)
+      hri_oom_word(text, start, at, "-byte") == at && !is_named(text, start, at))
     return false;
   set_size(value, number, 1, 1);
   return true;
 }
 
+/* Whether a size is the other one in whole bytes. */
+static bool is_same(const hr_oom_value *rounded, const hr_oom_value *exact) {
+  const uint64_t apart = rounded->bytes > exact->bytes ? rounded->bytes - exact->bytes : exact->bytes - rounded->bytes;
+  return exact->slack_bytes == 0 && apart <= 2 * rounded->slack_bytes + rounded->bytes / 20;
+}
+
 void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t end, hr_oom_value *figures) {
   for (size_t at = from; at < end; at++) {
     hr_oom_value value = {0}, exact = {0};
-    size_t behind;
+    size_t behind, exact_behind;
     bool sized, found, named;
     hr_oom_figure figure, other;
     if (!is_digit(text[at]) || (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '_'))) continue;
@@ -390,8 +410,10 @@ void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t en
     if (named) figure = other; /* "free memory: 3 gib, 10 gib total": what follows at once is nearer */
     /* "512.00m (536870912 bytes)": the same in whole bytes */
     if (sized && behind + 2 < end && text[behind] == ' ' && text[behind + 1] == '(' &&
-        read_sized(text, behind + 2, end, &exact, &behind) && exact.slack_bytes == 0)
+        read_sized(text, behind + 2, end, &exact, &exact_behind) && is_same(&value, &exact)) {
       value = exact;
+      behind = exact_behind;
+    }
     if (at >= from + 2 && text[at - 1] == '-' && text[at - 2] == ' ' && figure == HR_OOM_REQUESTED)
       value.bytes = UINT64_MAX - value.bytes + 1; /* as the size that it wraps to */
     if ((found || named) && figure < HR_OOM_FIGURE_COUNT && figures[figure].state == HR_OOM_ABSENT)

@@ -176,6 +176,9 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
   (void)hri_oom_size_after(text, count, "allocation of an extra", &f[HR_OOM_REQUESTED]);
   (void)hri_oom_size_after(text, count, "than the limit", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_size_after(text, count, "; limit:", &f[HR_OOM_ALLOWED]);
+  if (hri_oom_count_after(text, count, "attempted to allocate", &f[HR_OOM_REQUESTED])) /* TVM's */
+    (void)hri_oom_size_after(text, count, "in region that is", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_count_after(text, count, ", limit:", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_count_after(text, count, "alloc request size", &f[HR_OOM_REQUESTED]);
   if (hri_oom_count_after(text, count, "requested allocation size", &f[HR_OOM_REQUESTED]))
     (void)hri_oom_count_after(text, count, "supported size of", &f[HR_OOM_ALLOWED]);
@@ -224,6 +227,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "buffer size:", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 60 ? count : 60, "failed for size::", &f[HR_OOM_REQUESTED]);
+    (void)hri_oom_count_after(at, count < 300 ? count : 300, "memory requested", &f[HR_OOM_REQUESTED]);
     break;
   case HRI_OOM_HOST:
     if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
@@ -238,6 +242,14 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (strcmp(failure->source, "php") == 0)
       (void)hri_oom_count_after(at, count < 60 ? count : 60, "(allocated ", &f[HR_OOM_ALLOCATED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "memory (used over", &f[HR_OOM_ALLOWED]);
+    if (!hri_oom_size_after(at, count < 60 ? count : 60, "write total of", &f[HR_OOM_REQUESTED])) /* UCX's */
+      (void)hri_oom_count_after(at, count < 60 ? count : 60, "vmalloc error: size", &f[HR_OOM_REQUESTED]);
+    if (strcmp(failure->source, "vllm") == 0)
+      (void)hri_oom_size_after(at, count < 60 ? count : 60, "swap space.", &f[HR_OOM_REQUESTED]);
+    if (strcmp(failure->source, "vllm") == 0)
+      (void)hri_oom_size_before(at, count < 100 ? count : 100, " total cpu memory", &f[HR_OOM_TOTAL]);
+    if (hri_oom_size_after(at, count < 400 ? count : 400, "space requested:", &f[HR_OOM_REQUESTED])) /* Open MPI's */
+      (void)hri_oom_size_after(at, count < 400 ? count : 400, "space available:", &f[HR_OOM_FREE]);
     if (strcmp(failure->source, "ios") == 0)
       (void)hri_oom_size_after(at, count < 60 ? count : 60, "hard", &f[HR_OOM_ALLOWED]);
     break;

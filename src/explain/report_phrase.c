@@ -119,7 +119,8 @@ static const char *const modifiers[] =
      "gpu's",     "vram",    "allocated", "container",   "per-process", "opencl",    "sycl",      "xpu",
      "mps",       "xla",     "large",     "huge",        "a",           "buffer",    "runtime",   "usable",
      "worker",    "address", "space",     "maximum",     "max",         "limit",     "backend",   "direct",
-     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total",     "distributed"};
+     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total",     "distributed",
+     "allowed"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -189,6 +190,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */
     return speaks_of_memory(text, at - to <= 4 ? p->from : from, from, to, count);
   }
+  if (hri_match_at(text, to, count, " errors")) return false; /* many are a topic */
   if (hri_match_at(text, to, count, " error") ||
       hri_match_at(text, to, count, ": error")) { /* "memory allocation error" */
     *p = (hri_oom_phrase){hri_oom_with_modifiers(text, line, from), to + 6, false};
@@ -203,11 +205,31 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
       {"out of",  "out-of",    "not enough",         "insufficient",    "no",
        "lack of", "exhausted", "too little",         "too much",        "exceeded",
        "exceeds", "exceeding", "not provide enough", "not have enough", "doesn't have enough"};
-  static const char *const behind[] = {" exhausted",         " is exhausted",  " limit exceeded",  " exceeded",
-                                       " is full",           " overflow",      " is insufficient", " insufficient",
-                                       " isn't enough",      " is not enough", " not enough",      " not sufficient",
-                                       " is not sufficient", " limit reached", " was exhausted",   " ran out",
-                                       " has run out",       " depleted",      " space exhausted", " isn't sufficient"};
+  static const char *const behind[] = {" exhausted",
+                                       " is exhausted",
+                                       " limit exceeded",
+                                       " exceeded",
+                                       " is full",
+                                       " overflow",
+                                       " is insufficient",
+                                       " insufficient",
+                                       " isn't enough",
+                                       " is not enough",
+                                       " not enough",
+                                       " not sufficient",
+                                       " is not sufficient",
+                                       " limit reached",
+                                       " was exhausted",
+                                       " ran out",
+                                       " usage limit reached",
+                                       " allocation limit reached",
+                                       " budget exceeded",
+                                       " quota exceeded",
+                                       " quota!",
+                                       " has run out",
+                                       " depleted",
+                                       " space exhausted",
+                                       " isn't sufficient"};
   static const char *const doing[] = {" while allocating", " when allocating", " trying to allocate",
                                       " while trying to allocate"};
   static const char *const after_no[] = {" available", " left", " for", " to ", " on ", " remaining", " could", " in "};

@@ -69,6 +69,16 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
   }
 }
 
+/* PyTorch's words in another framework's exception, whose class the line above names. */
+static void name_by_class(const hri_oom_place *p, hri_oom_message *m) {
+  const size_t far = p->before_count, from = far > 160 ? far - 160 : 0;
+  const size_t thrown = hri_oom_word(p->before, from, far, "instance of '");
+  const char *who = hri_oom_framework_in(p->before, thrown, far);
+  if (thrown < far && who &&
+      hri_oom_word(p->text, p->line, p->line + 12 < p->at ? p->line + 12 : p->at, "what():") < p->at)
+    hri_oom_set_framework(m, who);
+}
+
 /* Whether the next line is a server's hint or detail about it. */
 static bool hints_behind(const hri_oom_place *p) {
   size_t at = p->line_end;
@@ -172,6 +182,7 @@ void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
   bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
   if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
+  else if (m->kind == HRI_OOM_CACHING) name_by_class(p, m);
   else if (m->kind == HRI_OOM_FOREIGN && is_untagged(p, m)) m->anybodys = true;
   for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
@@ -179,8 +190,9 @@ void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
 }
 
 size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
-  const size_t from = hri_sentence_start(p->text, p->line, f->from);
-  size_t end;
+  size_t from = hri_sentence_start(p->text, p->line, f->from), end;
+  if (from > p->line + 2 && p->text[from - 1] == ';') /* "8 bytes requested; not enough memory" */
+    from = hri_sentence_start(p->text, p->line, from - 1);
   hri_oom_name_speaker(p, f->from, f->to, m);
   end = report_end(p, f, m->kind == HRI_OOM_HOST ? 160 : 60);
   hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);

@@ -322,6 +322,7 @@ static bool is_exception(const span *s) {
 /* How C++, Rust and WebAssembly print what ended a program. */
 static bool is_thrown(const span *s) {
   return (begins(s, s->from, "Aborted(") && has(s, " ")) || /* Emscripten's */
+         begins(s, s->from, "(error \"") ||                 /* a solver's */
          begins(s, s->from, "what():") || begins(s, s->from, "called `Result::") ||
          begins(s, s->from, "called `Option::");
 }

@@ -175,6 +175,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"lmdeploy", "turbomind", false},
                                      {"[tm][", "turbomind", false},
                                      {"megengine", "megengine", false},
+                                     {"mgb_", "megengine", false},
                                      {"oneflow", "oneflow", false},
                                      {"jittor", "jittor", false},
                                      {"caffe", "caffe", true},
@@ -380,7 +381,8 @@ static const char *const host_words[] = {"host",
                                          "cpu_repack buffer",
                                          "cpu_mapped buffer",
                                          "host allocation of",
-                                         "os memory"};
+                                         "os memory",
+                                         "cpu can't allocate"};
 /* The kernel's ENOMEM as a number. */
 static const char *const enomem_words[] = {"errno 12",      "errno: 12",      "error 12",
                                            "error code 12", "error code: 12", "cannot allocate memory"};
@@ -608,13 +610,15 @@ static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
   static const char *const outer[] = {"job",  "step", "container", "cgroup", "pod",  "slurmstepd", "yarn",
                                       "node", "task", "vmem",      "rss",    "mem",  "slurm",      "physical",
                                       "hbm",  "vmem", "tpu",       "shared", "vram", "gpu",        "device"};
-  static const char *const limits[] = {"memory limit", "memory budget", "memory quota"};
+  static const char *const limits[] = {"memory limit",       "memory budget",           "memory quota",
+                                       "memory usage limit", "memory allocation limit", "max. memory"};
   size_t end = hri_sentence_end(p->text, to, p->line_end);
   if (is_pods_limit(p->text, to, end)) return false;
   if (hri_oom_word(p->text, to, end, " used)") < end && memchr(p->text + to, '/', end - to))
     return true; /* "(9.9 gib/10 gib used)" */
   return hri_match_part(p->text, from, end, limits, HRI_COUNT(limits)) &&
-         hri_oom_word(p->text, from, end, "exceed") < end &&
+         (hri_oom_word(p->text, from, end, "exceed") < end || hri_oom_word(p->text, from, end, "reached") < end ||
+          hri_oom_word(p->text, from, end, "quota!") < end) &&
          (hri_match_whole(p->text, from, end, "query") < end ||
           !hri_match_any(p->text, from, end, outer, HRI_COUNT(outer)));
 }

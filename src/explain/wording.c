@@ -171,7 +171,10 @@ static hri_oom_reading read_macro(const hri_oom_around *a) {
   if (after_starts(a, " allocating ") && after_has(a, 80, "after a total of"))
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "compiler"};
   if (before_ends(a, "libgomp:")) return (hri_oom_reading){HRI_OOM_HOST, "libgomp"};
-  if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
+  if (after_starts(a, " allocating ") && after_has(a, 120, "failing in thread:"))
+    return (hri_oom_reading){HRI_OOM_LIBRARY, "openacc"};
+  if (after_starts(a, " allocating ") && (after_has(a, 100, " bytes (allocated so far") || before_has(a, "cupy")))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
   if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total"))
     return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
   if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator"))
@@ -417,6 +420,14 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 40, ") exceeds the maximum") ? (hri_oom_reading){HRI_OOM_CHIP, "metal"} : nothing;
   if (strncmp(words, "unexpected error occurred during cuda", 37) == 0)
     return after_has(a, 60, "cuda_error_out_of_memory") ? (hri_oom_reading){HRI_OOM_FOREIGN, "matlab"} : nothing;
+  if (strcmp(words, "memory quota exceeded") == 0)
+    return before_has(a, "error r1") || before_has(a, "heroku") ? (hri_oom_reading){HRI_OOM_HOST, "heroku"}
+                                                                : (hri_oom_reading){HRI_OOM_LIMIT, "server"};
+  if (strncmp(words, "kokkos", 6) == 0)
+    return after_has(a, 100, "named \"host\"") ? (hri_oom_reading){HRI_OOM_HOST, "kokkos"}
+                                               : (hri_oom_reading){HRI_OOM_FOREIGN, "kokkos"};
+  if (strcmp(words, "not enough memory to handle ") == 0)
+    return after_has(a, 30, "prefill tokens") ? (hri_oom_reading){HRI_OOM_LIMIT, "tgi"} : nothing;
   if (strcmp(words, "container '") == 0) /* Bitbucket's */
     return after_has(a, 40, "' exceeded memory limit") ? (hri_oom_reading){HRI_OOM_HOST, "container"} : nothing;
   if (strcmp(words, "heap exhausted") == 0) return read_exhausted(a);
