@@ -179,6 +179,9 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
   if (hri_oom_count_after(text, count, "attempted to allocate", &f[HR_OOM_REQUESTED])) /* TVM's */
     (void)hri_oom_size_after(text, count, "in region that is", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_count_after(text, count, ", limit:", &f[HR_OOM_ALLOWED]);
+  if (hri_oom_count_after(text, count, "limitgenomegenerateram=", &f[HR_OOM_ALLOWED])) /* STAR's */
+    (void)hri_oom_count_after(text, count, "not less than", &f[HR_OOM_REQUESTED]);
+  (void)hri_oom_count_after(text, count, "--limitbamsortram", &f[HR_OOM_REQUESTED]);
   (void)hri_oom_count_after(text, count, "alloc request size", &f[HR_OOM_REQUESTED]);
   if (hri_oom_count_after(text, count, "requested allocation size", &f[HR_OOM_REQUESTED]))
     (void)hri_oom_count_after(text, count, "supported size of", &f[HR_OOM_ALLOWED]);

@@ -620,7 +620,7 @@ static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
          (hri_oom_word(p->text, from, end, "exceed") < end || hri_oom_word(p->text, from, end, "reached") < end ||
           hri_oom_word(p->text, from, end, "quota!") < end) &&
          (hri_match_whole(p->text, from, end, "query") < end ||
-          !hri_match_any(p->text, from, end, outer, HRI_COUNT(outer)));
+          !hri_match_any(p->text, from, to, outer, HRI_COUNT(outer)));
 }
 
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {

@@ -420,6 +420,16 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 40, ") exceeds the maximum") ? (hri_oom_reading){HRI_OOM_CHIP, "metal"} : nothing;
   if (strncmp(words, "unexpected error occurred during cuda", 37) == 0)
     return after_has(a, 60, "cuda_error_out_of_memory") ? (hri_oom_reading){HRI_OOM_FOREIGN, "matlab"} : nothing;
+  if (strcmp(words, "allocation failure") == 0) { /* what a status of Neuron's run time says */
+    if (!before_ends(a, "message=\"") && !before_ends(a, "message=")) return nothing;
+    return before_has(a, "nrt_") ? (hri_oom_reading){HRI_OOM_FOREIGN, "neuron"}
+                                 : (hri_oom_reading){HRI_OOM_BARE, "a run time"};
+  }
+  if (strcmp(words, "could not satisfy request for") == 0)
+    return before_has(a, "tdrv:") ? (hri_oom_reading){HRI_OOM_FOREIGN, "neuron"} : nothing;
+  if (strcmp(words, "failed with -9") == 0)
+    return a->after == a->count || !hri_is_name(a->text[a->after]) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"}
+                                                                   : nothing;
   if (strcmp(words, "memory quota exceeded") == 0)
     return before_has(a, "error r1") || before_has(a, "heroku") ? (hri_oom_reading){HRI_OOM_HOST, "heroku"}
                                                                 : (hri_oom_reading){HRI_OOM_LIMIT, "server"};
