@@ -175,6 +175,13 @@ static bool is_dated(const char *line, size_t count) {
   return false;
 }
 
+/* "<jemalloc>: ..." */
+static bool is_program_tag(const char *line, size_t at, size_t count) {
+  for (at++; at < count && (hri_is_letter(hri_line_lower(line[at])) || hri_is_digit(line[at]) || line[at] == '_');)
+    at++;
+  return starts_with(line, count, at, ">: ");
+}
+
 /* What the beginning of a raw line, whose text starts at `start`, says about it. */
 uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
@@ -189,7 +196,7 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 2 < count && (line[at] == '/' || (line[at] == '-' && line[at + 2] != '-')) && line[at + 1] == line[at])
     shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z' &&
-      hri_oom_word(line, at, count, ">: ") == count) /* "<jemalloc>: ..." is a program's name */
+      !is_program_tag(line, at, count)) /* "<jemalloc>: ..." is a program's name */
     shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*') &&
       !starts_with(line, count, at + 2, "device #")) /* how programs number devices */

@@ -258,7 +258,7 @@ static bool ends_statement(const span *s) {
   return ends(s, ";") && (has(s, " = ") || name_end(s, s->from) == s->to - 1);
 }
 
-/* Whether words follow where the bracket at `open` is closed: "python(823,0x7fff9a08) malloc: ... (error code=3)". */
+/* Whether a label and words follow where the bracket at `open` is closed: "python(823,0x7fff9a08) malloc: ... (error code=3)". */
 static bool goes_on_in_words(const span *s, size_t open) {
   int depth = 0;
   size_t at = open;
@@ -266,7 +266,9 @@ static bool goes_on_in_words(const span *s, size_t open) {
     depth += s->text[at] == '(' ? 1 : s->text[at] == ')' ? -1 : 0;
     if (depth == 0) break;
   }
-  return at + 2 < s->to && s->text[at + 1] == ' ' && is_word_char(s->text[at + 2]);
+  if (at + 2 >= s->to || s->text[at + 1] != ' ') return false;
+  for (at += 2; at < s->to && is_word_char(s->text[at]);) at++;
+  return begins(s, at, ": ");
 }
 
 /* "name.of.function(...)" and nothing behind it. The name of an error before a bracket is how an exception prints
