@@ -42,8 +42,8 @@ bool hri_voice_tells_of_end(const hri_oom_place *p, size_t from, size_t to) {
 
 /* "is shutdown with exit code 137": one end, in the past, and no condition before it. */
 static bool ended_with(const hri_oom_place *p, size_t from) {
-  static const char *const verbs[] = {"exited",   "died",      "crashed", "terminated", "killed",
-                                      "shutdown", "shut down", "stopped", "dying",      "aborted"};
+  static const char *const verbs[] = {"exited",  "died",  "crashed", "terminated", "killed",   "shutdown",  "shut down",
+                                      "stopped", "dying", "aborted", "restarted",  "restarts", "restarting"};
   static const char *const cases[] = {"if",    "may",  "might",    "can",      "could",
                                       "would", "will", "whenever", "when you", "when your"};
   size_t start = hri_sentence_start(p->text, p->line, from), word = start + 5;
