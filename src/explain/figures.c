@@ -355,7 +355,8 @@ static hr_oom_figure label_behind(const char *text, size_t at, size_t count, boo
 
 /* Whether the word right before text[at] calls a number memory's: "limit: 31357083254". */
 static bool is_named(const char *text, size_t from, size_t at) {
-  static const char *const words[] = {"limit: ", "allocated: ", "wanted: ", "asked: ", "used: "};
+  static const char *const words[] = {"limit: ", "allocated: ", "wanted: ", "asked: ",
+                                      "used: ",  "malloc(",     "calloc(",  "mmap("};
   for (size_t i = 0; i < sizeof words / sizeof *words; i++)
     if (at >= from + strlen(words[i]) && begins_at(text, at - strlen(words[i]), at, words[i])) return true;
   return false;

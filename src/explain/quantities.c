@@ -181,6 +181,7 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
   if (hri_oom_count_after(text, count, "attempted to allocate", &f[HR_OOM_REQUESTED])) /* TVM's */
     (void)hri_oom_size_after(text, count, "in region that is", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_count_after(text, count, ", limit:", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, "model requires approximately", &f[HR_OOM_REQUESTED]);
   if (hri_oom_count_after(text, count, "limitgenomegenerateram=", &f[HR_OOM_ALLOWED])) /* STAR's */
     (void)hri_oom_count_after(text, count, "not less than", &f[HR_OOM_REQUESTED]);
   (void)hri_oom_count_after(text, count, "--limitbamsortram", &f[HR_OOM_REQUESTED]);
@@ -233,6 +234,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "buffer size:", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 60 ? count : 60, "failed for size::", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "memory requested", &f[HR_OOM_REQUESTED]);
+    if (hri_oom_size_after(at, count < 160 ? count : 160, " need:", &f[HR_OOM_REQUESTED])) /* web UIs' */
+      (void)hri_oom_size_after(at, count < 160 ? count : 160, " have:", &f[HR_OOM_FREE]);
     break;
   case HRI_OOM_HOST:
     if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&

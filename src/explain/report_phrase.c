@@ -328,11 +328,14 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
 
 /* What the words around the phrase say: an error of another kind, or of something else that ran out. */
 static bool is_other(const hri_oom_place *p, const hri_oom_phrase *f) {
-  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
-                                      "permission denied",     "invalid argument", "device-side assert",
-                                      "illegal memory",        "not supported",    "initialization error",
-                                      "invalid configuration", "unauthorized",     "timed out",
-                                      "pointer being freed",   "invalid pointer",  "corrupted"};
+  static const char *const other[] = {"driver version",       "no cuda-capable",
+                                      "invalid device",       "permission denied",
+                                      "invalid argument",     "device-side assert",
+                                      "illegal memory",       "not supported",
+                                      "initialization error", "invalid configuration",
+                                      "unauthorized",         "timed out",
+                                      "number of devices",    "pointer being freed",
+                                      "invalid pointer",      "corrupted"};
   static const char *const elsewhere[] = {"disk", "inodes", "license", "file system", "nodes are available", "skipped"};
   return hri_match_any(p->text, p->line, f->to, elsewhere, HRI_COUNT(elsewhere)) ||
          hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other));

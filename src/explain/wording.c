@@ -426,6 +426,10 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return before_has(a, "nrt_") ? (hri_oom_reading){HRI_OOM_FOREIGN, "neuron"}
                                  : (hri_oom_reading){HRI_OOM_BARE, "a run time"};
   }
+  if (strcmp(words, "could not reserve enough space for") == 0)
+    return (hri_oom_reading){a->after + 1 < a->count && hri_is_digit(a->text[a->after + 1]) ? HRI_OOM_HOST
+                                                                                            : HRI_OOM_HOST_LIKELY,
+                             "java"};
   if (strcmp(words, "could not satisfy request for") == 0)
     return before_has(a, "tdrv:") ? (hri_oom_reading){HRI_OOM_FOREIGN, "neuron"} : nothing;
   if (strcmp(words, "failed with -9") == 0)
