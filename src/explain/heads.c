@@ -14,6 +14,7 @@ static const hri_oom_head heads[] = {
     {"out of memory: allocator is trying to allocate", "sanitizer", HRI_OOM_HOST},
     {"out of memory or dimension too large for octave", "octave", HRI_OOM_HOST_LIKELY},
     {"out of memory quota!", "tidb", HRI_OOM_LIMIT},
+    {"out of memory in perl:", "perl", HRI_OOM_HOST_LIKELY},
     {"out of memory", "", HRI_OOM_NOTHING},
     {"outof memory", "", HRI_OOM_NOTHING},                         /* as people type it */
     {"prefill out of memory. try to", "sglang", HRI_OOM_VLLM_CAP}, /* of its own pool of tokens */

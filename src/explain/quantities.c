@@ -311,7 +311,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_count_after(at, count < 400 ? count : 400, "growth limit", &f[HR_OOM_ALLOWED]);
     }
     break;
-  case HRI_OOM_LIMIT: read_limit(at, count < 200 ? count : 200, f); break;
+  case HRI_OOM_LIMIT: read_limit(at, count < 320 ? count : 320, f); break;
   case HRI_OOM_CHIP:
     (void)hri_oom_count_after(at, count < 80 ? count : 80, "memory size (requested", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);

@@ -336,8 +336,8 @@ static bool is_exception(const span *s) {
 static bool is_thrown(const span *s) {
   return (begins(s, s->from, "Aborted(") && has(s, " ")) || /* Emscripten's */
          begins(s, s->from, "(error \"") ||                 /* a solver's */
-         begins(s, s->from, "what():") || begins(s, s->from, "called `Result::") ||
-         begins(s, s->from, "called `Option::");
+         begins(s, s->from, "what():") || has(s, "called `Result::unwrap()` on an") ||
+         has(s, "called `Option::unwrap()` on a");
 }
 
 /* Behind a bar and a level, "| WARNING: ...": a record of a log. */

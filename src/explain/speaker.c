@@ -585,6 +585,8 @@ static bool is_qualified(const char *text, size_t from, size_t to) {
                                        "sys",       "concurrent", "multiprocessing",
                                        "microsoft", "boost",      "caffe2"};
   size_t at = from, end;
+  if (to > from + 2 && text[to - 1] == ':' && text[to - 2] == ':') /* its names end at the phrase */
+    for (at = to; at > from && text[at - 1] != ' ';) at--;
   while (at < to && !hri_is_letter(text[at])) at++;
   for (end = at; end < to && hri_is_name(text[end]);) end++;
   if (end == at || end + 2 >= to || !(text[end] == '.' || (text[end] == ':' && text[end + 1] == ':'))) return false;
@@ -637,15 +639,15 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   bool function = !device && names_host_function(p->text, sentence, end + 80 < to ? end + 80 : to);
   library = hri_oom_library_in(p->text, from, to);
   if (!who && !library && hri_match_at(p->text, p->line, to, "what():")) { /* the exception's name stands before */
-    size_t thrown = hri_oom_word(p->before, far > 160 ? far - 160 : 0, far, "instance of '");
+    size_t thrown = hri_oom_word(p->before, far > 240 ? far - 240 : 0, far, "instance of '");
     if (thrown < far) library = hri_oom_library_in(p->before, thrown, far);
   }
   m->anybodys = !who || !hri_oom_is_own_line(p->text, from, to, first, last, who);
   if (!who && !library && (who = hri_oom_framework_near(p->text, to, wide)) != NULL)
     m->anybodys =
         !hri_oom_is_own_line(p->text, from, hri_sentence_end(p->text, last, wide), first, last, who); /* wrapped */
-  if (!who && !library && (who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far)) != NULL)
-    m->anybodys = !hri_oom_is_own_place(p->before, far > 160 ? far - 160 : 0, far, who);
+  if (!who && !library && (who = hri_oom_framework_near(p->before, far > 240 ? far - 240 : 0, far)) != NULL)
+    m->anybodys = !hri_oom_is_own_place(p->before, far > 240 ? far - 240 : 0, far, who);
   if (who && strcmp(who, "metal") == 0) who = speaker_of_metal(p);
   if (p->before_count > 0 && !who) {
     size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
