@@ -292,7 +292,7 @@ static const hri_oom_head heads[] = {
     {"stopped due to insufficient system resources", "lm-studio", HRI_OOM_LIMIT},
     {"nuke_limit reached, could not get storage", "varnish", HRI_OOM_LIMIT},
     {"allocation on device this error means you ran", "pytorch-cuda", HRI_OOM_BARE}, /* ComfyUI's */
-    {"not enough memory, use lower resolution", "pytorch-cuda", HRI_OOM_BARE},
+    {"not enough memory, use lower resolution", "web-ui", HRI_OOM_BARE},
     {"spawn enomem", "node.js", HRI_OOM_HOST},
     {"err_worker_out_of_memory", "node.js", HRI_OOM_HEAP},
     {"js heap out of memory", "node.js", HRI_OOM_HEAP},

@@ -173,33 +173,75 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
   (void)hri_oom_size_after(text, count, "size preference (", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_count_after(text, count, " limit of [", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_size_after(text, count, "object size is", &f[HR_OOM_REQUESTED]);
-  (void)hri_oom_count_after(text, count, "new bytes reserved: [", &f[HR_OOM_REQUESTED]);
-  (void)hri_oom_count_after(text, count, "and allocated threshold", &f[HR_OOM_ALLOWED]);
-  (void)hri_oom_size_after(text, count, "allocation of an extra", &f[HR_OOM_REQUESTED]);
-  (void)hri_oom_size_after(text, count, "than the limit", &f[HR_OOM_ALLOWED]);
-  (void)hri_oom_size_after(text, count, "; limit:", &f[HR_OOM_ALLOWED]);
-  if (hri_oom_count_after(text, count, "attempted to allocate", &f[HR_OOM_REQUESTED])) /* TVM's */
-    (void)hri_oom_size_after(text, count, "in region that is", &f[HR_OOM_ALLOWED]);
-  (void)hri_oom_count_after(text, count, ", limit:", &f[HR_OOM_ALLOWED]);
-  (void)hri_oom_size_after(text, count, "model requires approximately", &f[HR_OOM_REQUESTED]);
-  if (hri_oom_count_after(text, count, "limitgenomegenerateram=", &f[HR_OOM_ALLOWED])) /* STAR's */
-    (void)hri_oom_count_after(text, count, "not less than", &f[HR_OOM_REQUESTED]);
-  (void)hri_oom_count_after(text, count, "--limitbamsortram", &f[HR_OOM_REQUESTED]);
-  (void)hri_oom_count_after(text, count, "alloc request size", &f[HR_OOM_REQUESTED]);
-  if (hri_oom_count_after(text, count, "requested allocation size", &f[HR_OOM_REQUESTED]))
-    (void)hri_oom_count_after(text, count, "supported size of", &f[HR_OOM_ALLOWED]);
-  if (hri_oom_count_after(text, count, "memory pool (needed", &f[HR_OOM_REQUESTED])) /* ggml's: all that it has */
-    (void)hri_oom_count_after(text, count, ", available", &f[HR_OOM_ALLOWED]);
-  else if (hri_oom_count_after(text, count, "buffers. needed", &f[HR_OOM_REQUESTED])) /* TensorFlow Lite's */
-    (void)hri_oom_count_after(text, count, "but only", &f[HR_OOM_ALLOWED]);
-  else if (hri_oom_count_after(text, count, "memory. requested:", &f[HR_OOM_REQUESTED])) /* what is left of it */
-    (void)hri_oom_count_after(text, count, ", available", &f[HR_OOM_FREE]);
 }
 
 /* SBCL's "11960320 bytes available, 16777232 requested." */
 static void read_sbcl(const char *text, size_t count, hr_oom_value *f) {
   if (!hri_oom_size_before(text, count, " available, ", &f[HR_OOM_FREE])) return;
   (void)hri_oom_count_after(text, count, " available, ", &f[HR_OOM_REQUESTED]);
+}
+
+/* ---- by speaker ---- */
+
+/* What speakers print behind words of their own. */
+static const struct {
+  const char *source, *words;
+  hri_oom_kind kind;
+  size_t within;
+  hr_oom_figure figure;
+  bool bare; /* a number without a unit */
+} spoken[] = {
+    {"vllm", "swap space.", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, false},
+    {"vllm", " out of the", HRI_OOM_HOST, 60, HR_OOM_TOTAL, false},
+    {"ios", "hard", HRI_OOM_HOST, 60, HR_OOM_ALLOWED, false},
+    {"shared-memory", "write total of", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, false},
+    {"shared-memory", "space requested:", HRI_OOM_HOST, 400, HR_OOM_REQUESTED, false},
+    {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, false},
+    {"kernel", "vmalloc error: size", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, true},
+    {"hermes", ", allocated =", HRI_OOM_HEAP, 160, HR_OOM_ALLOCATED, true},
+    {"java", "totalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOCATED, false}, /* JavaCPP's, as the next four */
+    {"java", " + ", HRI_OOM_HEAP, 120, HR_OOM_REQUESTED, false},
+    {"java", "> maxbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, false},
+    {"java", " physicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_THIS_PROCESS, false},
+    {"java", "> maxphysicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, false},
+    {"emscripten", "memory arrays to size", HRI_OOM_HEAP, 60, HR_OOM_REQUESTED, true},
+    {"petsc", "memory requested", HRI_OOM_BARE, 300, HR_OOM_REQUESTED, true},
+    {"web-ui", " need:", HRI_OOM_BARE, 160, HR_OOM_REQUESTED, false},
+    {"web-ui", " have:", HRI_OOM_BARE, 160, HR_OOM_FREE, false},
+    {"tensorrt", "total gpu memory (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_TOTAL, false},
+    {"tensorrt", "creation attempt (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, false},
+    {"kernel of the device", "memory size (requested", HRI_OOM_CHIP, 80, HR_OOM_REQUESTED, true},
+    {"elasticsearch", "new bytes reserved: [", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"solr", "and allocated threshold", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"neo4j", "allocation of an extra", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
+    {"neo4j", "than the limit", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
+    {"libfuzzer", "; limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
+    {"tvm", "attempted to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"tvm", "in region that is", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
+    {"starrocks", ", limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"lm-studio", "model requires approximately", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
+    {"star", "limitgenomegenerateram=", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"star", "not less than", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"star", "--limitbamsortram", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"postgresql", "alloc request size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"sanitizer", "requested allocation size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"sanitizer", "supported size of", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"ggml", "memory pool (needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"ggml", ", available", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true}, /* all that the pool has */
+    {"tflite", "buffers. needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"tflite", "but only", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"tflite", "memory. requested:", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"tflite", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, true}, /* what is left of it */
+};
+
+static void read_spoken(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_failure *failure = &message->failure;
+  for (size_t i = 0; i < HRI_COUNT(spoken); i++) {
+    const size_t within = count < spoken[i].within ? count : spoken[i].within;
+    if (message->kind != spoken[i].kind || strcmp(failure->source, spoken[i].source) != 0) continue;
+    if (spoken[i].bare) (void)hri_oom_count_after(text, within, spoken[i].words, &failure->figures[spoken[i].figure]);
+    else (void)hri_oom_size_after(text, within, spoken[i].words, &failure->figures[spoken[i].figure]);
+  }
 }
 
 /* ---- by kind ---- */
@@ -233,9 +275,6 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "buffer size:", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 60 ? count : 60, "failed for size::", &f[HR_OOM_REQUESTED]);
-    (void)hri_oom_count_after(at, count < 300 ? count : 300, "memory requested", &f[HR_OOM_REQUESTED]);
-    if (hri_oom_size_after(at, count < 160 ? count : 160, " need:", &f[HR_OOM_REQUESTED])) /* web UIs' */
-      (void)hri_oom_size_after(at, count < 160 ? count : 160, " have:", &f[HR_OOM_FREE]);
     break;
   case HRI_OOM_HOST:
     if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
@@ -250,16 +289,6 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (strcmp(failure->source, "php") == 0)
       (void)hri_oom_count_after(at, count < 60 ? count : 60, "(allocated ", &f[HR_OOM_ALLOCATED]);
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "memory (used over", &f[HR_OOM_ALLOWED]);
-    if (!hri_oom_size_after(at, count < 60 ? count : 60, "write total of", &f[HR_OOM_REQUESTED])) /* UCX's */
-      (void)hri_oom_count_after(at, count < 60 ? count : 60, "vmalloc error: size", &f[HR_OOM_REQUESTED]);
-    if (strcmp(failure->source, "vllm") == 0)
-      (void)hri_oom_size_after(at, count < 60 ? count : 60, "swap space.", &f[HR_OOM_REQUESTED]);
-    if (strcmp(failure->source, "vllm") == 0)
-      (void)hri_oom_size_before(at, count < 100 ? count : 100, " total cpu memory", &f[HR_OOM_TOTAL]);
-    if (hri_oom_size_after(at, count < 400 ? count : 400, "space requested:", &f[HR_OOM_REQUESTED])) /* Open MPI's */
-      (void)hri_oom_size_after(at, count < 400 ? count : 400, "space available:", &f[HR_OOM_FREE]);
-    if (strcmp(failure->source, "ios") == 0)
-      (void)hri_oom_size_after(at, count < 60 ? count : 60, "hard", &f[HR_OOM_ALLOWED]);
     break;
   case HRI_OOM_LIBRARY:
     for (size_t i = 0; i < 3 && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
@@ -293,15 +322,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_count_after(at, count < 200 ? count : 200, ", limit:", &f[HR_OOM_ALLOWED]);
     }
     (void)hri_oom_size_after(at, count < 100 ? count : 100, "trying to allocate", &f[HR_OOM_REQUESTED]); /* Dart's */
-    (void)hri_oom_count_after(at, count < 60 ? count : 60, "memory arrays to size", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_size_after(at, count < 60 ? count : 60, "/ failed to allocate", &f[HR_OOM_REQUESTED]); /* Android's */
-    if (hri_oom_size_after(at, count < 200 ? count : 200, "totalbytes (", &f[HR_OOM_ALLOCATED]) &&       /* JavaCPP's */
-        hri_oom_size_after(at, count < 200 ? count : 200, " + ", &f[HR_OOM_REQUESTED]))
-      (void)hri_oom_size_after(at, count < 200 ? count : 200, "> maxbytes (", &f[HR_OOM_ALLOWED]);
-    if (hri_oom_size_after(at, count < 200 ? count : 200, " physicalbytes (", &f[HR_OOM_THIS_PROCESS]))
-      (void)hri_oom_size_after(at, count < 200 ? count : 200, "> maxphysicalbytes (", &f[HR_OOM_ALLOWED]);
-    if (strcmp(failure->source, "hermes") == 0)
-      (void)hri_oom_count_after(at, count < 160 ? count : 160, ", allocated =", &f[HR_OOM_ALLOCATED]);
     if (strcmp(failure->source, "sbcl") == 0) read_sbcl(at, count < 200 ? count : 200, f);
     if (strcmp(failure->source, "ghc") == 0) /* a prefix may stand between */
       (void)hri_oom_size_after(at, count < 200 ? count : 200, "maximum heap size is", &f[HR_OOM_ALLOWED]);
@@ -313,7 +334,6 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     break;
   case HRI_OOM_LIMIT: read_limit(at, count < 320 ? count : 320, f); break;
   case HRI_OOM_CHIP:
-    (void)hri_oom_count_after(at, count < 80 ? count : 80, "memory size (requested", &f[HR_OOM_REQUESTED]);
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
     for (size_t i = 0; i < HRI_COUNT(chip_limits) && !hri_oom_known(&f[HR_OOM_ALLOWED]); i++)
       (void)hri_oom_count_after(at, count < 300 ? count : 300, chip_limits[i], &f[HR_OOM_ALLOWED]);
@@ -330,10 +350,6 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
     if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
   }
-  if (strcmp(failure->source, "tensorrt") == 0) {
-    (void)hri_oom_size_after(at, count < 400 ? count : 400, "total gpu memory (gib)", &f[HR_OOM_TOTAL]);
-    (void)hri_oom_size_after(at, count < 400 ? count : 400, "creation attempt (gib)", &f[HR_OOM_FREE]);
-  }
   if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */
     if (hri_oom_count_after(at, count < 120 ? count : 120, "received allocating:", &f[HR_OOM_REQUESTED]))
       (void)hri_oom_count_after(at, count < 120 ? count : 120, "> available:", &f[HR_OOM_FREE]);
@@ -348,5 +364,6 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (!hri_oom_known(&f[HR_OOM_TOTAL])) /* "is used (11.8 / 12.3 gb)" */
       (void)hri_oom_size_after(at, count < 160 ? count : 160, " / ", &f[HR_OOM_TOTAL]);
   }
+  read_spoken(at, count, message);
   settle(message);
 }

@@ -319,8 +319,45 @@ static hri_oom_reading read_exhausted(const hri_oom_around *a) {
   return (hri_oom_reading){HRI_OOM_NOTHING, ""};
 }
 
+/* Heads of which words before or behind them tell whose they are: the first row that holds; NULL: whatever stands there. */
+static const struct {
+  const char *words, *before, *after;
+  size_t within; /* how far behind */
+  hri_oom_kind kind;
+  const char *source;
+} told_beside[] = {
+    {"unexpected error occurred during cuda execution", NULL, "cuda_error_out_of_memory", 60, HRI_OOM_FOREIGN,
+     "matlab"},
+    {"allocation failure", "nrt_", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
+    {"allocation failure", "message=", NULL, 0, HRI_OOM_BARE, "a run time"},
+    {"could not reserve enough space for", NULL, "kb object heap", 24, HRI_OOM_HOST, "java"},
+    {"could not reserve enough space for", NULL, NULL, 0, HRI_OOM_HOST_LIKELY, "java"},
+    {"could not satisfy request for", "tdrv:", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
+    {"memory quota exceeded", "error r1", NULL, 0, HRI_OOM_HOST, "heroku"},
+    {"memory quota exceeded", "heroku", NULL, 0, HRI_OOM_HOST, "heroku"},
+    {"memory quota exceeded", NULL, NULL, 0, HRI_OOM_LIMIT, "server"},
+    {"kokkos failed to allocate memory for label", NULL, "named \"host\"", 100, HRI_OOM_HOST, "kokkos"},
+    {"kokkos failed to allocate memory for label", NULL, NULL, 0, HRI_OOM_FOREIGN, "kokkos"},
+    {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
+    {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
+};
+
+static bool is_told_beside(const char *words, const hri_oom_around *a, hri_oom_reading *reading) {
+  bool known = false;
+  *reading = (hri_oom_reading){HRI_OOM_NOTHING, ""};
+  for (size_t i = 0; i < HRI_COUNT(told_beside) && reading->kind == HRI_OOM_NOTHING; i++) {
+    if (strcmp(words, told_beside[i].words) != 0) continue;
+    known = true;
+    if ((!told_beside[i].before || before_has(a, told_beside[i].before)) &&
+        (!told_beside[i].after || after_has(a, told_beside[i].within, told_beside[i].after)))
+      *reading = (hri_oom_reading){told_beside[i].kind, told_beside[i].source};
+  }
+  return known;
+}
+
 static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
-  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
+  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, beside;
+  if (is_told_beside(words, a, &beside)) return beside;
   if (strcmp(words, "enforce fail at") == 0) {
     if (after_has(a, 60, "alloc_cpu") || after_has(a, 60, "cpuallocator"))
       return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
@@ -419,32 +456,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 32, ") exceeds limit (") ? (hri_oom_reading){HRI_OOM_CHIP, "compiler"} : nothing;
   if (strncmp(words, "threadgroup", 11) == 0)
     return after_has(a, 40, ") exceeds the maximum") ? (hri_oom_reading){HRI_OOM_CHIP, "metal"} : nothing;
-  if (strncmp(words, "unexpected error occurred during cuda", 37) == 0)
-    return after_has(a, 60, "cuda_error_out_of_memory") ? (hri_oom_reading){HRI_OOM_FOREIGN, "matlab"} : nothing;
-  if (strcmp(words, "allocation failure") == 0) { /* what a status of Neuron's run time says */
-    if (!before_ends(a, "message=\"") && !before_ends(a, "message=")) return nothing;
-    return before_has(a, "nrt_") ? (hri_oom_reading){HRI_OOM_FOREIGN, "neuron"}
-                                 : (hri_oom_reading){HRI_OOM_BARE, "a run time"};
-  }
-  if (strcmp(words, "could not reserve enough space for") == 0)
-    return (hri_oom_reading){a->after + 1 < a->count && hri_is_digit(a->text[a->after + 1]) ? HRI_OOM_HOST
-                                                                                            : HRI_OOM_HOST_LIKELY,
-                             "java"};
-  if (strcmp(words, "could not satisfy request for") == 0)
-    return before_has(a, "tdrv:") ? (hri_oom_reading){HRI_OOM_FOREIGN, "neuron"} : nothing;
   if (strcmp(words, "failed with -9") == 0)
     return a->after == a->count || !hri_is_name(a->text[a->after]) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"}
                                                                    : nothing;
-  if (strcmp(words, "memory quota exceeded") == 0)
-    return before_has(a, "error r1") || before_has(a, "heroku") ? (hri_oom_reading){HRI_OOM_HOST, "heroku"}
-                                                                : (hri_oom_reading){HRI_OOM_LIMIT, "server"};
-  if (strncmp(words, "kokkos", 6) == 0)
-    return after_has(a, 100, "named \"host\"") ? (hri_oom_reading){HRI_OOM_HOST, "kokkos"}
-                                               : (hri_oom_reading){HRI_OOM_FOREIGN, "kokkos"};
-  if (strcmp(words, "not enough memory to handle ") == 0)
-    return after_has(a, 30, "prefill tokens") ? (hri_oom_reading){HRI_OOM_LIMIT, "tgi"} : nothing;
-  if (strcmp(words, "container '") == 0) /* Bitbucket's */
-    return after_has(a, 40, "' exceeded memory limit") ? (hri_oom_reading){HRI_OOM_HOST, "container"} : nothing;
   if (strcmp(words, "heap exhausted") == 0) return read_exhausted(a);
   if (strcmp(words, "exceeded memory limit (") ==
       0) /* "job 4021 exceeded memory limit (4220000 > 4194304), being killed" */
