@@ -3,6 +3,8 @@
  * a log costs one look per byte. */
 #include "explain/wording.h"
 
+#include <pthread.h>
+
 /* The source of a head that report.c judges. */
 static const char GENERAL[] = "?";
 
@@ -361,12 +363,30 @@ static const hri_oom_head heads[] = {
 };
 enum { HEADS = sizeof heads / sizeof *heads };
 
+/* For each hash of the first three bytes the heads that have it, in the order of the table: numbers from 1 on, 0 ends. */
+enum { CHAINS = 4096 };
+static uint16_t first[CHAINS], next[HEADS + 1];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static unsigned hash3(const char *p) {
+  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) &
+         (CHAINS - 1);
+}
+
+static void make(void) {
+  for (size_t h = HEADS; h > 0; h--) {
+    const unsigned hash = hash3(heads[h - 1].words);
+    next[h] = first[hash];
+    first[hash] = (uint16_t)h;
+  }
+}
+
 const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
-  for (size_t h = 0; h < HEADS; h++) {
-    size_t length;
-    if (heads[h].words[0] != text[at]) continue;
-    length = strlen(heads[h].words);
-    if (length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return &heads[h];
+  if (at + 3 > count) return NULL; /* the shortest has three letters */
+  (void)pthread_once(&once, make);
+  for (size_t h = first[hash3(text + at)]; h > 0; h = next[h]) {
+    const size_t length = strlen(heads[h - 1].words);
+    if (length <= count - at && memcmp(text + at, heads[h - 1].words, length) == 0) return &heads[h - 1];
   }
   return NULL;
 }
@@ -381,20 +401,9 @@ bool hri_oom_is_name(const char *text, size_t at, size_t count) {
   return head && (!strpbrk(head->words, " =:") || strcmp(head->words, "out of memory") == 0);
 }
 
-static unsigned hash3(const char *p) {
-  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) &
-         4095u;
-}
-
 size_t hri_oom_find(const char *text, size_t from, size_t count) {
-  unsigned char maybe[512] = {0}; /* a bit for each hash of three bytes that starts a head */
-  for (size_t h = 0; h < HEADS; h++) {
-    unsigned hash = hash3(heads[h].words);
-    maybe[hash >> 3] = (unsigned char)(maybe[hash >> 3] | 1u << (hash & 7));
-  }
-  for (size_t at = from; at + 3 <= count; at++) {
-    unsigned hash = hash3(text + at);
-    if (maybe[hash >> 3] >> (hash & 7) & 1 && hri_oom_head_at(text, at, count)) return at;
-  }
+  (void)pthread_once(&once, make);
+  for (size_t at = from; at + 3 <= count; at++)
+    if (first[hash3(text + at)] > 0 && hri_oom_head_at(text, at, count)) return at;
   return count;
 }
