@@ -109,6 +109,9 @@ static const hri_oom_head heads[] = {
     {"which exceeds the memory usage threshold of", "ray", HRI_OOM_HOST},
     {"memory_allocation_failure(el", "cann", HRI_OOM_LIBRARY}, /* Ascend's, with a number */
     {"oomkilled", "", HRI_OOM_NOTHING},
+    {"container oom ", "", HRI_OOM_NOTHING},
+    {"/tasks/oom {\"container_id\"", "containerd", HRI_OOM_HOST},
+    {"topic=/tasks/oom", "containerd", HRI_OOM_HOST},
     {"srun: error:", "", HRI_OOM_NOTHING},
     {"killed process ", "", HRI_OOM_NOTHING},
     {"requires more system memory (", "ollama", HRI_OOM_HOST},

@@ -340,6 +340,7 @@ static const struct {
     {"kokkos failed to allocate memory for label", NULL, NULL, 0, HRI_OOM_FOREIGN, "kokkos"},
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
     {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
+    {"container oom ", NULL, "image=", 4000, HRI_OOM_HOST, "docker"}, /* an event's attributes */
 };
 
 static bool is_told_beside(const char *words, const hri_oom_around *a, hri_oom_reading *reading) {
