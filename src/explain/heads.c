@@ -261,6 +261,8 @@ static const hri_oom_head heads[] = {
     {"libfuzzer: out-of-memory (", "libfuzzer", HRI_OOM_LIMIT},
     {"space in the context's memory pool (needed", "ggml", HRI_OOM_LIMIT},
     {"space in the scratch memory pool (needed", "ggml", HRI_OOM_LIMIT},
+    {"space in the buffer (needed", "ggml-alloc", HRI_OOM_LIMIT},
+    {"space in the buffer to allocate", "ggml-alloc", HRI_OOM_LIMIT},
     {"executed in the allotted memory", "bigquery", HRI_OOM_LIMIT},
     {"insufficient system memory in resource pool", "sql-server", HRI_OOM_LIMIT},
     {"would use more than the limit", "neo4j", HRI_OOM_LIMIT},

@@ -228,6 +228,9 @@ static const struct {
     {"sanitizer", "supported size of", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
     {"ggml", "memory pool (needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
     {"ggml", ", available", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true}, /* all that the pool has */
+    {"ggml-alloc", "(needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"ggml-alloc", "buffer to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"ggml-alloc", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, true}, /* what is left of the buffer */
     {"tflite", "buffers. needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
     {"tflite", "but only", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
     {"tflite", "memory. requested:", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
