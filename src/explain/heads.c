@@ -17,6 +17,7 @@ static const hri_oom_head heads[] = {
     {"out of memory or dimension too large for octave", "octave", HRI_OOM_HOST_LIKELY},
     {"out of memory quota!", "tidb", HRI_OOM_LIMIT},
     {"out of memory in perl:", "perl", HRI_OOM_HOST_LIKELY},
+    {"out of memory allocating the", "", HRI_OOM_NOTHING},
     {"out of memory", "", HRI_OOM_NOTHING},
     {"outof memory", "", HRI_OOM_NOTHING},                         /* as people type it */
     {"prefill out of memory. try to", "sglang", HRI_OOM_VLLM_CAP}, /* of its own pool of tokens */
@@ -262,6 +263,10 @@ static const hri_oom_head heads[] = {
     {"space in the context's memory pool (needed", "ggml", HRI_OOM_LIMIT},
     {"space in the scratch memory pool (needed", "ggml", HRI_OOM_LIMIT},
     {"space in the buffer (needed", "ggml-alloc", HRI_OOM_LIMIT},
+    {"for suffix_array failed", "bwa-mem2", HRI_OOM_HOST},
+    {"failed attempt to allocate", "", HRI_OOM_NOTHING},
+    {"too many k-mers to fit into available memory", "", HRI_OOM_NOTHING},
+    {"not enough memory, please set -m option", "cd-hit", HRI_OOM_LIMIT},
     {"space in the buffer to allocate", "ggml-alloc", HRI_OOM_LIMIT},
     {"executed in the allotted memory", "bigquery", HRI_OOM_LIMIT},
     {"insufficient system memory in resource pool", "sql-server", HRI_OOM_LIMIT},

@@ -231,6 +231,8 @@ static const struct {
     {"ggml-alloc", "(needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
     {"ggml-alloc", "buffer to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
     {"ggml-alloc", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, true}, /* what is left of the buffer */
+    {"spades", "you need approx.", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
+    {"kraken2", "attempt to allocate", HRI_OOM_HOST, 100, HR_OOM_REQUESTED, true},
     {"tflite", "buffers. needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
     {"tflite", "but only", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
     {"tflite", "memory. requested:", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},

@@ -340,6 +340,10 @@ static const struct {
     {"kokkos failed to allocate memory for label", NULL, NULL, 0, HRI_OOM_FOREIGN, "kokkos"},
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
     {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
+    {"failed attempt to allocate", NULL, "may not have enough free memory", 60, HRI_OOM_HOST, "kraken2"},
+    {"too many k-mers to fit into available memory", NULL, "you need approx", 24, HRI_OOM_LIMIT, "spades"},
+    {"too many k-mers to fit into available memory", NULL, " limit. increase memory", 32, HRI_OOM_LIMIT, "spades"},
+    {"out of memory allocating the", NULL, "for the bowtie index", 60, HRI_OOM_HOST, "bowtie"},
     {"container oom ", NULL, "image=", 4000, HRI_OOM_HOST, "docker"}, /* an event's attributes */
 };
 
