@@ -61,16 +61,14 @@ static bool is_template(const hri_oom_place *p) {
 
 /* "reason: oomkilled", "symptom: ...": labels of what happened. */
 static bool is_described(const hri_oom_place *p) {
-  static const char *const labels[] = {"reason", "symptom"};
-  return hri_match_part(p->text, p->line, p->line + 24 < p->at ? p->line + 24 : p->at, labels, HRI_COUNT(labels));
+  return hri_match_part(p->text, p->line, p->line + 24 < p->at ? p->line + 24 : p->at, "reason|symptom");
 }
 
 /* Whether words before it in its sentence make it a case. */
 static bool is_case_of(const hri_oom_place *p) {
-  static const char *const cases[] = {"if",    "when",  "whenever", "may", "might", "can",
-                                      "could", "would", "what",     "why", "how",   "avoid"};
+  static const char cases[] = "if|when|whenever|may|might|can|could|would|what|why|how|avoid";
   size_t from = hri_sentence_start(p->text, p->sentence, p->at);
-  return hri_match_any(p->text, from, p->at, cases, HRI_COUNT(cases));
+  return hri_match_any(p->text, from, p->at, cases);
 }
 
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */

@@ -39,27 +39,21 @@ static const char *const failing[] = {"failed",       "failure",      "fails",  
 static const char *const beyond[] = {"greater than", "larger than", "exceeds", "exceed ", "more than", "bigger than"};
 
 /* What can be allocated that is memory; what comes first behind the verb and is none. */
-static const char *const objects[] = {"memory",   "memory.", "buffer",  "buffers", "bytes", "byte",   "mb",
-                                      "gb",       "kb",      "mib",     "gib",     "kib",   "tb",     "tib",
-                                      "tensor",   "tensors", "array",   "vector",  "vram",  "ram",    "workspace",
-                                      "cache",    "heap",    "storage", "page",    "pages", "region", "segment",
-                                      "segments", "cuda",    "gpu",     "device",  "hip",   "matrix", "chunk",
-                                      "tokens",   "scratch", "blocks",  "slab",    "arena", "pinned", "address space",
-                                      "weights"};
-static const char *const others[] = {" port",   " ip ",      " ip-",    " tty",    " pty",    " pseudo", " job",
-                                     " node",   " resource", " gpus",   " slot",   " task",   " handle", " socket",
-                                     " thread", " address ", " cpus",   " cores",  " a port", " inode",  " an id",
-                                     " a pty",  " pod",      " subnet", " volume", " a gpu",  " quota"};
+static const char objects[] =
+    "memory|memory.|buffer|buffers|bytes|byte|mb|gb|kb|mib|gib|kib|tb|tib|tensor|tensors|array|vector|vram|ram|"
+    "workspace|cache|heap|storage|page|pages|region|segment|segments|cuda|gpu|device|hip|matrix|chunk|tokens|scratch|"
+    "blocks|slab|arena|pinned|address space|weights";
+static const char others[] =
+    " port| ip | ip-| tty| pty| pseudo| job| node| resource| gpus| slot| task| handle| socket| thread| address | cpus|"
+    " cores| a port| inode| an id| a pty| pod| subnet| volume| a gpu| quota";
 /* Functions whose very name is a request for memory. */
-static const char *const functions[] = {"memoryalloc", "malloc",      "calloc",   "realloc",
-                                        "memalign",    "cumemcreate", "memalloc", "allocatememory",
-                                        "hostalloc",   "bad_alloc",   "mem_alloc"};
+static const char functions[] =
+    "memoryalloc|malloc|calloc|realloc|memalign|cumemcreate|memalloc|allocatememory|hostalloc|bad_alloc|mem_alloc";
 
 static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t verb_end, size_t to) {
   size_t end = verb_end + 120 < to ? verb_end + 120 : to;
-  for (size_t i = 0; i < HRI_COUNT(others); i++)
-    if (hri_match_at(text, verb_end, end, others[i])) return false;
-  if (hri_match_part(text, verb, verb_end, functions, HRI_COUNT(functions))) return true;
+  if (hri_match_at(text, verb_end, end, others)) return false;
+  if (hri_match_part(text, verb, verb_end, functions)) return true;
   if (hri_match_at(text, verb_end, end, " of size ")) {
     size_t at = verb_end + 9;
     while (at < end && text[at] == ':') at++;
@@ -69,7 +63,7 @@ static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t 
   for (size_t i = verb_end; i + 3 < end; i++) /* "163840 KB", "12.5GB" */
     if (hri_is_digit(text[i]) && (text[i + 1] == 'm' || text[i + 1] == 'g' || text[i + 1] == 'k') && text[i + 2] == 'b')
       return true;
-  return hri_match_any(text, from, end, objects, HRI_COUNT(objects));
+  return hri_match_any(text, from, end, objects);
 }
 
 bool hri_oom_is_error_name(const char *text, size_t from, size_t to) {
@@ -172,10 +166,9 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
   }
   if (agent || done) return false;
   for (size_t i = 0; i < HRI_COUNT(beyond); i++) { /* "attempting to allocate 3 gb which is greater than the maximum" */
-    static const char *const bounds[] = {"maximum", "max",      "limit",     "available",
-                                         "total",   "capacity", "remaining", "free"};
     size_t at = hri_oom_word(text, to, end, beyond[i]), near_end = at + 60 < count ? at + 60 : count;
-    if (at == end || !hri_match_any(text, at, near_end, bounds, HRI_COUNT(bounds))) continue;
+    if (at == end || !hri_match_any(text, at, near_end, "maximum|max|limit|available|total|capacity|remaining|free"))
+      continue;
     *p = (hri_oom_phrase){hri_oom_with_modifiers(text, line, from), at + strlen(beyond[i]), false};
     return speaks_of_memory(text, from, from, to, count);
   }
@@ -207,7 +200,7 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
                                        " has run out",       " depleted",      " space exhausted", " isn't sufficient"};
   static const char *const doing[] = {" while allocating", " when allocating", " trying to allocate",
                                       " while trying to allocate"};
-  static const char *const after_no[] = {" available", " left", " for", " to ", " on ", " remaining", " could", " in "};
+  static const char after_no[] = " available| left| for| to | on | remaining| could| in ";
   bool shared = from > line + 7 && hri_match_at(text, from - 7, from, "shared ");
   if (hri_match_at(text, to, count, " (oom) killer") || hri_match_at(text, to, count, " killer")) return false;
   for (size_t i = 0; i < HRI_COUNT(before); i++) {
@@ -222,8 +215,7 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
       if (hri_match_at(text, to, count, doing[k])) p->to = to + strlen(doing[k]);
     if (strcmp(before[i], "no") != 0) return true;
     if (to == count || strchr(".,:)(;!", text[to])) return true;
-    for (size_t k = 0; k < HRI_COUNT(after_no); k++)
-      if (hri_match_at(text, to, count, after_no[k])) return true;
+    if (hri_match_at(text, to, count, after_no)) return true;
     return false;
   }
   if (hri_match_at(text, to, count, " limit (")) { /* "memory limit (total) exceeded" */
@@ -303,14 +295,12 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
 
 /* What the words around the phrase say: an error of another kind, or of something else that ran out. */
 static bool is_other(const hri_oom_place *p, const hri_oom_phrase *f) {
-  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
-                                      "permission denied",     "invalid argument", "device-side assert",
-                                      "illegal memory",        "not supported",    "initialization error",
-                                      "invalid configuration", "unauthorized",     "timed out",
-                                      "pointer being freed",   "invalid pointer",  "corrupted"};
-  static const char *const elsewhere[] = {"disk", "inodes", "license", "file system", "nodes are available", "skipped"};
-  return hri_match_any(p->text, p->line, f->to, elsewhere, HRI_COUNT(elsewhere)) ||
-         hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other));
+  static const char other[] =
+      "driver version|no cuda-capable|invalid device|permission denied|invalid argument|device-side assert|"
+      "illegal memory|not supported|initialization error|invalid configuration|unauthorized|timed out|"
+      "pointer being freed|invalid pointer|corrupted";
+  return hri_match_any(p->text, p->line, f->to, "disk|inodes|license|file system|nodes are available|skipped") ||
+         hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other);
 }
 
 /* Where a phrase must end: a record of a log ends with its line, other text may have been wrapped. */

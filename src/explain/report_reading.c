@@ -132,22 +132,15 @@ static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *a
 /* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path
  * beside it. */
 static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
-  static const char *const names[] = {"resourceexhausted",
-                                      "resource_exhausted",
-                                      "resource exhausted",
-                                      "_bfc",
-                                      "/job:",
-                                      "[[node",
-                                      "[[{{node",
-                                      "streamexecutor",
-                                      "bytes) from device: cuda_error"};
+  static const char names[] =
+      "resourceexhausted|resource_exhausted|resource exhausted|_bfc|/job:|[[node|[[{{node|streamexecutor|"
+      "bytes) from device: cuda_error";
   const size_t far = p->before_count, from = far > 400 ? far - 400 : 0;
   const size_t behind = p->line_end + 200 < p->count ? p->line_end + 200 : p->count;
   const char *who;
   if (strcmp(m->failure.source, "tensorflow") != 0) return false;
   if (hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, "tensorflow")) return false;
-  if (hri_match_part(p->text, p->line, p->line_end, names, HRI_COUNT(names)) ||
-      hri_oom_has_place(p->text, p->line, p->line_end))
+  if (hri_match_part(p->text, p->line, p->line_end, names) || hri_oom_has_place(p->text, p->line, p->line_end))
     return false;
   who = hri_oom_framework_near(p->before, from, far);
   if (!who) who = hri_oom_framework_near(p->text, p->line_end, behind);

@@ -60,11 +60,9 @@ bool hri_oom_has_place(const char *text, size_t from, size_t to) {
 
 /* A code behind the phrase: "(error 2)", "errno 12", "0x887a0005", "(12)", "status = 2". */
 static bool has_code(const char *text, size_t from, size_t to) {
-  static const char *const words[] = {"error code", "errno",     "error 2",  "error 12",    "(error",      "code:",
-                                      "code=",      "status:",   "status=",  "status =",    "(2)",         "(12)",
-                                      "(-2)",       "(0x",       "error: 2", "code 2",      "[os error",   "os error",
-                                      "result:",    "hr =",      "hresult",  "core dumped", "return code", "cudaerror",
-                                      "cuda error", "cuda_error"};
+  static const char words[] =
+      "error code|errno|error 2|error 12|(error|code:|code=|status:|status=|status =|(2)|(12)|(-2)|(0x|error: 2|code 2|"
+      "[os error|os error|result:|hr =|hresult|core dumped|return code|cudaerror|cuda error|cuda_error";
   if (hri_match_at(text, from, to, " (")) { /* "(00000008:kIO...OutOfMemory)": the name of an error */
     const char *close = memchr(text + from, ')', to - from);
     if (close && !memchr(text + from + 2, ' ', (size_t)(close - text) - from - 2) &&
@@ -72,7 +70,7 @@ static bool has_code(const char *text, size_t from, size_t to) {
       return true;
   }
   if (to > from && to - from > 120) to = from + 120; /* a phrase may end on the line behind: nothing is left then */
-  return hri_match_part(text, from, to, words, HRI_COUNT(words));
+  return hri_match_part(text, from, to, words);
 }
 
 /* Whether only labels stand before the phrase: "foo:", "[gpu 0]", "module.function:", "src/x.cu:12", numbers. */
@@ -103,9 +101,8 @@ static bool is_label_only(const char *text, size_t from, size_t to) {
 
 /* What a program prints by: a place for a figure stands where the figure would be. */
 static bool is_format(const hri_oom_place *p, size_t phrase_to) {
-  static const char *const places[] = {"%s", "%d", "%zu", "%lu", "%lld", "%llu", "%ld", "%u", "{}", "${", "{0}", "{e}"};
   size_t end = phrase_to + 160 < p->line_end ? phrase_to + 160 : p->line_end;
-  return hri_match_part(p->text, phrase_to, end, places, HRI_COUNT(places));
+  return hri_match_part(p->text, phrase_to, end, "%s|%d|%zu|%lu|%lld|%llu|%ld|%u|{}|${|{0}|{e}");
 }
 
 /* The lines above are those of a traceback and this one is no source line of it. */
@@ -119,19 +116,18 @@ static bool is_below_trace(const hri_oom_place *p) {
 
 /* What a program prints behind an error: frames of Java, .NET, Go, JavaScript, a debugger, Python, or advice. */
 static bool has_stack(const hri_oom_place *p, size_t to) {
-  static const char *const frames[] = {"traceback", "stack trace", "backtrace", "goroutine ",    "frame #",
-                                       "#0 ",       "[1] ",        "0: 0x",     "runtime stack", "stacktrace:"};
+  static const char frames[] =
+      "traceback|stack trace|backtrace|goroutine |frame #|#0 |[1] |0: 0x|runtime stack|stacktrace:";
   /* what PyTorch prints behind every error of CUDA or HIP, in the same line or the next ones */
-  static const char *const behind[] = {"kernel errors might be asynchronously", "for debugging consider passing ",
-                                       "to enable device-side assertions"};
+  static const char behind[] =
+      "kernel errors might be asynchronously|for debugging consider passing |to enable device-side assertions";
   size_t at = to, end;
   while (at < p->line_end && p->text[at] == ' ') at++; /* a notebook prints the name and these words in one line */
   if (hri_match_at(p->text, at, p->count, "traceback (most recent")) return true;
   at = p->line_end;
-  if (hri_match_part(p->text, to, at + 60 < p->count ? at + 60 : p->count, behind, HRI_COUNT(behind))) return true;
+  if (hri_match_part(p->text, to, at + 60 < p->count ? at + 60 : p->count, behind)) return true;
   while (at < p->count && strchr(" -=*", p->text[at]) && p->text[at]) at++;
-  for (size_t i = 0; i < HRI_COUNT(frames); i++)
-    if (hri_match_at(p->text, at, p->count, frames[i])) return true;
+  if (hri_match_at(p->text, at, p->count, frames)) return true;
   if (hri_match_at(p->text, at, p->count, "file \"")) return true;
   if (!hri_match_at(p->text, at, p->count, "at ")) return false; /* "at java.util.arrays.copyof(arrays.java:3332)" */
   for (at += 3, end = at; end < p->count && (hri_is_name(p->text[end]) || strchr(".$<>`:/", p->text[end]));) end++;
@@ -140,10 +136,10 @@ static bool has_stack(const hri_oom_place *p, size_t to) {
 
 /* The label that begins the line names an error: "exception type: x", "** error: x". */
 static bool is_field(const hri_oom_place *p, size_t phrase_from) {
-  static const char *const names[] = {"exception", "error", "reason", "fatal", "stderr", "message", "result", "status"};
   size_t end = p->line, blanks = 0;
   for (; end < phrase_from && p->text[end] != ':' && blanks < 5; end++) blanks += p->text[end] == ' ';
-  return end < phrase_from && p->text[end] == ':' && hri_match_any(p->text, p->line, end, names, HRI_COUNT(names));
+  return end < phrase_from && p->text[end] == ':' &&
+         hri_match_any(p->text, p->line, end, "exception|error|reason|fatal|stderr|message|result|status");
 }
 
 /* The label is one of a form that a program fills in: "- **exception type:** x". */
@@ -185,9 +181,8 @@ bool hri_oom_is_concrete(const char *text, size_t from, size_t to) {
 
 /* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word. */
 static bool starts_with_level(const char *text, size_t line, size_t to) {
-  static const char *const levels[] = {"error ", "fatal ", "critical ", "severe ", "e ", "f ", "w ", "warn ", "err "};
-  for (size_t i = 0; i < HRI_COUNT(levels); i++)
-    if (hri_match_at(text, line, to, levels[i])) return true;
+  static const char levels[] = "error |fatal |critical |severe |e |f |w |warn |err ";
+  if (hri_match_at(text, line, to, levels)) return true;
   return false;
 }
 

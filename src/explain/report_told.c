@@ -8,52 +8,45 @@
 #include "explain/wording.h"
 
 bool hri_voice_happened(const hri_oom_place *p, size_t to) {
-  static const char *const events[] = {" is reported at", " was reported", " was raised", " was thrown", " occurred",
-                                       " happened",       " came out",     " came up",    " comes up",   " appeared",
-                                       " popped up",      " pops up",      " showed up",  " shows up",   " came back"};
+  static const char events[] =
+      " is reported at| was reported| was raised| was thrown| occurred| happened| came out| came up| comes up| appeared|"
+      " popped up| pops up| showed up| shows up| came back";
   static const char *const now[] = {" is raised ",   " is thrown ", " occurs ", " happens ",
                                     " is reported ", " appears ",   " arises ", " is encountered "};
-  static const char *const then[] = {"when running ",  "when i ",       "when we ",        "when my ",
-                                     "when trying ",   "when loading ", "when executing ", "when launching ",
-                                     "when starting ", "after "};
+  static const char then[] =
+      "when running |when i |when we |when my |when trying |when loading |when executing |when launching |"
+      "when starting |after ";
   static const char *const nouns[] = {" error", " exception", " failure"};
   for (size_t i = 0; i < HRI_COUNT(nouns); i++)
     if (hri_match_at(p->text, to, p->line_end, nouns[i])) to += strlen(nouns[i]);
   for (size_t i = 0; i < HRI_COUNT(now);
        i++) /* "is raised when running x" tells of one run, "raised when full" of all */
-    if (hri_match_at(p->text, to, p->line_end, now[i]) &&
-        hri_match_at_any(p->text, to + strlen(now[i]), p->line_end, then, HRI_COUNT(then)))
+    if (hri_match_at(p->text, to, p->line_end, now[i]) && hri_match_at(p->text, to + strlen(now[i]), p->line_end, then))
       return true;
-  for (size_t i = 0; i < HRI_COUNT(events); i++)
-    if (hri_match_at(p->text, to, p->line_end, events[i])) return true;
+  if (hri_match_at(p->text, to, p->line_end, events)) return true;
   return false;
 }
 
 bool hri_voice_tells_of_end(const hri_oom_place *p, size_t from, size_t to) {
-  static const char *const verbs[] = {"died",    "crashed",   "failed",    "aborted", "terminated", "exited",
-                                      "stopped", "returned",  "raised",    "threw",   "dies",       "crashes",
-                                      "killed",  "did",       "completed", "ended",   "received",   "caused",
-                                      "tested",  "lost",      "finished",  "hit",     "saw",        "observed",
-                                      "tried",   "triggered", "reproduced"};
+  static const char verbs[] =
+      "died|crashed|failed|aborted|terminated|exited|stopped|returned|raised|threw|dies|crashes|killed|did|completed|"
+      "ended|received|caused|tested|lost|finished|hit|saw|observed|tried|triggered|reproduced";
   size_t start = hri_sentence_start(p->text, p->line, from);
   size_t end = hri_sentence_end(p->text, to, to + 60 < p->line_end ? to + 60 : p->line_end);
-  return hri_match_any(p->text, start, end, verbs, HRI_COUNT(verbs));
+  return hri_match_any(p->text, start, end, verbs);
 }
 
 /* "is shutdown with exit code 137": one end, in the past, and no condition before it. */
 static bool ended_with(const hri_oom_place *p, size_t from) {
-  static const char *const verbs[] = {"exited",   "died",      "crashed", "terminated", "killed",
-                                      "shutdown", "shut down", "stopped", "dying",      "aborted"};
-  static const char *const cases[] = {"if",    "may",  "might",    "can",      "could",
-                                      "would", "will", "whenever", "when you", "when your"};
+  static const char verbs[] = "exited|died|crashed|terminated|killed|shutdown|shut down|stopped|dying|aborted";
+  static const char cases[] = "if|may|might|can|could|would|will|whenever|when you|when your";
   size_t start = hri_sentence_start(p->text, p->line, from), word = start + 5;
   while (word < from && hri_is_letter(p->text[word])) word++;
   if (hri_match_at(p->text, start, from, "symptom") ||
       (hri_match_at(p->text, start, from, "when ") && !hri_match_end(p->text, start, word, "ing")))
     return false; /* "when running x" is how it came about, "when it ends with" a case */
-  return hri_match_end(p->text, start, from, " with ") &&
-         hri_match_any(p->text, start, from, verbs, HRI_COUNT(verbs)) &&
-         !hri_match_any(p->text, start, from, cases, HRI_COUNT(cases));
+  return hri_match_end(p->text, start, from, " with ") && hri_match_any(p->text, start, from, verbs) &&
+         !hri_match_any(p->text, start, from, cases);
 }
 
 /* "I am getting this error: info - x": somebody met what the colon introduces. */
@@ -66,21 +59,18 @@ static bool is_introduced(const hri_oom_place *p, size_t from) {
 
 /* "There appeared", "met", "reports an error" right before it. */
 static bool is_told_in_chinese(const char *text, size_t line, size_t from) {
-  static const char *const verbs[] = {"\xe5\x87\xba\xe7\x8e\xb0", "\xe9\x81\x87\xe5\x88\xb0",
-                                      "\xe6\x8a\xa5\xe9\x94\x99"};
-  return hri_match_part(text, from > line + 24 ? from - 24 : line, from, verbs, HRI_COUNT(verbs));
+  static const char verbs[] = "\xe5\x87\xba\xe7\x8e\xb0|\xe9\x81\x87\xe5\x88\xb0|\xe6\x8a\xa5\xe9\x94\x99";
+  return hri_match_part(text, from > line + 24 ? from - 24 : line, from, verbs);
 }
 
 /* A thread's title tells of it in the present: "mnist.py throws x", "training gets x". */
 static bool is_title_verb(const hri_oom_place *p, size_t from) {
-  static const char *const verbs[] = {"throws ",  "gives ",   "gets ",       "causes ",     "shows ",     "hits ",
-                                      "raises ",  "with ",    "results in ", "crashes in ", "runs into ", "ran into ",
-                                      "reports ", "returns ", "getting ",    "goes "};
-  static const char *const cases[] = {"if",   "when", "can",  "may", "might", "should",
-                                      "will", "how",  "what", "why", "avoid", "handle"};
-  if (hri_match_any(p->text, p->line, from, cases, HRI_COUNT(cases))) return false;
-  for (size_t i = 0; i < HRI_COUNT(verbs); i++)
-    if (hri_match_end(p->text, p->line, from, verbs[i])) return true;
+  static const char verbs[] =
+      "throws |gives |gets |causes |shows |hits |raises |with |results in |crashes in |runs into |ran into |reports |"
+      "returns |getting |goes ";
+  if (hri_match_any(p->text, p->line, from, "if|when|can|may|might|should|will|how|what|why|avoid|handle"))
+    return false;
+  if (hri_match_end(p->text, p->line, from, verbs)) return true;
   return false;
 }
 
@@ -137,7 +127,6 @@ bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t to
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {
-  static const char *const how[] = {" while ", " during ", " after ", " with ", " on ", " at ", " in "};
   size_t end;
   if (!(p->shape & HRI_OOM_TITLE)) return false;
   from = hri_oom_with_modifiers(p->text, p->line, from);
@@ -148,5 +137,6 @@ bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {
     for (end = to + 6; end < p->line_end && hri_is_letter(p->text[end]);) end++;
     return hri_match_end(p->text, to + 6, end, "ing");
   }
-  return hri_count_words(p->text, p->line, to) <= 5 && hri_match_at_any(p->text, to, p->line_end, how, HRI_COUNT(how));
+  return hri_count_words(p->text, p->line, to) <= 5 &&
+         hri_match_at(p->text, to, p->line_end, " while | during | after | with | on | at | in ");
 }

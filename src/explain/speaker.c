@@ -330,107 +330,31 @@ const char *hri_oom_framework_near(const char *text, size_t from, size_t to) {
   return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), true);
 }
 
-static const char *const host_words[] =
-    {"host",           "system memory", "ram",           "main memory",        "physical memory",
-     "virtual memory", "swap",          "paging",        "page file",          "pagefile",
-     "host memory",    "cpu memory",    "address space", "overcommit",         "memory cgroup",
-     "cgroup",         "job memory",    "step memory",   "out_of_host_memory", "outofhostmemory"};
+static const char host_words[] =
+    "host|system memory|ram|main memory|physical memory|virtual memory|swap|paging|page file|pagefile|host memory|"
+    "cpu memory|address space|overcommit|memory cgroup|cgroup|job memory|step memory|out_of_host_memory|outofhostmemory";
 /* Lines that one speaker prints when the machine refuses: Slurm, YARN, Spark, Windows, R, the run times of Go and Rust,
  * V8, Python. */
-static const char *const host_lines[] = {"slurmstepd",
-                                         "yarn",
-                                         "vector of size",
-                                         "runtime: out of memory",
-                                         "runtime: cannot allocate memory",
-                                         "memory allocation of",
-                                         "call_and_retry_last",
-                                         "paging file is too small",
-                                         "exceeding memory limits",
-                                         "outofmemoryerror()",
-                                         "in memory context",
-                                         "failed on request of size",
-                                         "of memory (of type",
-                                         "virtualalloc of",
-                                         "system out of memory!",
-                                         "total sbrk() is",
-                                         "forrtl",
-                                         "out of process memory"};
-static const char *const soft_host[] = {"pinned",
-                                        "page-locked",
-                                        "shm",
-                                        "/dev/shm",
-                                        "posix_memalign",
-                                        "malloc",
-                                        "realloc",
-                                        "calloc",
-                                        "mmap",
-                                        "shared memory segment",
-                                        "enomem",
-                                        "errno 12",
-                                        "heap",
-                                        "fork",
-                                        "bad_alloc",
-                                        "std::bad_alloc",
-                                        "numpy",
-                                        "pandas",
-                                        "memalign",
-                                        "openblas",
-                                        "duckdb",
-                                        "nomemoryerror",
-                                        "system.outofmemoryexception",
-                                        "insufficientmemoryexception",
-                                        "llvm error",
-                                        "error 12",
-                                        "error code 12",
-                                        "exception out_of_memory",
-                                        "cpu",
-                                        "container",
-                                        "pod"};
-static const char *const device_words[] = {"gpu",
-                                           "cuda",
-                                           "hip",
-                                           "device",
-                                           "vram",
-                                           "video memory",
-                                           "npu",
-                                           "xpu",
-                                           "hbm",
-                                           "mps",
-                                           "graphics memory",
-                                           "rocm",
-                                           "musa",
-                                           "cann",
-                                           "aclrtmalloc",
-                                           "tpu",
-                                           "hpu",
-                                           "cumemcreate",
-                                           "cumemalloc",
-                                           "cudamalloc",
-                                           "hipmalloc",
-                                           "gpus",
-                                           "gpu0",
-                                           "gpu1",
-                                           "cuda0",
-                                           "sycl",
-                                           "level zero",
-                                           "kv cache",
-                                           "cudamallocasync",
-                                           "cudaerror",
-                                           "cumemmap",
-                                           "cumemaddressreserve",
-                                           "rtmalloc",
-                                           "devicemem",
-                                           "tensor"};
+static const char host_lines[] =
+    "slurmstepd|yarn|vector of size|runtime: out of memory|runtime: cannot allocate memory|memory allocation of|"
+    "call_and_retry_last|paging file is too small|exceeding memory limits|outofmemoryerror()|in memory context|"
+    "failed on request of size|of memory (of type|virtualalloc of|system out of memory!|total sbrk() is|forrtl|"
+    "out of process memory";
+static const char soft_host[] =
+    "pinned|page-locked|shm|/dev/shm|posix_memalign|malloc|realloc|calloc|mmap|shared memory segment|enomem|errno 12|"
+    "heap|fork|bad_alloc|std::bad_alloc|numpy|pandas|memalign|openblas|duckdb|nomemoryerror|system.outofmemoryexception|"
+    "insufficientmemoryexception|llvm error|error 12|error code 12|exception out_of_memory|cpu|container|pod";
+static const char device_words[] =
+    "gpu|cuda|hip|device|vram|video memory|npu|xpu|hbm|mps|graphics memory|rocm|musa|cann|aclrtmalloc|tpu|hpu|"
+    "cumemcreate|cumemalloc|cudamalloc|hipmalloc|gpus|gpu0|gpu1|cuda0|sycl|level zero|kv cache|cudamallocasync|"
+    "cudaerror|cumemmap|cumemaddressreserve|rtmalloc|devicemem|tensor";
 
 /* Of shared memory on the chip, not of what processes share. */
-static const char *const chip_words[] = {"per block",    "kernel",      "launch", "smem",
-                                         "thread block", "threadblock", "sm",     "carveout"};
+static const char chip_words[] = "per block|kernel|launch|smem|thread block|threadblock|sm|carveout";
 
 static bool speaks_of_device(const char *text, size_t from, size_t to) {
-  static const char *const parts[] = {"cudamalloc",        "cumem",   "cuda_", "hip_", "hipmalloc", "gpu", "devicemem",
-                                      "outofdevicememory", "curesult"};
-  return hri_match_any(text, from, to, device_words, HRI_COUNT(device_words)) ||
-         hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+  static const char parts[] = "cudamalloc|cumem|cuda_|hip_|hipmalloc|gpu|devicemem|outofdevicememory|curesult";
+  return hri_match_any(text, from, to, device_words) || hri_match_part(text, from, to, parts);
 }
 
 const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
@@ -465,26 +389,24 @@ static bool is_mps(const hri_oom_place *p) {
 
 /* The lines right behind the message that say who speaks: a database's detail, the stack of a run time. */
 static bool is_continued_by_host(const hri_oom_place *p) {
-  static const char *const lines[] = {"failed on request of size", "in memory context", "runtime stack:",
-                                      "of memory (of type",        "memorylabel:",      "goroutine "};
+  static const char lines[] =
+      "failed on request of size|in memory context|runtime stack:|of memory (of type|memorylabel:|goroutine ";
   size_t end = p->line_end + 160 < p->count ? p->line_end + 160 : p->count;
-  return hri_match_part(p->text, p->line_end, end, lines, HRI_COUNT(lines));
+  return hri_match_part(p->text, p->line_end, end, lines);
 }
 
 /* Whether a line beside the message says that a function of the machine's memory failed: "memalign returned 0". */
 static bool is_beside_host_call(const hri_oom_place *p) {
   static const char *const functions[] = {"malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc",
                                           "mmap",   "sbrk",   "brk",     "shmget",   "virtualalloc",   "fork"};
-  static const char *const outcomes[] = {"returned 0",   "returned null", "returned -1", "returned nullptr",
-                                         "returns null", "fail",          "= null",      "errno"};
+  static const char outcomes[] = "returned 0|returned null|returned -1|returned nullptr|returns null|fail|= null|errno";
   const size_t near = 120, far = p->before_count, from = far > near ? far - near : 0;
   const size_t to = p->line_end + near < p->count ? p->line_end + near : p->count;
   for (size_t i = 0; i < HRI_COUNT(functions); i++) {
     size_t at = hri_match_whole(p->before, from, far, functions[i]);
-    if (at < far && hri_match_part(p->before, at, at + 48 < far ? at + 48 : far, outcomes, HRI_COUNT(outcomes)))
-      return true;
+    if (at < far && hri_match_part(p->before, at, at + 48 < far ? at + 48 : far, outcomes)) return true;
     at = hri_match_whole(p->text, p->line_end, to, functions[i]);
-    if (at < to && hri_match_part(p->text, at, at + 48 < to ? at + 48 : to, outcomes, HRI_COUNT(outcomes))) return true;
+    if (at < to && hri_match_part(p->text, at, at + 48 < to ? at + 48 : to, outcomes)) return true;
   }
   return false;
 }
@@ -531,18 +453,16 @@ static bool is_pods_limit(const char *text, size_t from, size_t to) {
 
 /* A limit that the program itself sets: of a query, a server, a worker; not a batch system's, a container's. */
 static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
-  static const char *const outer[] = {"job",  "step", "container", "cgroup", "pod",  "slurmstepd", "yarn",
-                                      "node", "task", "vmem",      "rss",    "mem",  "slurm",      "physical",
-                                      "hbm",  "vmem", "tpu",       "shared", "vram", "gpu",        "device"};
-  static const char *const limits[] = {"memory limit", "memory budget", "memory quota"};
+  static const char outer[] =
+      "job|step|container|cgroup|pod|slurmstepd|yarn|node|task|vmem|rss|mem|slurm|physical|hbm|vmem|tpu|shared|vram|gpu|"
+      "device";
   size_t end = hri_sentence_end(p->text, to, p->line_end);
   if (is_pods_limit(p->text, to, end)) return false;
   if (hri_oom_word(p->text, to, end, " used)") < end && memchr(p->text + to, '/', end - to))
     return true; /* "(9.9 gib/10 gib used)" */
-  return hri_match_part(p->text, from, end, limits, HRI_COUNT(limits)) &&
+  return hri_match_part(p->text, from, end, "memory limit|memory budget|memory quota") &&
          hri_oom_word(p->text, from, end, "exceed") < end &&
-         (hri_match_whole(p->text, from, end, "query") < end ||
-          !hri_match_any(p->text, from, end, outer, HRI_COUNT(outer)));
+         (hri_match_whole(p->text, from, end, "query") < end || !hri_match_any(p->text, from, end, outer));
 }
 
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
@@ -550,9 +470,9 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
   size_t wide = p->line_end + 100 < p->count ? p->line_end + 100 : p->count, far = p->before_count;
   const char *who = hri_oom_framework_in(p->text, from, to), *library = NULL;
-  bool host_line = hri_match_any(p->text, sentence, end, host_lines, HRI_COUNT(host_lines));
-  bool host = host_line || hri_match_any(p->text, sentence, end, host_words, HRI_COUNT(host_words));
-  bool soft = hri_match_any(p->text, sentence, end, soft_host, HRI_COUNT(soft_host));
+  bool host_line = hri_match_any(p->text, sentence, end, host_lines);
+  bool host = host_line || hri_match_any(p->text, sentence, end, host_words);
+  bool soft = hri_match_any(p->text, sentence, end, soft_host);
   bool device = speaks_of_device(p->text, sentence, end);
   library = hri_oom_library_in(p->text, from, to);
   if (!who && !library && hri_match_at(p->text, p->line, to, "what():")) { /* the exception's name stands before */
@@ -583,7 +503,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
     m->failure.source = who ? who : "server";
     m->anybodys = false;
   } else if (hri_oom_word(p->text, sentence, end, "shared memory") < end &&
-             (hri_match_any(p->text, sentence, end, chip_words, HRI_COUNT(chip_words)))) {
+             (hri_match_any(p->text, sentence, end, chip_words))) {
     m->kind = HRI_OOM_CHIP;
     m->failure.source = "kernel of the device";
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {

@@ -25,12 +25,13 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
                                       "experiencing", "seeing",      "hits",         "raised",    "ran into",
                                       "runs into",    "run into",    "running into", "dies",      "crashes",
                                       "aborts",       "and show",    "and shows"};
-  static const char *const cases[] = {"if",   "when", "whenever", "you",    "users",  "may",     "might",  "to",
-                                      "will", "can",  "could",    "anyone", "people", "anybody", "others", "someone"};
-  static const char *const doubts[] = {"if", "otherwise", "whenever", "may", "might", "would", "could", "should"};
+  static const char cases[] =
+      "if|when|whenever|you|users|may|might|to|will|can|could|anyone|people|anybody|others|someone";
   bool more = true;
   while (end > line && text[end - 1] == ' ') end--;
-  if (hri_match_any(text, hri_sentence_start(text, line, end), end, doubts, HRI_COUNT(doubts))) return false;
+  if (hri_match_any(text, hri_sentence_start(text, line, end), end,
+                    "if|otherwise|whenever|may|might|would|could|should"))
+    return false;
   while (more) {
     more = false;
     for (size_t i = 0; i < HRI_COUNT(between); i++)
@@ -42,8 +43,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   for (size_t i = 0; i < HRI_COUNT(verbs); i++) {
     size_t length = strlen(verbs[i]);
     if (hri_match_end(text, line, end, verbs[i]) && (end == line + length || text[end - length - 1] == ' '))
-      return !hri_match_any(text, end - length > line + 14 ? end - length - 14 : line, end - length, cases,
-                            HRI_COUNT(cases));
+      return !hri_match_any(text, end - length > line + 14 ? end - length - 14 : line, end - length, cases);
   }
   return false;
 }
@@ -52,45 +52,11 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
-  static const char *const before[] = {"failure",
-                                       "failed with",
-                                       "fails with",
-                                       "failing with",
-                                       "died with",
-                                       "crashed with",
-                                       "crashes with",
-                                       "aborted with",
-                                       "error with",
-                                       "panicked at",
-                                       "failed:",
-                                       "failure 2",
-                                       " msg=",
-                                       " error=",
-                                       " err=",
-                                       " message=",
-                                       " reason=",
-                                       ",message=",
-                                       " exception=",
-                                       " stderr=",
-                                       "by",
-                                       "err(",
-                                       "last error:",
-                                       "value: ",
-                                       "error_out_of_memory,",
-                                       "raised with",
-                                       "following error",
-                                       "die with",
-                                       "dies with",
-                                       "instance of",
-                                       "throwing",
-                                       "search for",
-                                       "result",
-                                       "arrived as",
-                                       "surfaced as",
-                                       "appeared as",
-                                       "reported as",
-                                       "showed up as",
-                                       "failed as"};
+  static const char before[] =
+      "failure|failed with|fails with|failing with|died with|crashed with|crashes with|aborted with|error with|"
+      "panicked at|failed:|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=| stderr=|by|err(|"
+      "last error:|value: |error_out_of_memory,|raised with|following error|die with|dies with|instance of|throwing|"
+      "search for|result|arrived as|surfaced as|appeared as|reported as|showed up as|failed as";
   /* what somebody tells of one event; a document says these things in the present */
   static const char *const told[] =
       {" with",    " then",        " printed",   " reported", " showed",   " logged",      " threw",
@@ -113,15 +79,14 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   if (hri_match_end(text, line, end, " with") || hri_match_end(text, line, end, " by") ||
       hri_match_end(text, line, end, " as") ||
       (ticked && hri_match_end(text, line, end, ":"))) { /* "it crashed after an hour with" */
-    static const char *const ends[] = {"crashed", "died", "failed", "aborted", "stopped", "ended", "exited", "killed"};
-    if (hri_match_any(text, hri_sentence_start(text, line, end), end, ends, HRI_COUNT(ends))) return true;
+    if (hri_match_any(text, hri_sentence_start(text, line, end), end,
+                      "crashed|died|failed|aborted|stopped|ended|exited|killed"))
+      return true;
   }
-  for (size_t i = 0; i < HRI_COUNT(before); i++)
-    if (hri_match_end(text, line, end, before[i])) return true;
-  static const char *const possible[] = {"can", "may", "might", "could", "would", "will", "should"};
+  if (hri_match_end(text, line, end, before)) return true;
   for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
     if (hri_match_end(text, line, end, told[i])) /* "restarted with `...`", not "can fail with" */
-      return !hri_match_any(text, end > line + 20 ? end - 20 : line, end, possible, HRI_COUNT(possible));
+      return !hri_match_any(text, end > line + 20 ? end - 20 : line, end, "can|may|might|could|would|will|should");
   for (size_t i = 0; i < HRI_COUNT(keys); i++) /* of a record on one line, or of a notebook's output */
     if (hri_match_end(text, line, end, keys[i]) &&
         (memchr(text + line, '{', end - line) || keys[i][1] == 't' ||
@@ -222,13 +187,13 @@ static bool has_placeholder(const hri_oom_place *p) {
                                      "vector of size",
                                      "system memory("};
   static const char *const meant[] = {"more than 1eb", "more memory", "a ", "memory", "buffer", "tensor", "the "};
-  static const char *const stand_ins[] = {"unable to allocate xx", "unable to allocate x ", "unable to allocate n ",
-                                          "unable to allocate <",  "unable to allocate {",  "unable to allocate %",
-                                          "unable to allocate ..."};
+  static const char stand_ins[] =
+      "unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
+      "unable to allocate %|unable to allocate ...";
   size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
   if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
     return false; /* some print a "%d" themselves */
-  if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins, HRI_COUNT(stand_ins))) return true;
+  if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins)) return true;
   for (size_t i = 0; i < HRI_COUNT(asks); i++) {
     size_t at = hri_oom_word(p->text, p->at, end, asks[i]);
     bool whole = false;
@@ -245,48 +210,39 @@ static bool has_placeholder(const hri_oom_place *p) {
 
 /* The same in the languages that logs and documents about training are mostly written in: if, when, avoid. */
 static bool is_foreign_condition(const char *text, size_t from, size_t to) {
-  static const char *const whole[] = {"wenn",      "falls", "si",  "quand",  "lorsque", "cuando",
-                                      "quando",    "caso",  "als", "indien", "evitar",  "\xc3\xa9viter",
-                                      "vermeiden", "jika",  "nếu", "se"};
-  static const char *const parts[] = {"\xe8\x8b\xa5",                              /* Chinese: if */
-                                      "\xe5\xa6\x82\xe6\x9e\x9c",                  /* if */
-                                      "\xe5\xa6\x82\xe9\x81\x87",                  /* if one meets */
-                                      "\xe5\xbd\x93",                              /* when */
-                                      "\xe9\x81\xbf\xe5\x85\x8d",                  /* avoid */
-                                      "\xe9\x98\xb2\xe6\xad\xa2",                  /* prevent */
-                                      "\xe5\xa0\xb4\xe5\x90\x88",                  /* Japanese: in case */
-                                      "\xe3\x82\x82\xe3\x81\x97",                  /* if */
-                                      "\xea\xb2\xbd\xec\x9a\xb0",                  /* Korean: in case */
-                                      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8",          /* Russian: if */
-                                      "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8",          /* the same at a beginning */
-                                      "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"}; /* when */
-  static const char *const phrases[] = {"en cas de",
-                                        "en caso de",
-                                        "em caso de",
-                                        "bei einem",
-                                        "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf",
-                                        "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"}; /* the last two
+  static const char whole[] =
+      "wenn|falls|si|quand|lorsque|cuando|quando|caso|als|indien|evitar|\xc3\xa9viter|vermeiden|jika|nếu|se";
+  static const char parts[] = "\xe8\x8b\xa5|"                             /* Chinese: if */
+                              "\xe5\xa6\x82\xe6\x9e\x9c|"                 /* if */
+                              "\xe5\xa6\x82\xe9\x81\x87|"                 /* if one meets */
+                              "\xe5\xbd\x93|"                             /* when */
+                              "\xe9\x81\xbf\xe5\x85\x8d|"                 /* avoid */
+                              "\xe9\x98\xb2\xe6\xad\xa2|"                 /* prevent */
+                              "\xe5\xa0\xb4\xe5\x90\x88|"                 /* Japanese: in case */
+                              "\xe3\x82\x82\xe3\x81\x97|"                 /* if */
+                              "\xea\xb2\xbd\xec\x9a\xb0|"                 /* Korean: in case */
+                              "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"         /* Russian: if */
+                              "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"         /* the same at a beginning */
+                              "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"; /* when */
+  static const char phrases[] =
+      "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
+      "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"; /* the last two
                                                                                are Chinese: common errors */
-  return hri_match_part(text, from, to, phrases, HRI_COUNT(phrases)) ||
-         hri_match_any(text, from, to, whole, HRI_COUNT(whole)) ||
-         hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+  return hri_match_part(text, from, to, phrases) || hri_match_any(text, from, to, whole) ||
+         hri_match_part(text, from, to, parts);
 }
 
 /* What follows in such languages: "in case of", "please". */
 static bool is_foreign_advice(const char *text, size_t from, size_t to) {
-  static const char *const parts[] = {"\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88",
-                                      "\xed\x95\x98\xeb\xa9\xb4",
-                                      "\xe8\xaf\xb7",
-                                      "\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97",
-                                      "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6",
-                                      "\xe5\xbb\xba\xe8\xae\xae"};
-  return hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+  static const char parts[] =
+      "\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88|\xed\x95\x98\xeb\xa9\xb4|\xe8\xaf\xb7|\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97|"
+      "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6|\xe5\xbb\xba\xe8\xae\xae";
+  return hri_match_part(text, from, to, parts);
 }
 
 /* A line of a change log names what it mends: "... (fixes #4)", "... (#12)". */
 static bool names_change(const hri_oom_place *p) {
-  static const char *const words[] = {"fixes #", "closes #", "fix #", "resolves #", "(#"};
-  return hri_match_part(p->text, p->line, p->line_end, words, HRI_COUNT(words));
+  return hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#");
 }
 
 /* A question and its answer: "... out of memory  solution: ...", on the same line or the next. */
@@ -298,12 +254,11 @@ static bool is_answered(const hri_oom_place *p) {
 
 /* An item of a list of questions that are asked often, or of errors that are common. */
 static bool is_frequent(const hri_oom_place *p) {
-  static const char *const words[] = {"frequently asked", "faq",           "faqs",
-                                      "common errors",    "common issues", "common problems",
-                                      "known issues",     "known errors"};
+  static const char words[] =
+      "frequently asked|faq|faqs|common errors|common issues|common problems|known issues|known errors";
   size_t from = p->before_count > 600 ? p->before_count - 600 : 0;
   return p->shape & HRI_OOM_COMMENT && !(p->shape & HRI_OOM_FENCED) &&
-         hri_match_any(p->before, from, p->before_count, words, HRI_COUNT(words));
+         hri_match_any(p->before, from, p->before_count, words);
 }
 
 /* A field of a test's data: what is expected of it is the next field. */
@@ -335,20 +290,16 @@ static bool is_key(const hri_oom_place *p) {
 
 /* Conditions, advice and questions before the message; an error's own words behind its name may hold some. */
 static bool is_conditional(const hri_oom_place *p) {
-  static const char *const words[] =
-      {"if you",       "if it",      "if the",   "when you",  "whenever",   "in case",     "may",        "might",
-       "to avoid",     "avoid",      "avoids",   "avoiding",  "prevent",    "prevents",    "preventing", "how to",
-       "you will see", "you'll see", "you may",  "can throw", "can cause",  "can raise",   "e.g.",       "for example",
-       "such as",      "should",     "would be", "would run", "would fail", "would cause", "otherwise",  "else",
-       "use this",     "what is",    "why",      "means",     "looks like", "look like",   "can fail",   "will fail",
-       "could fail",   "indicates",  "often",    "usually",   "typically",  "raises",      "catches",    "handles",
-       "detects",      "instead of", "you",      "your",      "users",      "fix",         "fixes",      "fixed",
-       "fixing",       "resolve",    "resolved", "solve",     "solved",     "reduce",      "reduces",    "mitigate",
-       "workaround",   "handle",     "handling", "classify",  "treat",      "treats",      "ignore",     "suppress",
-       "tip",          "note",       "hint",     "unless",    "until",      "exit codes",  "error codes"};
+  static const char words[] =
+      "if you|if it|if the|when you|whenever|in case|may|might|to avoid|avoid|avoids|avoiding|prevent|prevents|"
+      "preventing|how to|you will see|you'll see|you may|can throw|can cause|can raise|e.g.|for example|such as|should|"
+      "would be|would run|would fail|would cause|otherwise|else|use this|what is|why|means|looks like|look like|"
+      "can fail|will fail|could fail|indicates|often|usually|typically|raises|catches|handles|detects|instead of|you|"
+      "your|users|fix|fixes|fixed|fixing|resolve|resolved|solve|solved|reduce|reduces|mitigate|workaround|handle|"
+      "handling|classify|treat|treats|ignore|suppress|tip|note|hint|unless|until|exit codes|error codes";
   static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
   size_t named = p->at, line = p->line, quote = 0;
-  if (hri_match_part(p->text, p->line, p->at, (const char *const[]){"exit codes of the workers are"}, 1)) return false;
+  if (hri_match_part(p->text, p->line, p->at, "exit codes of the workers are")) return false;
   if (p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote)) return false;
   if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
   if (p->line > 8 && line > p->line - 8) line = p->line - 8;
@@ -358,7 +309,7 @@ static bool is_conditional(const hri_oom_place *p) {
   if (hri_match_at(p->text, line, named, "may ") && line + 4 < named && hri_is_digit(p->text[line + 4]))
     line += 4; /* the month */
   for (size_t i = 0; i < HRI_COUNT(labels); i++) named = hri_oom_word(p->text, p->line, named, labels[i]);
-  return hri_match_any(p->text, line, named, words, HRI_COUNT(words)) || is_foreign_condition(p->text, line, named);
+  return hri_match_any(p->text, line, named, words) || is_foreign_condition(p->text, line, named);
 }
 
 /* Whether text[from, to) has a number of `least` digits or more: a process, a job, a size, so that it happened once. */
@@ -406,11 +357,11 @@ static bool is_pattern(const hri_oom_place *p) {
 
 /* Whether the value belongs to a field of patterns, or to one that sets a signal: "pattern: ...", "default: sigkill". */
 static bool is_setting(const hri_oom_place *p, size_t from) {
-  static const char *const names[] = {"pattern", "regex", "regexp",      "match",     "matches",  "patterns", "default",
-                                      "keyword", "query", "stop_signal", "signature", "expected", "name",     "id",
-                                      "rule",    "alert", "terms",       "title",     "keywords", "tags"};
+  static const char names[] =
+      "pattern|regex|regexp|match|matches|patterns|default|keyword|query|stop_signal|signature|expected|name|id|rule|"
+      "alert|terms|title|keywords|tags";
   size_t end = hri_oom_word(p->text, p->line, from, ":");
-  return end < from && end - p->line < 40 && hri_match_any(p->text, p->line, end, names, HRI_COUNT(names));
+  return end < from && end - p->line < 40 && hri_match_any(p->text, p->line, end, names);
 }
 
 /* "cublas_status_alloc_failed: resource allocation failed inside the library.": a name and what it means. */
@@ -421,9 +372,9 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   bool code =
       memchr(p->text + first, '_', end - first) || hri_match_at(p->text, first, end, "cudaerror") ||
       hri_match_at(p->text, first, end, "hiperror"); /* classes of exceptions have words of their own behind them */
-  static const char *const errors[] = {"error", "status", "fail"};      /* "llama_kv_cache_init: ..." is who speaks */
+                                                     /* "llama_kv_cache_init: ..." is who speaks */
   if (hri_match_at(p->text, p->line, first, "0x") && code) return true; /* the code itself stands before its name */
-  if (p->at >= end && !hri_match_part(p->text, first, end, errors, HRI_COUNT(errors))) return false;
+  if (p->at >= end && !hri_match_part(p->text, first, end, "error|status|fail")) return false;
   if (end - first < 13 || !code) return false;
   if (hri_match_at(p->text, end, p->line_end, ": '") || hri_match_at(p->text, end, p->line_end, ": \"")) return true;
   if (hri_match_at(p->text, end, p->line_end, " = ") && end + 3 < p->line_end &&
@@ -478,19 +429,17 @@ static bool is_explained_item(const hri_oom_place *p, size_t first) {
 
 /* Whether the message says itself that nothing failed. */
 static bool denies_failure(const hri_oom_place *p) {
-  static const char *const words[] = {"this is not a failure", "is not a failure", "this is not an error",
-                                      "% of free system memory", "not a fatal error"};
+  static const char words[] =
+      "this is not a failure|is not a failure|this is not an error|% of free system memory|not a fatal error";
   size_t end = p->at + 200 < p->count ? p->at + 200 : p->count; /* it may be wrapped */
-  return hri_match_part(p->text, p->at, end, words, HRI_COUNT(words));
+  return hri_match_part(p->text, p->at, end, words);
 }
 
 /* Whether the request was for something that a program does without: pages locked in memory, one of several ways to
  * compute a layer. */
 static bool is_optional(const hri_oom_place *p) {
-  static const char *const tactics[] = {"insufficient to use tactic", "insufficient memory to use tactic"};
-  static const char *const before[] = {"failed to mlock", "failed to munlock", "skipping tactic"};
-  return hri_match_part(p->text, p->line, p->at, before, HRI_COUNT(before)) ||
-         hri_match_part(p->text, p->line, p->line_end, tactics, HRI_COUNT(tactics));
+  return hri_match_part(p->text, p->line, p->at, "failed to mlock|failed to munlock|skipping tactic") ||
+         hri_match_part(p->text, p->line, p->line_end, "insufficient to use tactic|insufficient memory to use tactic");
 }
 
 /* Whether the line is the source line of a traceback's frame that raised it: the text was cut before the exception. */
@@ -547,39 +496,33 @@ static bool find_intro(const hri_oom_place *p, size_t reach, size_t *from, size_
 
 /* Whether the line that introduces the message, "if ...:", makes it a case. */
 static bool is_introduced_as_case(const hri_oom_place *p) {
-  static const char *const words[] = {"if",      "may",  "might",   "would",    "could see",    "can see",
-                                      "can get", "e.g.", "example", "whenever", "such as this", "such as"};
+  static const char words[] = "if|may|might|would|could see|can see|can get|e.g.|example|whenever|such as this|such as";
   size_t end, from;
   if (!find_intro(p, 200, &from, &end)) return false;
-  return hri_match_any(p->before, from, end, words, HRI_COUNT(words));
+  return hri_match_any(p->before, from, end, words);
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char *const words[] = {"you will encounter", "if you encounter", "if you get",     "if you see",
-                                      "if you run into",    "if you receive",   "you will get",   "you will see",
-                                      "you'll see",         "you'll get",       "you may see",    "you may get",
-                                      "you may encounter",  "you might see",    "you might get",  "you might encounter",
-                                      "errors such as",     "could cause the",  "can cause the",  "may cause the",
-                                      "might cause the",    "would cause the",  "will look like", "may look like",
-                                      "might look like",    "errors like"};
-  static const char *const own[] = {"i", "i'm", "we", "my", "our", "me", "us", "got", "happened", "now"};
+  static const char words[] =
+      "you will encounter|if you encounter|if you get|if you see|if you run into|if you receive|you will get|"
+      "you will see|you'll see|you'll get|you may see|you may get|you may encounter|you might see|you might get|"
+      "you might encounter|errors such as|could cause the|can cause the|may cause the|might cause the|would cause the|"
+      "will look like|may look like|might look like|errors like";
   size_t end, from;
   if (!find_intro(p, 240, &from, &end)) return false;
-  if (hri_match_any(p->before, from, end, own, HRI_COUNT(own))) return false;
-  return hri_match_part(p->before, from, end, words, HRI_COUNT(words)) ||
+  if (hri_match_any(p->before, from, end, "i|i'm|we|my|our|me|us|got|happened|now")) return false;
+  return hri_match_part(p->before, from, end, words) ||
          (hri_match_at(p->before, from, end, "if ") && hri_match_end(p->before, from, end, " fails with:"));
 }
 
 bool hri_voice_introduced(const hri_oom_place *p) {
-  static const char *const words[] = {"if you",    "you may", "you might", "may see",  "might see",
-                                      "could see", "can see", "when you",  "may look", "might look"};
-  static const char *const asking[] = {"if you need", "if you want", "if you could",
-                                       "if you can",  "if you have", "if it helps"};
+  static const char words[] =
+      "if you|you may|you might|may see|might see|could see|can see|when you|may look|might look";
+  static const char asking[] = "if you need|if you want|if you could|if you can|if you have|if it helps";
   size_t end, from;
   if (!(p->shape & HRI_OOM_FENCED)) return is_frequent(p);
   if (!find_intro(p, 160, &from, &end)) return false;
-  return hri_match_any(p->before, from, end, words, HRI_COUNT(words)) &&
-         !hri_match_any(p->before, from, end, asking, HRI_COUNT(asking));
+  return hri_match_any(p->before, from, end, words) && !hri_match_any(p->before, from, end, asking);
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */

@@ -8,19 +8,18 @@
 #include "explain/voice.h"
 
 static bool before_ends(const hri_oom_around *a, const char *words) {
-  size_t length = strlen(words), at = a->at;
+  size_t at = a->at;
   while (at > a->start && a->text[at - 1] == ' ') at--;
-  return at - a->start >= length && memcmp(a->text + at - length, words, length) == 0;
+  return hri_match_end(a->text, a->start, at, words);
 }
 static bool before_has(const hri_oom_around *a, const char *words) {
-  return hri_oom_word(a->text, a->start, a->at, words) < a->at;
+  return hri_match_part(a->text, a->start, a->at, words);
 }
 static bool after_starts(const hri_oom_around *a, const char *words) {
   return hri_match_at(a->text, a->after, a->count, words);
 }
 static bool after_has(const hri_oom_around *a, size_t within, const char *words) {
-  size_t end = a->count - a->after < within ? a->count : a->after + within;
-  return hri_oom_word(a->text, a->after, end, words) < end;
+  return hri_match_part(a->text, a->after, a->count - a->after < within ? a->count : a->after + within, words);
 }
 
 /* Whether "CUDA out of memory" is spoken of and not reported: advice, names of handlers and tests. With a request it is
@@ -73,17 +72,15 @@ static bool is_talk(const hri_oom_around *a, const char *backend) {
                                        "#",
                                        "//",
                                        "about"};
-  static const char *const behind[] = {" handler",   " handling", " hook",       " callback",    " detect",
-                                       " guard",     " protect",  " recovery",   " prevent",     " fallback",
-                                       " check",     " test",     " retry",      " retries",     " errors",
-                                       " issues",    " problems", " exceptions", " situation",   " scenario",
-                                       " condition", " issue",    " solution",   " (oom) error", " unless",
-                                       " is "};
+  static const char behind[] =
+      " handler| handling| hook| callback| detect| guard| protect| recovery| prevent| fallback| check| test| retry|"
+      " retries| errors| issues| problems| exceptions| situation| scenario| condition| issue| solution| (oom) error|"
+      " unless| is ";
   char words[64];
   if (after_has(a, 40, "tried to allocate")) return false;
   for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
     if (a->text[at] == '?') return true; /* a question */
-  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
+  if (hri_match_at(a->text, a->after, a->count, behind)) return true;
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     (void)snprintf(words, sizeof words, " %s %s", before[i], backend);
     if (before_ends(a, words) || before_ends(a, words + 1)) return true;
@@ -99,13 +96,10 @@ static bool is_named(const hri_oom_around *a) {
                                        " of",     " the",    "kill -",   "signal.",     " via",        " with",
                                        " raises", " sends",  " send",    " sending",    " due to",     " logic for",
                                        " avoid",  " avoids", " prevent", " handle",     " handles",    " catches"};
-  static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
-                                       " as ",   " is ",     " was ",      " when ", " if ", " means",
-                                       " occur", " message", " exception", "/",      "ed"};
-  static const char *const reports[] = {"failed with", "exited with", "died with",    "ended with",
-                                        "error with",  "fails with",  "crashes with", "crash with"};
-  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
-    if (before_ends(a, reports[i])) return false;
+  static const char behind[] = " = |;|&| &|():|();| as | is | was | when | if | means| occur| message| exception|/|ed";
+  static const char reports[] =
+      "failed with|exited with|died with|ended with|error with|fails with|crashes with|crash with";
+  if (before_ends(a, reports)) return false;
   if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
   for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
     size_t length = strlen(before[i]);
@@ -113,26 +107,24 @@ static bool is_named(const hri_oom_around *a) {
                  memcmp(a->text, before[i] + 1, length - 1) == 0; /* at the very start no blank stands before it */
     if (first || before_ends(a, before[i])) return true;
   }
-  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
+  if (hri_match_at(a->text, a->after, a->count, behind)) return true;
   return false;
 }
 
 /* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
 static bool is_in_program(const hri_oom_around *a) {
-  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),"};
-  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
+  if (hri_match_at(a->text, a->after, a->count, " =>| = |: return|) =>|),")) return true;
   if (before_ends(a, " when") || before_ends(a, " if")) return true; /* or of a sentence about it */
   return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
 }
 
 /* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
 static bool is_intended_kill(const hri_oom_around *a) {
-  static const char *const before[] = {"during teardown", "at teardown", "during shutdown",
-                                       "at shutdown",     "on shutdown", "exception ignored in"};
+  static const char before[] =
+      "during teardown|at teardown|during shutdown|at shutdown|on shutdown|exception ignored in";
   hri_oom_around far = *a;
   far.start = a->at > 320 ? a->at - 320 : 0;
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
-    if (before_has(&far, before[i])) return true;
+  if (before_has(&far, before)) return true;
   return after_has(a, 60, "preempt") || after_has(a, 60, "<pid>") || after_starts(a, " from the scheduler");
 }
 
@@ -275,13 +267,12 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
 
 /* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
 static bool is_explained(const hri_oom_around *a, size_t at) {
-  static const char *const prose[] = {" mean",    " indicates", " usually",   " typically",   " often", " is the ",
-                                      " implies", " stands ",   " in docker", " is reserved", "?"};
+  static const char prose[] =
+      " mean| indicates| usually| typically| often| is the | implies| stands | in docker| is reserved|?";
   hri_oom_around behind = *a;
   while (at < a->count && hri_is_digit(a->text[at])) at++;
   behind.after = at;
-  for (size_t i = 0; i < sizeof prose / sizeof *prose; i++)
-    if (after_starts(&behind, prose[i])) return true;
+  if (after_starts(&behind, prose)) return true;
   return false;
 }
 
@@ -305,10 +296,9 @@ static bool is_set_off(const hri_oom_around *a) {
 
 /* "heap exhausted": a runtime's own, where its other words follow. */
 static hri_oom_reading read_exhausted(const hri_oom_around *a) {
-  static const char *const sbcl[] = {" (no more space for allocation)",
-                                     " during allocation: ", " during garbage collection: ", ", game over"};
-  if (hri_match_at_any(a->text, a->after, a->count, sbcl, HRI_COUNT(sbcl)))
-    return (hri_oom_reading){HRI_OOM_HEAP, "sbcl"};
+  static const char sbcl[] = " (no more space for allocation)|"
+                             " during allocation: | during garbage collection: |, game over";
+  if (hri_match_at(a->text, a->after, a->count, sbcl)) return (hri_oom_reading){HRI_OOM_HEAP, "sbcl"};
   if (after_has(a, 120, "current maximum heap size is")) return (hri_oom_reading){HRI_OOM_HEAP, "ghc"};
   return (hri_oom_reading){HRI_OOM_NOTHING, ""};
 }
