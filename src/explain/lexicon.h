@@ -16,7 +16,7 @@
 #define HRI_AVOID "avoid|avoids|avoiding|prevent|prevents|preventing"
 /* What programs do about it. */
 #define HRI_HANDLE                                                                                                     \
-  "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect"
+  "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect|help with|question|faq|tip|hint"
 /* What a change to a program does, as its title begins; what lists of changes say of it. */
 #define HRI_CHANGE                                                                                                     \
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
@@ -25,9 +25,9 @@
   "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
   "troubleshooting"
 /* How it is in general. */
-#define HRI_RULE                                                                                                       \
-  "usually|never|means|raises|reports|common|potential|possible|risk|likely to|lead to|leads to|don't|do not|doesn't|" \
-  "does not|not an|question|faq|help with|tip|hint"
+#define HRI_RULE "usually|never|means|raises|reports|common|potential|possible|risk|likely to|lead to|leads to"
+/* That it is not so. */
+#define HRI_NOT "don't|do not|doesn't|does not|not an"
 /* Nothing that happened, but a case of it. */
 #define HRI_CASE HRI_IF "|" HRI_MAY "|" HRI_ASK "|" HRI_SUCH "|" HRI_AVOID
 /* Whoever it may happen to. */

@@ -96,8 +96,8 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   static const char persons[] =
       HRI_OWN "|" HRI_ANYBODY "|is there|about|regarding|without|against|yesterday|often|sometimes|"
               "typically|always|when|issue|issues|bug|problem";
-  const size_t from = hri_sentence_start(p->text, p->sentence, phrase_from),
-               near = clause_start(p->text, p->line, phrase_from),
+  const size_t said = p->tick_from < p->tick_to && p->tick_from > p->line ? p->tick_from : phrase_from,
+               from = hri_sentence_start(p->text, p->sentence, said), near = clause_start(p->text, p->line, said),
                end = hri_sentence_end(p->text, phrase_to, p->line_end);
   size_t last = p->line_end, quote = phrase_from, first = from;
   uint64_t signs = 0;
@@ -116,8 +116,8 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
   SIGN(CONDITION,
        hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
-           hri_match_any(p->text, from, phrase_from, HRI_CASE) || /* also before a colon */
-           hri_match_any(p->text, near, phrase_from, HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_RULE));
+           hri_match_any(p->text, from, phrase_from, HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
+           hri_match_any(p->text, near, phrase_from, HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_ANYBODY "|" HRI_NOT));
   SIGN(PERSON, hri_match_any(p->text, near, phrase_from, persons));
   SIGN(MINE, hri_match_any(p->text, near, phrase_from, HRI_OWN));
   SIGN(MEANT, is_meant(p));

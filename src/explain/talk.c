@@ -288,30 +288,6 @@ static bool is_key(const hri_oom_place *p) {
   return hri_match_end(p->text, p->line, p->at, "\"cuda ") || hri_match_end(p->text, p->line, p->at, "\"");
 }
 
-/* Conditions, advice and questions before the message; an error's own words behind its name may hold some. */
-static bool is_conditional(const hri_oom_place *p) {
-  static const char words[] =
-      "if you|if it|if the|when you|whenever|in case|may|might|to avoid|avoid|avoids|avoiding|prevent|prevents|"
-      "preventing|how to|you will see|you'll see|you may|can throw|can cause|can raise|e.g.|for example|such as|should|"
-      "would be|would run|would fail|would cause|otherwise|else|use this|what is|why|means|looks like|look like|"
-      "can fail|will fail|could fail|indicates|often|usually|typically|raises|catches|handles|detects|instead of|you|"
-      "your|users|fix|fixes|fixed|fixing|resolve|resolved|solve|solved|reduce|reduces|mitigate|workaround|handle|"
-      "handling|classify|treat|treats|ignore|suppress|tip|note|hint|unless|until|exit codes|error codes";
-  static const char *const labels[] = {"error", "failed", "exception", "fatal", "failure", "crash"};
-  size_t named = p->at, line = p->line, quote = 0;
-  if (hri_match_part(p->text, p->line, p->at, "exit codes of the workers are")) return false;
-  if (p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote)) return false;
-  if (!hri_oom_is_told(p)) line = hri_sentence_start(p->text, p->sentence, p->line);
-  if (p->line > 8 && line > p->line - 8) line = p->line - 8;
-  if (p->tick_from < p->tick_to && p->tick_from <= p->line + 2 &&
-      !hri_oom_is_told(p)) /* a sentence that was wrapped before its quotation */
-    line = hri_sentence_start(p->text, p->line > 120 ? p->line - 120 : 0, p->line);
-  if (hri_match_at(p->text, line, named, "may ") && line + 4 < named && hri_is_digit(p->text[line + 4]))
-    line += 4; /* the month */
-  for (size_t i = 0; i < HRI_COUNT(labels); i++) named = hri_oom_word(p->text, p->line, named, labels[i]);
-  return hri_match_any(p->text, line, named, words) || is_foreign_condition(p->text, line, named);
-}
-
 /* Whether text[from, to) has a number of `least` digits or more: a process, a job, a size, so that it happened once. */
 static bool is_concrete(const char *text, size_t from, size_t to, unsigned least) {
   unsigned digits = 0;
@@ -532,12 +508,6 @@ static bool spans_lines(const hri_oom_place *p) {
   return p->tick_from <= p->line && p->tick_to >= end && !(p->shape & HRI_OOM_HEADING);
 }
 
-/* Where the name begins whose last part begins at text[from]: "system.outofmemoryexception". */
-static size_t name_start(const hri_oom_place *p, size_t from) {
-  while (from > p->line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == '.')) from--;
-  return from;
-}
-
 uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to, uint64_t shape) {
   const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
   const bool killed = strcmp(m->failure.source, "kill") == 0;
@@ -555,9 +525,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(QUOTED,
        p->tick_from == p->tick_to && find_quote(p, &quote) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
-  SIGN(CONDITION, (is_conditional(p) && !hri_voice_meets(p->text, p->line, name_start(p, from)) && !told) ||
-                      is_introduced_as_case(p) || (!told && hri_match_at(p->text, p->line, from, "when ")) ||
-                      hri_match_at(p->text, p->line, from, "if "));
+  SIGN(CONDITION, is_introduced_as_case(p));
   SIGN(TOLD, is_valued(p) && !(p->shape & HRI_OOM_ROW));
   SIGN(ROW, p->shape & HRI_OOM_ROW && !is_result_row(p, m));
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
