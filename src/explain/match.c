@@ -17,9 +17,10 @@ static size_t find(const char *text, size_t from, size_t to, const char *word, s
   return to;
 }
 
-/* Whether no letter, digit or "_" of another word stands beside the word text[at, end); "can't" is another than "can". */
+/* Whether no letter, digit or "_" of another word stands beside the word text[at, end). What is negated is another word:
+ * "can't", "could not"; an option of a command, "-i", is none. */
 static bool is_whole(const char *text, size_t from, size_t to, size_t at, size_t end) {
-  if (end + 1 < to && text[end] == '\'' && text[end + 1] == 't') return false;
+  if (hri_match_at(text, end, to, "'t| not ") || (at > from && hri_match_end(text, 0, at, " -"))) return false;
   return (at == from || !hri_is_name(text[at - 1]) || !hri_is_name(text[at])) &&
          (end == to || !hri_is_name(text[end]) || !hri_is_name(text[end - 1]));
 }

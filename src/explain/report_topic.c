@@ -114,10 +114,11 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   SIGN(QUESTION, is_asked(p, end, last));
   SIGN(CONDITION, is_asked(p, end, end) && hri_match_at(p->text, first, near, "is |are |does |what |which "));
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
-  SIGN(CONDITION,
-       hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
-           hri_match_any(p->text, from, phrase_from, HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
-           hri_match_any(p->text, near, phrase_from, HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_ANYBODY "|" HRI_NOT));
+  SIGN(CONDITION, hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
+                      hri_match_any(p->text, from, phrase_from,
+                                    HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
+                      hri_match_any(p->text, near, phrase_from,
+                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_ANYBODY "|" HRI_NOT));
   SIGN(PERSON, hri_match_any(p->text, near, phrase_from, persons));
   SIGN(MINE, hri_match_any(p->text, near, phrase_from, HRI_OWN));
   SIGN(MEANT, is_meant(p));

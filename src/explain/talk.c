@@ -2,6 +2,7 @@
  * tables, words set in code type), in conditions and advice, and where a placeholder stands for the figure. A message
  * that brings its figures is a report wherever it was pasted; one with none, or a request alone, is judged by where it
  * stands. */
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/voice.h"
 
@@ -253,7 +254,7 @@ static bool is_answered(const hri_oom_place *p) {
 }
 
 /* An item of a list of questions that are asked often, or of errors that are common. */
-static bool is_frequent(const hri_oom_place *p) {
+bool hri_voice_is_frequent(const hri_oom_place *p) {
   static const char words[] =
       "frequently asked|faq|faqs|common errors|common issues|common problems|known issues|known errors";
   size_t from = p->before_count > 600 ? p->before_count - 600 : 0;
@@ -462,43 +463,14 @@ static size_t intro_end(const hri_oom_place *p) {
   return end > 0 && p->before[end - 1] == ':' ? end : 0;
 }
 
-/* The sentence of that line, as far as `reach` bytes before its end: p->before[*from, *end). */
-static bool find_intro(const hri_oom_place *p, size_t reach, size_t *from, size_t *end) {
-  *end = intro_end(p);
-  if (*end == 0) return false;
-  *from = hri_sentence_start(p->before, *end > reach ? *end - reach : 0, *end - 1);
-  return true;
-}
-
-/* Whether the line that introduces the message, "if ...:", makes it a case. */
-static bool is_introduced_as_case(const hri_oom_place *p) {
-  static const char words[] = "if|may|might|would|could see|can see|can get|e.g.|example|whenever|such as this|such as";
-  size_t end, from;
-  if (!find_intro(p, 200, &from, &end)) return false;
-  return hri_match_any(p->before, from, end, words);
-}
-
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char words[] =
-      "you will encounter|if you encounter|if you get|if you see|if you run into|if you receive|you will get|"
-      "you will see|you'll see|you'll get|you may see|you may get|you may encounter|you might see|you might get|"
-      "you might encounter|errors such as|could cause the|can cause the|may cause the|might cause the|would cause the|"
-      "will look like|may look like|might look like|errors like";
-  size_t end, from;
-  if (!find_intro(p, 240, &from, &end)) return false;
-  if (hri_match_any(p->before, from, end, "i|i'm|we|my|our|me|us|got|happened|now")) return false;
-  return hri_match_part(p->before, from, end, words) ||
-         (hri_match_at(p->before, from, end, "if ") && hri_match_end(p->before, from, end, " fails with:"));
-}
-
-bool hri_voice_introduced(const hri_oom_place *p) {
-  static const char words[] =
-      "if you|you may|you might|may see|might see|could see|can see|when you|may look|might look";
-  static const char asking[] = "if you need|if you want|if you could|if you can|if you have|if it helps";
-  size_t end, from;
-  if (!(p->shape & HRI_OOM_FENCED)) return is_frequent(p);
-  if (!find_intro(p, 160, &from, &end)) return false;
-  return hri_match_any(p->before, from, end, words) && !hri_match_any(p->before, from, end, asking);
+  static const char foreseen[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|can cause|errors like|example";
+  const size_t end = intro_end(p);
+  const size_t from = end ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
+  return end > 0 && hri_match_any(p->before, from, end, foreseen) &&
+         !hri_match_any(p->before, from, end,
+                        HRI_OWN
+                        "|got|happened|now|if you need|if you want|if you could|if you can|if you have|if it helps");
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
@@ -525,7 +497,6 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(QUOTED,
        p->tick_from == p->tick_to && find_quote(p, &quote) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
-  SIGN(CONDITION, is_introduced_as_case(p));
   SIGN(TOLD, is_valued(p) && !(p->shape & HRI_OOM_ROW));
   SIGN(ROW, p->shape & HRI_OOM_ROW && !is_result_row(p, m));
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));

@@ -97,7 +97,7 @@ bool hri_voice_raised(const hri_oom_place *place);
 bool hri_voice_happened(const hri_oom_place *place, size_t to);
 /* Whether what stands before makes it a case: the line before the block of output that holds it, "if you see messages
  * like:", or a list of questions that are asked often. */
-bool hri_voice_introduced(const hri_oom_place *place);
+bool hri_voice_is_frequent(const hri_oom_place *place);
 /* Whether a placeholder stands where a figure always does. */
 bool hri_voice_placeholder(const hri_oom_place *place);
 
