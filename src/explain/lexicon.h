@@ -35,7 +35,14 @@
 #define HRI_ANYBODY "you|your|you'll|users|people|they|anyone|anybody|someone|others"
 /* Who tells of it as their own. */
 #define HRI_OWN "i|i'm|we|my|our|me|us"
-/* Something came to its end. */
-#define HRI_ENDED "died|dies|crashed|crashes|failed|fails|aborted|aborts|exited|exits|ended|stopped|terminated|killed"
+/* Something came to its end, by itself. */
+#define HRI_DIED "died|dies|crashed|crashes|failed|fails|aborted|aborts"
+
+/* Somebody or something came to it: what they came to follows. */
+#define HRI_MEETS                                                                                                      \
+  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"  \
+  "ran into|runs into|run into|running into|threw|throws|throwing|raised|returned|returns|produced|reproduced|ooms|"     \
+  "oomed|print|printed|showed|and show|and shows|tells|told|says|said|logged|caught|error is|error was|message is|"      \
+  "message was|output is|with reason|resulted in"
 
 #endif

@@ -3,6 +3,7 @@
  *
  * The neighbours may rely on this: an event may be told of and be a topic all the same ("if it failed with X"). A condition is
  * a sign of its own (report_topic.c); only words that are weak alone ("died with", a title's verb) look for one here. */
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
 #include "explain/wording.h"
@@ -34,19 +35,6 @@ bool hri_voice_tells_of_end(const hri_oom_place *p, size_t from, size_t to) {
   size_t start = hri_sentence_start(p->text, p->line, from);
   size_t end = hri_sentence_end(p->text, to, to + 60 < p->line_end ? to + 60 : p->line_end);
   return hri_match_any(p->text, start, end, verbs);
-}
-
-/* "is shutdown with exit code 137": one end, in the past, and no condition before it. */
-static bool ended_with(const hri_oom_place *p, size_t from) {
-  static const char verbs[] = "exited|died|crashed|terminated|killed|shutdown|shut down|stopped|dying|aborted";
-  static const char cases[] = "if|may|might|can|could|would|will|whenever|when you|when your";
-  size_t start = hri_sentence_start(p->text, p->line, from), word = start + 5;
-  while (word < from && hri_is_letter(p->text[word])) word++;
-  if (hri_match_at(p->text, start, from, "symptom") ||
-      (hri_match_at(p->text, start, from, "when ") && !hri_match_end(p->text, start, word, "ing")))
-    return false; /* "when running x" is how it came about, "when it ends with" a case */
-  return hri_match_end(p->text, start, from, " with ") && hri_match_any(p->text, start, from, verbs) &&
-         !hri_match_any(p->text, start, from, cases);
 }
 
 /* "I am getting this error: info - x": somebody met what the colon introduces. */
@@ -81,37 +69,25 @@ static bool is_within_ticks(const hri_oom_place *p, size_t at) {
 
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
-  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",    "returned ",
-                                        "error ",       "got ",        "caught ",      "error is ",     "error was ",
-                                        "message is ",  "reason: ",    "with reason ", "workers are {", "running into ",
-                                        "ran into ",    "runs into "};
-  bool labelled = hri_match_end(p->text, line, from, ": ");
-  while (from > line && (p->text[from - 1] == '.' || p->text[from - 1] == ':') && from > line + 1 &&
-         hri_is_name(p->text[from - 2])) {
-    from--; /* "system.outofmemoryexception" */
-    while (from > line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == ':')) from--;
+  const bool labelled = hri_match_end(p->text, line, from, ": ");
+  size_t name = from, verb;
+  while (name > line + 1 && strchr(".:", p->text[name - 1]) && hri_is_name(p->text[name - 2])) {
+    name--; /* "system.outofmemoryexception" */
+    while (name > line && (hri_is_name(p->text[name - 1]) || p->text[name - 1] == ':')) name--;
   }
-  if (hri_match_end(p->text, line, from, "): ")) { /* "error is cumemalloc(): x" */
-    size_t label = from - 2;
-    while (label > line && p->text[label - 1] != ' ') label--;
-    from = label;
+  if (hri_match_end(p->text, line, name, "): ")) { /* "error is cumemalloc(): x" */
+    name -= 2;
+    while (name > line && p->text[name - 1] != ' ') name--;
   }
-  if (from > line && strchr("\"'", p->text[from - 1])) from--;
-  for (size_t i = 0; i < HRI_COUNT(telling); i++)
-    if (hri_match_end(p->text, line, from, telling[i]) && !is_within_ticks(p, from - strlen(telling[i])) &&
-        (strcmp(telling[i], "reason: ") != 0 || hri_count_words(p->text, line, from - 8) < 4))
-      return true;
-  if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
-  if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
-  if (p->shape & HRI_OOM_TITLE && from > line &&
-      !hri_voice_is_change(p)) { /* "loading fails with vulkan out-of-memory error" */
-    static const char *const ends[] = {" fails with ", " crashes with ", " fails due to ", " crashes due to "};
-    for (size_t i = 0; i < HRI_COUNT(ends); i++) {
-      size_t at = hri_oom_word(p->text, from > line + 30 ? from - 30 : line, from, ends[i]);
-      if (at < from && hri_sentence_start(p->text, at, from) <= at) return true;
-    }
-  }
-  return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
+  if (name > line && strchr("\"'", p->text[name - 1])) name--;
+  verb = name - hri_match_end(p->text, line, name, " ");
+  verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
+  if (verb + 1 < name && !is_within_ticks(p, verb) &&
+      (!hri_match_end(p->text, line, name, "reason: ") || hri_count_words(p->text, line, verb) < 4))
+    return true;
+  if (is_introduced(p, name) || is_told_in_chinese(p->text, line, name)) return true;
+  if (p->shape & HRI_OOM_TITLE && is_title_verb(p, name)) return true;
+  return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
 }
 
 bool hri_voice_tells_of_kill(const hri_oom_place *p) {

@@ -4,99 +4,62 @@
  * stands. */
 #include "explain/lexicon.h"
 #include "explain/match.h"
-#include "explain/voice.h"
+#include "explain/report_parts.h"
+
+/* Back over what stands between a verb and an error's name: "got a weird cuda error:". */
+static size_t skip_article(const char *text, size_t line, size_t end) {
+  static const char small[] = "a|an|the|this|that|some|another|following|same|error|message|with|me|outright|torch|pytorch";
+  for (size_t at = end;; end = at) {
+    while (end > line && strchr(" :,(", text[end - 1])) end--;
+    at = hri_match_last(text, line, end, small);
+    if (at == end && end < line + 200 && text[end] == ' ') at = hri_oom_with_modifiers(text, line, end + 1);
+    if (at < end) continue;
+    for (at = end; at > line && hri_is_letter(text[at - 1]);) at--; /* an adjective behind an article */
+    if (at == end || !hri_match_end(text, line, at, " a | an | the | some ")) return end;
+  }
+}
 
 bool hri_voice_meets(const char *text, size_t line, size_t end) {
-  static const char *const between[] =
-      {" a",       " an",       " the",          " this",       " following",  " error",
-       " message", " with",     " me",           ":",           " outright",   " (",
-       ",",        " that",     " cuda",         " gpu",        " hip",        " torch",
-       " same",    " similar",  " reproducible", " consistent", " persistent", " intermittent",
-       " sudden",  " random",   " weird",        " strange",    " frequent",   " another",
-       " new",     " repeated", " occasional",   " some",       " pytorch",    " device",
-       " host",    " ram",      " system",       " actual",     " real",       " hard"};
-  static const char *const verbs[] = {"got",          "get",         "getting",      "gives",     "gave",
-                                      "hit",          "encountered", "encounter",    "received",  "saw",
-                                      "met",          "threw",       "ooms",         "oomed",     "failed",
-                                      "crashed",      "died",        "aborted",      "print",     "printed",
-                                      "showed",       "tells",       "told",         "says",      "said",
-                                      "fails",        "reproduced",  "error is",     "error was", "message is",
-                                      "message was",  "output is",   "returned",     "returns",   "throws",
-                                      "throwing",     "produced",    "having",       "facing",    "faced",
-                                      "experiencing", "seeing",      "hits",         "raised",    "ran into",
-                                      "runs into",    "run into",    "running into", "dies",      "crashes",
-                                      "aborts",       "and show",    "and shows"};
-  static const char cases[] =
-      "if|when|whenever|you|users|may|might|to|will|can|could|anyone|people|anybody|others|someone";
-  bool more = true;
+  const size_t from = hri_sentence_start(text, line, end), verb_end = skip_article(text, line, end);
+  const size_t verb = hri_match_last(text, line, verb_end, HRI_MEETS "|" HRI_DIED);
   while (end > line && text[end - 1] == ' ') end--;
-  if (hri_match_any(text, hri_sentence_start(text, line, end), end,
-                    "if|otherwise|whenever|may|might|would|could|should"))
-    return false;
-  while (more) {
-    more = false;
-    for (size_t i = 0; i < HRI_COUNT(between); i++)
-      if (hri_match_end(text, line, end, between[i])) {
-        end -= strlen(between[i]);
-        more = true;
-      }
-  }
-  for (size_t i = 0; i < HRI_COUNT(verbs); i++) {
-    size_t length = strlen(verbs[i]);
-    if (hri_match_end(text, line, end, verbs[i]) && (end == line + length || text[end - length - 1] == ' '))
-      return !hri_match_any(text, end - length > line + 14 ? end - length - 14 : line, end - length, cases);
-  }
-  return false;
+  if (hri_match_any(text, from, end, HRI_IF "|" HRI_MAY "|" HRI_CAN)) return false;
+  if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
+  if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
+  return hri_match_end(text, line, end, " with| by| as| due to") && /* "it crashed after an hour with" */
+         hri_match_any(text, from, end, HRI_DIED "|ended|stopped|dying|shutdown|getting killed|got killed|arrived|surfaced|appeared|showed up");
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
-  line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
-  static const char before[] =
-      "failure|failed with|fails with|failing with|died with|crashed with|crashes with|aborted with|error with|"
-      "panicked at|failed:|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=| stderr=|by|err(|"
-      "last error:|value: |error_out_of_memory,|raised with|following error|die with|dies with|instance of|throwing|"
-      "search for|result|arrived as|surfaced as|appeared as|reported as|showed up as|failed as";
+  static const char before[] = "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=|"
+                               " stderr=|by|err(|last error:|value: |error_out_of_memory,|following error|instance of|search for|"
+                               "result";
   /* what somebody tells of one event; a document says these things in the present */
-  static const char *const told[] =
-      {" with",    " then",        " printed",   " reported", " showed",   " logged",      " threw",
-       " raised",  " resulted in", " caused",    " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
-       "symptom:", "said:",        "printed:",   "got:",      "saw:",      "threw:",       "showed:",
-       "logged:",  " confirmed:",  " confirms:", " reads:",   " says:"};
-  static const char *const keys[] = {"\"msg\":",       "\"message\":", "\"error\":",  "\"evalue\":",
-                                     "\"exception\":", "\"stderr\":",  "\"detail\":", "\"reason\":",
-                                     "\"log\":",       "\"output\":",  "\"text\":",   "\"traceback\":",
-                                     "\"exc_info\":",  "\"err\":",     "\"status\":", "\"ename\":"};
+  static const char told[] = " with| then| reported| caused| repeated|\xe6\x8a\xa5|\xe6\x8a\xa5\xe9\x94\x99|symptom:| confirmed:|"
+                             " confirms:| reads:";
+  /* of a record on one line, or of a notebook's output */
+  static const char keys[] = "\"msg\":|\"message\":|\"error\":|\"exception\":|\"stderr\":|\"detail\":|\"reason\":|\"log\":|"
+                             "\"output\":|\"exc_info\":|\"err\":|\"status\":";
   size_t end = quote;
+  line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
   if (hri_match_at(text, hri_sentence_start(text, line, end), end, "if ")) return false;
   if (hri_match_end(text, line, end, "&&") && hri_oom_word(text, line, end, "assert") < end) return true;
-  if (title && (hri_match_end(text, line, end, ":") || hri_match_end(text, line, end, "crashing") ||
-                hri_match_end(text, line, end, "crash")))
-    return true;
+  if (title && hri_match_end(text, line, end, ":|crashing|crash")) return true;
   if (hri_voice_meets(text, line, end)) return true;
-  if (hri_match_end(text, line, end, " with") || hri_match_end(text, line, end, " by") ||
-      hri_match_end(text, line, end, " as") ||
-      (ticked && hri_match_end(text, line, end, ":"))) { /* "it crashed after an hour with" */
-    if (hri_match_any(text, hri_sentence_start(text, line, end), end,
-                      "crashed|died|failed|aborted|stopped|ended|exited|killed"))
-      return true;
-  }
   if (hri_match_end(text, line, end, before)) return true;
-  for (size_t i = 0; ticked && i < HRI_COUNT(told); i++)
-    if (hri_match_end(text, line, end, told[i])) /* "restarted with `...`", not "can fail with" */
-      return !hri_match_any(text, end > line + 20 ? end - 20 : line, end, "can|may|might|could|would|will|should");
-  for (size_t i = 0; i < HRI_COUNT(keys); i++) /* of a record on one line, or of a notebook's output */
-    if (hri_match_end(text, line, end, keys[i]) &&
-        (memchr(text + line, '{', end - line) || keys[i][1] == 't' ||
-         hri_match_at(keys[i], 0, strlen(keys[i]), "\"evalue") || hri_match_at(keys[i], 0, strlen(keys[i]), "\"ename")))
-      return true;
-  if (hri_match_end(text, line, end, "error(") || hri_match_end(text, line, end, "exception(")) {
+  if (ticked && hri_match_end(text, line, end, told)) /* "restarted with `...`", not "can fail with" */
+    return !hri_match_any(text, end > line + 20 ? end - 20 : line, end, HRI_MAY "|" HRI_CAN);
+  if (hri_match_end(text, line, end, "\"text\":|\"traceback\":|\"evalue\":|\"ename\":") ||
+      (hri_match_end(text, line, end, keys) && memchr(text + line, '{', end - line)))
+    return true;
+  if (hri_match_end(text, line, end, "error(|exception(")) {
     size_t start = end - 1;
     while (start > line && (hri_is_name(text[start - 1]) || text[start - 1] == '.')) start--;
-    return start == line || hri_match_end(text, line, start, ": ") || hri_match_end(text, line, start, "exception=");
+    return start == line || hri_match_end(text, line, start, ": |exception=");
   }
   return false;
 }
