@@ -76,7 +76,6 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   const uint32_t figures = hri_oom_figure_count(m);
   uint64_t signs = 0;
   if (hri_voice_denies(p)) return false;
-  if (!m->general && hri_voice_raised(p)) return true;
   if (figures > 0 && (is_noted_in_source(p) || is_template(p))) return false;
   if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
@@ -111,10 +110,10 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT));
-  if (signs & (HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_PATTERN)) &&
-      !is_described(p)) /* what stands before it is no speaker */
+  if (signs & (HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_PATTERN)) && !is_described(p))
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_FIELD));
-  if (signs & (HRI_SIGN_BIT(HRI_SIGN_ROW) | HRI_SIGN_BIT(HRI_SIGN_ANSWERED))) signs &= ~CELL_SIGNS;
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_BEHIND)) signs &= ~CELL_SIGNS;
+  if (signs & HRI_SIGN_BIT(HRI_SIGN_ROW)) signs &= ~CELL_SIGNS;
   if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
   if (p->shape & HRI_OOM_BOLD && signs & HRI_SIGN_BIT(HRI_SIGN_OPENS)) /* people set what was printed in bold, too */
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) | HRI_SIGN_BIT(HRI_SIGN_FIELD));

@@ -99,12 +99,6 @@ static bool is_label_only(const char *text, size_t from, size_t to) {
   return words == 0;
 }
 
-/* What a program prints by: a place for a figure stands where the figure would be. */
-static bool is_format(const hri_oom_place *p, size_t phrase_to) {
-  size_t end = phrase_to + 160 < p->line_end ? phrase_to + 160 : p->line_end;
-  return hri_match_part(p->text, phrase_to, end, "%s|%d|%zu|%lu|%lld|%llu|%ld|%u|{}|${|{0}|{e}");
-}
-
 /* The lines above are those of a traceback and this one is no source line of it. */
 static bool is_below_trace(const hri_oom_place *p) {
   size_t from = p->before_count > 500 ? p->before_count - 500 : 0, frame = from, last = p->before_count;
@@ -224,7 +218,6 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(AMONG, p->shape & HRI_OOM_AMONG);
   SIGN(COMMENT, p->shape & HRI_OOM_COMMENT && !is_exception_field(p, from) && !told);
   SIGN(HEADING, p->shape & HRI_OOM_HEADING);
-  SIGN(FORMAT, is_format(p, to));
   SIGN(PROSE, hri_count_words(p->text, hri_sentence_start(p->text, p->sentence, from), from) >= 5);
   SIGN(TAIL, hri_count_words(p->text, to, hri_sentence_end(p->text, to, p->line_end)) >= 4);
 #undef SIGN

@@ -51,22 +51,6 @@ static bool is_told_in_chinese(const char *text, size_t line, size_t from) {
   return hri_match_part(text, from > line + 24 ? from - 24 : line, from, verbs);
 }
 
-/* A thread's title tells of it in the present: "mnist.py throws x", "training gets x". */
-static bool is_title_verb(const hri_oom_place *p, size_t from) {
-  static const char verbs[] =
-      "throws |gives |gets |causes |shows |hits |raises |with |results in |crashes in |runs into |ran into |reports |"
-      "returns |getting |goes ";
-  if (hri_match_any(p->text, p->line, from, "if|when|can|may|might|should|will|how|what|why|avoid|handle"))
-    return false;
-  if (hri_match_end(p->text, p->line, from, verbs)) return true;
-  return false;
-}
-
-/* Whether text[at] stands between the back quotes that the message stands in, and they enclose a part of the line alone. */
-static bool is_within_ticks(const hri_oom_place *p, size_t at) {
-  return p->tick_from < p->tick_to && p->tick_from > p->line && at >= p->tick_from;
-}
-
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   const bool labelled = hri_match_end(p->text, line, from, ": ");
@@ -82,11 +66,9 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   if (name > line && strchr("\"'", p->text[name - 1])) name--;
   verb = name - hri_match_end(p->text, line, name, " ");
   verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
-  if (verb + 1 < name && !is_within_ticks(p, verb) &&
-      (!hri_match_end(p->text, line, name, "reason: ") || hri_count_words(p->text, line, verb) < 4))
+  if (verb + 1 < name && (!hri_match_end(p->text, line, name, "reason: ") || hri_count_words(p->text, line, verb) < 4))
     return true;
   if (is_introduced(p, name) || is_told_in_chinese(p->text, line, name)) return true;
-  if (p->shape & HRI_OOM_TITLE && is_title_verb(p, name)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
 }
 

@@ -86,12 +86,6 @@ static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t 
           hri_match_part(p->text, from, end, defined));
 }
 
-/* Whether it is asked: the sentence ends with a question mark, or the item or heading does. */
-static bool is_asked(const hri_oom_place *p, size_t end, size_t last) {
-  return (end < p->line_end && p->text[end] == '?' && !hri_match_at(p->text, end, p->count, "?)")) ||
-         (p->shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT) && hri_match_end(p->text, p->line, last, "?"));
-}
-
 uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phrase_to) {
   static const char persons[] =
       HRI_OWN "|" HRI_ANYBODY "|is there|about|regarding|without|against|yesterday|often|sometimes|"
@@ -99,20 +93,19 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   const size_t said = p->tick_from < p->tick_to && p->tick_from > p->line ? p->tick_from : phrase_from,
                from = hri_sentence_start(p->text, p->sentence, said), near = clause_start(p->text, p->line, said),
                end = hri_sentence_end(p->text, phrase_to, p->line_end);
-  size_t last = p->line_end, quote = phrase_from, first = from;
+  size_t quote = phrase_from, first = from;
   uint64_t signs = 0;
   while (quote > near && p->text[quote - 1] != '"') quote--;
   if (quote > near && hri_voice_meets(p->text, p->line, quote - 1))
     phrase_from = quote - 1; /* of what is quoted nothing */
-  while (last > phrase_to && p->text[last - 1] == ' ') last--;
   while (first < near && !hri_is_name(p->text[first])) first++;
 #define SIGN(name, when)                                                                                               \
   do {                                                                                                                 \
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
-  SIGN(TOPIC, is_titled(p, first, near));
-  SIGN(QUESTION, is_asked(p, end, last));
-  SIGN(CONDITION, is_asked(p, end, end) && hri_match_at(p->text, first, near, "is |are |does |what |which "));
+  SIGN(TOPIC, is_titled(p, first, near) ||
+                  hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
+  SIGN(QUESTION, end < p->line_end && p->text[end] == '?');
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
   SIGN(CONDITION, hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
                       hri_match_any(p->text, from, phrase_from,

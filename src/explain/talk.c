@@ -8,7 +8,8 @@
 
 /* Back over what stands between a verb and an error's name: "got a weird cuda error:". */
 static size_t skip_article(const char *text, size_t line, size_t end) {
-  static const char small[] = "a|an|the|this|that|some|another|following|same|error|message|with|me|outright|torch|pytorch";
+  static const char small[] =
+      "a|an|the|this|that|some|another|following|same|error|message|with|me|outright|torch|pytorch";
   for (size_t at = end;; end = at) {
     while (end > line && strchr(" :,(", text[end - 1])) end--;
     at = hri_match_last(text, line, end, small);
@@ -27,21 +28,26 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
   if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
   return hri_match_end(text, line, end, " with| by| as| due to") && /* "it crashed after an hour with" */
-         hri_match_any(text, from, end, HRI_DIED "|ended|stopped|dying|shutdown|getting killed|got killed|arrived|surfaced|appeared|showed up");
+         hri_match_any(text, from, end,
+                       HRI_DIED
+                       "|ended|stopped|dying|shutdown|getting killed|got killed|arrived|surfaced|appeared|showed up");
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
-  static const char before[] = "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=|"
-                               " stderr=|by|err(|last error:|value: |error_out_of_memory,|following error|instance of|search for|"
-                               "result";
+  static const char before[] =
+      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=|"
+      " stderr=|by|err(|last error:|value: |error_out_of_memory,|following error|instance of|search for|"
+      "result";
   /* what somebody tells of one event; a document says these things in the present */
-  static const char told[] = " with| then| reported| caused| repeated|\xe6\x8a\xa5|\xe6\x8a\xa5\xe9\x94\x99|symptom:| confirmed:|"
-                             " confirms:| reads:";
+  static const char told[] =
+      " with| then| reported| caused| repeated|\xe6\x8a\xa5|\xe6\x8a\xa5\xe9\x94\x99|symptom:| confirmed:|"
+      " confirms:| reads:";
   /* of a record on one line, or of a notebook's output */
-  static const char keys[] = "\"msg\":|\"message\":|\"error\":|\"exception\":|\"stderr\":|\"detail\":|\"reason\":|\"log\":|"
-                             "\"output\":|\"exc_info\":|\"err\":|\"status\":";
+  static const char keys[] =
+      "\"msg\":|\"message\":|\"error\":|\"exception\":|\"stderr\":|\"detail\":|\"reason\":|\"log\":|"
+      "\"output\":|\"exc_info\":|\"err\":|\"status\":";
   size_t end = quote;
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
   while (end > line && text[end - 1] == ' ') end--;
@@ -204,18 +210,6 @@ static bool is_foreign_advice(const char *text, size_t from, size_t to) {
   return hri_match_part(text, from, to, parts);
 }
 
-/* A line of a change log names what it mends: "... (fixes #4)", "... (#12)". */
-static bool names_change(const hri_oom_place *p) {
-  return hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#");
-}
-
-/* A question and its answer: "... out of memory  solution: ...", on the same line or the next. */
-static bool is_answered(const hri_oom_place *p) {
-  size_t end = p->line_end + 40 < p->count ? p->line_end + 40 : p->count;
-  size_t at = hri_oom_word(p->text, p->at, end, "solution:");
-  return at < end && at - p->at < 80;
-}
-
 /* An item of a list of questions that are asked often, or of errors that are common. */
 bool hri_voice_is_frequent(const hri_oom_place *p) {
   static const char words[] =
@@ -250,16 +244,6 @@ static bool is_key(const hri_oom_place *p) {
   size_t end = hri_oom_word(p->text, p->at, p->line_end, "out of memory\":");
   if (end > p->at + 6) return false;
   return hri_match_end(p->text, p->line, p->at, "\"cuda ") || hri_match_end(p->text, p->line, p->at, "\"");
-}
-
-/* Whether text[from, to) has a number of `least` digits or more: a process, a job, a size, so that it happened once. */
-static bool is_concrete(const char *text, size_t from, size_t to, unsigned least) {
-  unsigned digits = 0;
-  for (size_t i = from; i < to; i++) {
-    digits = hri_is_digit(text[i]) ? digits + 1 : 0;
-    if (digits == least) return true;
-  }
-  return false;
 }
 
 /* Behind what marks an item, a comment or a heading: "- ", "1. ", "// ", "<li>". */
@@ -362,7 +346,7 @@ static bool is_explained_item(const hri_oom_place *p, size_t first) {
   if (!leads || p->at > end) return false;
   for (size_t i = 0; i < HRI_COUNT(joints); i++)
     if (hri_match_at(p->text, end, p->line_end, joints[i]) && end + strlen(joints[i]) + 8 < p->line_end &&
-        !is_concrete(p->text, end, p->line_end, 3))
+        !hri_oom_is_concrete(p->text, end, p->line_end))
       return true;
   return false;
 }
@@ -382,19 +366,6 @@ static bool is_optional(const hri_oom_place *p) {
          hri_match_part(p->text, p->line, p->line_end, "insufficient to use tactic|insufficient memory to use tactic");
 }
 
-/* Whether the line is the source line of a traceback's frame that raised it: the text was cut before the exception. */
-static bool is_raised_below(const hri_oom_place *p) {
-  size_t from = p->before_count > 240 ? p->before_count - 240 : 0, frame = from;
-  size_t line = p->line;
-  while (line < p->at && p->text[line] == ' ') line++;
-  if (!hri_match_at(p->text, line, p->at, "raise ") && hri_oom_word(p->text, line, p->at, "] raise ") == p->at)
-    return false;
-  for (size_t at = hri_oom_word(p->before, from, p->before_count, "file \""); at < p->before_count;
-       at = hri_oom_word(p->before, at + 1, p->before_count, "file \""))
-    frame = at + 1;
-  return frame > from && hri_oom_word(p->before, frame, p->before_count, "\", line ") < p->before_count;
-}
-
 /* Whether the line, behind what marks a comment, is how an exception is printed: "# runtimeerror: ...", "* terminate
  * called after". */
 static bool opens_with_error(const hri_oom_place *p) {
@@ -408,8 +379,6 @@ static bool opens_with_error(const hri_oom_place *p) {
 }
 
 bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p); }
-
-bool hri_voice_raised(const hri_oom_place *p) { return is_raised_below(p); }
 
 bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
 
@@ -468,9 +437,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
                   hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)));
   SIGN(EXPLAINED,
        is_explained_item(p, first) || hri_oom_word(p->text, p->at, p->line_end, " \xe2\x86\x92 ") < p->line_end);
-  SIGN(ANSWERED, is_answered(p));
-  SIGN(BEHIND, hri_oom_word(p->text, p->at, p->line_end, ". solution:") < p->line_end);
-  SIGN(CHANGE, names_change(p));
+  SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));
   SIGN(FOREIGN, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||
                     is_foreign_advice(p->text, near, p->line_end));
 #undef SIGN

@@ -41,14 +41,11 @@ typedef enum hri_sign {
   HRI_SIGN_ROW,       /* in a row of a table */
   HRI_SIGN_QUOTED,    /* in a literal in its line */
   HRI_SIGN_TICKED,    /* between back quotes */
-  HRI_SIGN_FORMAT,    /* places for figures */
   HRI_SIGN_CONDITION, /* a condition or advice before it */
   HRI_SIGN_PERSON,    /* somebody who speaks of it */
   HRI_SIGN_BEHIND,    /* words behind it that make it a topic */
   HRI_SIGN_TOPIC,     /* a label of change logs, questions, tips */
   HRI_SIGN_QUESTION,
-  HRI_SIGN_ANSWERED,
-  HRI_SIGN_CHANGE,  /* "(#12)" */
   HRI_SIGN_FOREIGN, /* a condition or advice in another language */
   HRI_SIGN_PATTERN,
   HRI_SIGN_ENTRY, /* an entry of a list of codes */
@@ -91,8 +88,6 @@ bool hri_voice_meets(const char *text, size_t line, size_t end);
 /* The line before the block says that such a message may come: "you will see errors such as:". */
 bool hri_voice_foreseen(const hri_oom_place *place);
 bool hri_voice_denies(const hri_oom_place *place);
-/* Whether it is the source line below the frame that raised it, cut before its exception. */
-bool hri_voice_raised(const hri_oom_place *place);
 /* Whether the words behind text[to] say that it happened: "is reported at the second epoch", "came out". */
 bool hri_voice_happened(const hri_oom_place *place, size_t to);
 /* Whether what stands before makes it a case: the line before the block of output that holds it, "if you see messages

@@ -111,13 +111,6 @@ static bool is_named(const hri_oom_around *a) {
   return false;
 }
 
-/* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
-static bool is_in_program(const hri_oom_around *a) {
-  if (hri_match_at(a->text, a->after, a->count, " =>| = |: return|) =>|),")) return true;
-  if (before_ends(a, " when") || before_ends(a, " if")) return true; /* or of a sentence about it */
-  return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
-}
-
 /* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
 static bool is_intended_kill(const hri_oom_around *a) {
   static const char before[] =
@@ -467,8 +460,6 @@ static size_t find_code(const hri_oom_around *a) {
 bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
   static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
   const char *words = head->words;
-  bool code = strstr(words, "alloc_failed") || strstr(words, "not_initialized") || strstr(words, "out_of_memory") ||
-              strstr(words, "out_of_device_memory") || strstr(words, "exhausted");
   bool name = strcmp(words, "sigkill") == 0 || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 ||
               strcmp(words, "oomkilled") == 0;
   for (size_t i = 0; i < HRI_COUNT(backends) && strcmp(words, "out of memory") == 0; i++)
@@ -480,7 +471,7 @@ bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, co
   }
   if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
   if (strcmp(source, "kill") == 0 && strstr(words, "137") && is_explained(a, a->after)) return true;
-  return (name && is_named(a)) || (code && is_in_program(a));
+  return name && is_named(a);
 }
 
 /* Whether the head's words are there and report nothing. */
