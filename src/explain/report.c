@@ -12,16 +12,13 @@
  * The words around the phrase then say whose it is (a framework, a library), which resource ran out and how much of it:
  * report_reading.c. Here are the entry points, and what is done with all that: the signs are gathered, those that say
  * nothing where they stand are dropped, and the rest is weighed (voice.c). */
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
 
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
-static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
-  return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "mpi") == 0 ||
-         strcmp(m->failure.source, "macos") == 0 || strcmp(m->failure.source, "windows") == 0 ||
-         (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to &&
-          (hri_match_end(p->text, p->line, p->at, "caused by ") ||
-           hri_oom_word(p->text, p->line, p->line_end, "worker") < p->line_end));
+static bool speaks_to_user(const hri_oom_message *m) {
+  return hri_match_last(m->failure.source, 0, strlen(m->failure.source), "notebook|mpi|macos|windows") == 0;
 }
 
 /* What says nothing in a table, where every cell stands by itself, and in a line of source, where it is part of the
@@ -59,16 +56,10 @@ static bool is_template(const hri_oom_place *p) {
   return false;
 }
 
-/* "reason: oomkilled", "symptom: ...": labels of what happened. */
-static bool is_described(const hri_oom_place *p) {
-  return hri_match_part(p->text, p->line, p->line + 24 < p->at ? p->line + 24 : p->at, "reason|symptom");
-}
-
 /* Whether words before it in its sentence make it a case. */
 static bool is_case_of(const hri_oom_place *p) {
-  static const char cases[] = "if|when|whenever|may|might|can|could|would|what|why|how|avoid";
   size_t from = hri_sentence_start(p->text, p->sentence, p->at);
-  return hri_match_any(p->text, from, p->at, cases);
+  return hri_match_any(p->text, from, p->at, HRI_CASE "|when|what");
 }
 
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
@@ -107,13 +98,12 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
   if (strcmp(m->failure.source, "java") == 0 && m->kind == HRI_OOM_HOST) /* each of its lines begins with "#" */
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_COMMENT);
-  if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
+  if (speaks_to_user(m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT));
-  if (signs & (HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_PATTERN)) && !is_described(p))
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_FIELD));
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_BEHIND)) signs &= ~CELL_SIGNS;
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_ROW)) signs &= ~CELL_SIGNS;
+  if (signs & (HRI_SIGN_BIT(HRI_SIGN_PATTERN) | HRI_SIGN_BIT(HRI_SIGN_BEHIND) | HRI_SIGN_BIT(HRI_SIGN_ROW)) ||
+      (signs & HRI_SIGN_BIT(HRI_SIGN_TOPIC) && !(signs & HRI_SIGN_BIT(HRI_SIGN_TOLD))))
+    signs &= ~CELL_SIGNS; /* what stands before it is no speaker */
   if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
   if (p->shape & HRI_OOM_BOLD && signs & HRI_SIGN_BIT(HRI_SIGN_OPENS)) /* people set what was printed in bold, too */
     signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) | HRI_SIGN_BIT(HRI_SIGN_FIELD));

@@ -62,8 +62,8 @@ bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {
 static bool is_titled(const hri_oom_place *p, size_t first, size_t near) {
   static const char labels[] =
       "fix|feat|docs|test|tests|chore|refactor|changelog|todo|fixme|known issues|known issue|perf|ci|build|revert|tips|tip|note|hint|faq|q|a|re|subject|"
-      "title|issue|question|answer|solution|bug|example|usage|help|summary|root cause|"
-      "cause|check|reason|symptoms|symptom";
+      "title|issue|problem|question|answer|solution|bug|example|usage|help|summary|root cause|"
+      "cause|check|symptoms|symptom";
   for (size_t end = first; end < near && end < first + 16; end++)
     if (strchr(":(!", p->text[end])) return hri_match_last(p->text, first, end, labels) == first;
   return false;

@@ -8,8 +8,7 @@
 
 /* Back over what stands between a verb and an error's name: "got a weird cuda error:". */
 static size_t skip_article(const char *text, size_t line, size_t end) {
-  static const char small[] =
-      "a|an|the|this|that|some|another|following|same|error|message|with|me|outright|torch|pytorch";
+  static const char small[] = "a|an|the|this|some|another|following|same|error|message|with|me|outright|torch|pytorch";
   for (size_t at = end;; end = at) {
     while (end > line && strchr(" :,(", text[end - 1])) end--;
     at = hri_match_last(text, line, end, small);
@@ -282,10 +281,12 @@ static bool is_pattern(const hri_oom_place *p) {
 /* Whether the value belongs to a field of patterns, or to one that sets a signal: "pattern: ...", "default: sigkill". */
 static bool is_setting(const hri_oom_place *p, size_t from) {
   static const char names[] =
-      "pattern|regex|regexp|match|matches|patterns|default|keyword|query|stop_signal|signature|expected|name|id|rule|"
-      "alert|terms|title|keywords|tags";
+      "pattern|patterns|regex|regexp|match|matches|default|keyword|keywords|query|stop_signal|signature|"
+      "expected|name|id|rule|alert|terms|title|tags";
   size_t end = hri_oom_word(p->text, p->line, from, ":");
-  return end < from && end - p->line < 40 && hri_match_any(p->text, p->line, end, names);
+  if (end == from) return false;
+  while (end > p->line && strchr("\"' ", p->text[end - 1])) end--;
+  return hri_match_last(p->text, p->line, end, names) < end;
 }
 
 /* "cublas_status_alloc_failed: resource allocation failed inside the library.": a name and what it means. */

@@ -2,8 +2,7 @@
  * spoken of, part of a program. */
 #include "explain/wording.h"
 
-#include <stdio.h>
-
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/voice.h"
 
@@ -22,93 +21,19 @@ static bool after_has(const hri_oom_around *a, size_t within, const char *words)
   return hri_match_part(a->text, a->after, a->count - a->after < within ? a->count : a->after + within, words);
 }
 
-/* Whether "CUDA out of memory" is spoken of and not reported: advice, names of handlers and tests. With a request it is
- * reported, whatever stands around it. */
-static bool is_talk(const hri_oom_around *a, const char *backend) {
-  static const char *const before[] = {"avoid",
-                                       "avoids",
-                                       "avoiding",
-                                       "prevent",
-                                       "prevents",
-                                       "preventing",
-                                       "in case of",
-                                       "against",
-                                       "without",
-                                       "handle",
-                                       "handles",
-                                       "handling",
-                                       "catch",
-                                       "catches",
-                                       "catching",
-                                       "simulate",
-                                       "simulated",
-                                       "possible",
-                                       "potential",
-                                       "may cause",
-                                       "might cause",
-                                       "can cause",
-                                       "could cause",
-                                       "lead to",
-                                       "leads to",
-                                       "risk of",
-                                       "in the event of",
-                                       "if you get",
-                                       "if you see",
-                                       "if you run into",
-                                       "if you hit",
-                                       "if you encounter",
-                                       "to reduce",
-                                       "chance of",
-                                       "a",
-                                       "any",
-                                       "the",
-                                       "on",
-                                       "of",
-                                       "if",
-                                       "when",
-                                       "upon",
-                                       "or",
-                                       "like",
-                                       "#",
-                                       "//",
-                                       "about"};
-  static const char behind[] =
-      " handler| handling| hook| callback| detect| guard| protect| recovery| prevent| fallback| check| test| retry|"
-      " retries| errors| issues| problems| exceptions| situation| scenario| condition| issue| solution| (oom) error|"
-      " unless| is ";
-  char words[64];
-  if (after_has(a, 40, "tried to allocate")) return false;
-  for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
-    if (a->text[at] == '?') return true; /* a question */
-  if (hri_match_at(a->text, a->after, a->count, behind)) return true;
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
-    (void)snprintf(words, sizeof words, " %s %s", before[i], backend);
-    if (before_ends(a, words) || before_ends(a, words + 1)) return true;
-  }
-  return false;
-}
-
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
-  static const char *const before[] = {"!=",      "&&",      "||",       "throw std::", "const std::", "throws std::",
-                                       " raise",  " return", "==",       "== \"",       "== '",        " when",
-                                       " if",     " as",     " case",    " a",          " using",      " use",
-                                       " of",     " the",    "kill -",   "signal.",     " via",        " with",
-                                       " raises", " sends",  " send",    " sending",    " due to",     " logic for",
-                                       " avoid",  " avoids", " prevent", " handle",     " handles",    " catches"};
+  static const char before[] =
+      "raise|raises|throw|throws|return|case|when|if|as|a|the|of|via|with|using|use|send|sends|sending|"
+      "due to|logic for|" HRI_AVOID "|" HRI_HANDLE;
   static const char behind[] = " = |;|&| &|():|();| as | is | was | when | if | means| occur| message| exception|/|ed";
-  static const char reports[] =
-      "failed with|exited with|died with|ended with|error with|fails with|crashes with|crash with";
-  if (before_ends(a, reports)) return false;
+  size_t end = a->at;
+  if (before_ends(a, "exited with|error with|crash with")) return false;
   if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
-    size_t length = strlen(before[i]);
-    bool first = before[i][0] == ' ' && a->start == 0 && a->at == length &&
-                 memcmp(a->text, before[i] + 1, length - 1) == 0; /* at the very start no blank stands before it */
-    if (first || before_ends(a, before[i])) return true;
-  }
-  if (hri_match_at(a->text, a->after, a->count, behind)) return true;
-  return false;
+  if (hri_match_end(a->text, a->start, end, "std::")) end -= strlen("std::");
+  while (end > a->start && a->text[end - 1] == ' ') end--;
+  return hri_match_last(a->text, a->start, end, before) < end || (end > a->start && a->text[end - 1] == '|') ||
+         hri_match_end(a->text, a->start, end, "!=|==|== \"|== '|&&|kill -|signal.") || after_starts(a, behind);
 }
 
 /* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
@@ -458,20 +383,14 @@ static size_t find_code(const hri_oom_around *a) {
 }
 
 bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
-  static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
+  static const char signals[] = "sigterm|sigint|sigchld|sigstop|sighup|sigsegv|sigurg";
   const char *words = head->words;
-  bool name = strcmp(words, "sigkill") == 0 || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 ||
-              strcmp(words, "oomkilled") == 0;
-  for (size_t i = 0; i < HRI_COUNT(backends) && strcmp(words, "out of memory") == 0; i++)
-    if (before_ends(a, backends[i])) return is_talk(a, backends[i]);
-  if (strcmp(words, "sigkill") == 0) { /* one of several signals */
-    static const char *const others[] = {"sigterm", "sigint", "sigchld", "sigstop", "sighup", "sigsegv", "sigurg"};
-    for (size_t i = 0; i < HRI_COUNT(others); i++)
-      if (before_has(a, others[i]) || after_has(a, 40, others[i])) return true;
-  }
+  const bool signal = strcmp(words, "sigkill") == 0;
+  if (signal && (before_has(a, signals) || after_has(a, 40, signals))) return true; /* one of several */
   if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
   if (strcmp(source, "kill") == 0 && strstr(words, "137") && is_explained(a, a->after)) return true;
-  return name && is_named(a);
+  return (signal || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 || strcmp(words, "oomkilled") == 0) &&
+         is_named(a);
 }
 
 /* Whether the head's words are there and report nothing. */
