@@ -37,7 +37,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   static const char before[] =
       "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=|"
-      " stderr=|by|err(|last error:|value: |error_out_of_memory,|following error|instance of|search for|"
+      " stderr=|by|err(|last error:|value: |error_out_of_memory,|following error|instance of|throwing|search for|"
       "result";
   /* what somebody tells of one event; a document says these things in the present */
   static const char told[] =
