@@ -50,7 +50,7 @@ static bool is_suffered(const hri_oom_around *a, size_t from) {
   if (hri_match_last(a->text, from, end, "got|gets|get|getting|was|were|been|being") < end) return true;
   return hri_match_last(a->text, from, end, "is|are|it's|its") < end &&
          hri_match_any(a->text, least, a->at, HRI_OWN "|the|this|it|it's|its|training|always") &&
-         !hri_match_any(a->text, least, end, HRI_CASE "|when|a|an|any|each|every|must");
+         !hri_match_any(a->text, least, end, HRI_CASE "|" HRI_CAN "|when|a|an|any|each|every|must");
 }
 
 /* As titles and first lines say it: "training process killed", "killed process during training". */
@@ -103,7 +103,7 @@ bool hri_oom_is_killed_by(const hri_oom_around *a) {
   end = skip_back(a->text, from, hri_match_last(a->text, from, end, "has|had|have|it"));
   while (end > from && strchr("`\"'", a->text[end - 1])) end--;
   return hri_match_last(a->text, from, end, killers) < end &&
-         !hri_match_any(a->text, from, end, HRI_CASE "|when|before|either");
+         !hri_match_any(a->text, from, end, HRI_CASE "|" HRI_CAN "|when|before|either");
 }
 
 /* Words of Chinese, Japanese or Korean beside it, which have no such verbs: a process is the subject then. */

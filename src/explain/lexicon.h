@@ -6,9 +6,10 @@
 
 /* A case is set: what follows need not have happened. "When" is no such word: "when running x" tells of one run. */
 #define HRI_IF "if|unless|whenever|whether|in case|otherwise|when you|when your"
-/* What may be, or will, or should. */
-#define HRI_MAY "may|might|would|will|should"
-#define HRI_CAN "can|could"
+/* What may be, or should. */
+#define HRI_MAY "may|might|would|should"
+/* What it is able to do, or will do: said of all runs, and of one. */
+#define HRI_CAN "can|could|will"
 /* A question, or what answers it. */
 #define HRI_ASK "why|how|what is|what does|what to"
 /* One of several. */
@@ -30,7 +31,7 @@
 /* That it is not so. */
 #define HRI_NOT "don't|do not|doesn't|does not|not an"
 /* Nothing that happened, but a case of it. */
-#define HRI_CASE HRI_IF "|" HRI_MAY "|" HRI_CAN "|" HRI_ASK "|" HRI_SUCH "|" HRI_AVOID
+#define HRI_CASE HRI_IF "|" HRI_MAY "|" HRI_ASK "|" HRI_SUCH "|" HRI_AVOID
 /* Whoever it may happen to. */
 #define HRI_ANYBODY "you|your|you'll|users|people|they|anyone|anybody|someone|others"
 /* Who tells of it as their own. */

@@ -60,7 +60,7 @@ static bool is_template(const hri_oom_place *p) {
 /* Whether words before it in its sentence make it a case. */
 static bool is_case_of(const hri_oom_place *p) {
   size_t from = hri_sentence_start(p->text, p->sentence, p->at);
-  return hri_match_any(p->text, from, p->at, HRI_CASE "|when|what");
+  return hri_match_any(p->text, from, p->at, HRI_CASE "|" HRI_CAN "|when|what");
 }
 
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */

@@ -99,15 +99,6 @@ static bool is_label_only(const char *text, size_t from, size_t to) {
   return words == 0;
 }
 
-/* The lines above are those of a traceback and this one is no source line of it. */
-static bool is_below_trace(const hri_oom_place *p) {
-  size_t from = p->before_count > 500 ? p->before_count - 500 : 0, frame = from, last = p->before_count;
-  for (size_t at = hri_oom_word(p->before, from, last, "file \""); at < last;
-       at = hri_oom_word(p->before, at + 1, last, "file \""))
-    frame = at;
-  return frame > from && hri_oom_word(p->before, frame, last, ", line ") < last;
-}
-
 /* What a program prints behind an error: frames of Java, .NET, Go, JavaScript, a debugger, Python, or advice. */
 static bool has_stack(const hri_oom_place *p, size_t to) {
   static const char frames[] =
@@ -199,7 +190,6 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
                      (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
   SIGN(FIELD, is_field(p, from));
   SIGN(PLACE, hri_oom_has_place(p->text, line, p->line_end));
-  SIGN(TRACE, is_below_trace(p));
   SIGN(STACK, has_stack(p, to));
   SIGN(CODE, has_code(p->text, to, p->line_end));
   SIGN(ALONE, is_label_only(p->text, line, from) &&
@@ -207,8 +197,6 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
                    hri_match_at(p->text, to, p->count, ":") || hri_match_at(p->text, to, p->count, "()")));
   SIGN(LAST, rest >= p->line_end);
   SIGN(TOLD, told);
-  SIGN(BEHIND, !told && hri_match_at(p->text, to, p->line_end, " error") && /* "the dreaded x error" */
-                   hri_oom_word(p->text, from > line + 16 ? from - 16 : line, from, "the ") < from);
   SIGN(BEHIND, !told && hri_voice_is_case(p, from, to));
   SIGN(ITEM, p->shape & HRI_OOM_COMMENT && p->tick_from < p->tick_to && !told);
   SIGN(ENDED, hri_voice_tells_of_end(p, from, to));

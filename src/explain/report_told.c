@@ -78,9 +78,8 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
 }
 
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
-  const uint64_t general = HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_MEANT);
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
-         (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & general)) ||
+         (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
          hri_match_at(p->text, from, to, "oomed") || hri_match_at(p->text, from, to, "oom'");
 }
 

@@ -103,18 +103,16 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   do {                                                                                                                 \
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
-  SIGN(TOPIC, is_titled(p, first, near) ||
+  SIGN(TOPIC, is_titled(p, first, near) || (is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
                   hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
-  SIGN(QUESTION, end < p->line_end && p->text[end] == '?');
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
   SIGN(CONDITION, hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
                       hri_match_any(p->text, from, phrase_from,
                                     HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
                       hri_match_any(p->text, near, phrase_from,
-                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_ANYBODY "|" HRI_NOT));
+                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_CAN "|" HRI_ANYBODY "|" HRI_NOT));
   SIGN(PERSON, hri_match_any(p->text, near, phrase_from, persons));
   SIGN(MINE, hri_match_any(p->text, near, phrase_from, HRI_OWN));
-  SIGN(MEANT, is_meant(p));
 #undef SIGN
   return signs;
 }

@@ -434,13 +434,12 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(ROW, p->shape & HRI_OOM_ROW && !is_result_row(p, m));
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
   SIGN(TOLD, (p->shape & HRI_OOM_ROW && is_result_row(p, m)));
-  SIGN(ENTRY, is_expected(p) || is_entry_of_codes(p, first) || is_key(p) ||
-                  hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)));
-  SIGN(EXPLAINED,
-       is_explained_item(p, first) || hri_oom_word(p->text, p->at, p->line_end, " \xe2\x86\x92 ") < p->line_end);
+  SIGN(ENTRY, is_expected(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
+                  hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
+                  hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));
-  SIGN(FOREIGN, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||
-                    is_foreign_advice(p->text, near, p->line_end));
+  SIGN(CONDITION, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||
+                      is_foreign_advice(p->text, near, p->line_end));
 #undef SIGN
   return signs;
 }

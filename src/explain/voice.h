@@ -21,7 +21,6 @@ typedef enum hri_sign {
   HRI_SIGN_LABELLED, /* an error's word and a colon or bracket before it */
   HRI_SIGN_FIELD,    /* the value of a field of that name */
   HRI_SIGN_PLACE,    /* a place in a source */
-  HRI_SIGN_TRACE,    /* a traceback right before it */
   HRI_SIGN_STACK,    /* frames right behind it */
   HRI_SIGN_CODE,     /* an error's code behind it */
   HRI_SIGN_ALONE,    /* nothing but labels before it */
@@ -44,16 +43,12 @@ typedef enum hri_sign {
   HRI_SIGN_CONDITION, /* a condition or advice before it */
   HRI_SIGN_PERSON,    /* somebody who speaks of it */
   HRI_SIGN_BEHIND,    /* words behind it that make it a topic */
-  HRI_SIGN_TOPIC,     /* a label of change logs, questions, tips */
-  HRI_SIGN_QUESTION,
-  HRI_SIGN_FOREIGN, /* a condition or advice in another language */
+  HRI_SIGN_TOPIC,     /* a label of change logs, questions, tips; what such words mean is explained close by */
   HRI_SIGN_PATTERN,
-  HRI_SIGN_ENTRY, /* an entry of a list of codes */
-  HRI_SIGN_EXPLAINED,
+  HRI_SIGN_ENTRY, /* an entry of a list of codes or errors, explained or mapped */
   HRI_SIGN_PROSE, /* a sentence that goes before it */
   HRI_SIGN_TAIL,  /* a sentence that goes on behind it */
   HRI_SIGN_ITEM,  /* between back quotes in an item or comment */
-  HRI_SIGN_MEANT, /* close by it is explained what such words mean */
   /* signs that count together (voice.c) */
   HRI_SIGN_KILL_TOLD,  /* words of a kill in a sentence */
   HRI_SIGN_NAME_TOLD,  /* a name in a sentence */
