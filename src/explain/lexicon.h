@@ -36,8 +36,9 @@
 #define HRI_ANYBODY "you|your|you'll|users|people|they|anyone|anybody|someone|others"
 /* Who tells of it as their own. */
 #define HRI_OWN "i|i'm|we|my|our|me|us"
-/* Something came to its end, by itself. */
-#define HRI_DIED "died|dies|crashed|crashes|failed|fails|aborted|aborts"
+/* Something came to its end by itself, once; or does so. */
+#define HRI_DIED "died|crashed|failed|aborted"
+#define HRI_DIES "dies|crashes|fails|aborts"
 
 /* Somebody or something came to it: what they came to follows. */
 #define HRI_MEETS                                                                                                       \

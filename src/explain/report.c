@@ -46,15 +46,7 @@ static bool is_noted_in_source(const hri_oom_place *p) {
 
 /* What a test expects to be printed: "exhausted%s(tried to allocate 4096 bytes) in %s on line %d". */
 static bool is_template(const hri_oom_place *p) {
-  static const char *const places[] = {"%s", "%d", "%i", "%zu", "%lu", "%a"};
-  for (size_t i = 0; i < HRI_COUNT(places); i++)
-    for (size_t at = hri_oom_word(p->text, p->line, p->line_end, places[i]); at < p->line_end;
-         at = hri_oom_word(p->text, at + 1, p->line_end, places[i])) {
-      const size_t end = at + strlen(places[i]);
-      if (at > p->line && hri_is_digit(p->text[at - 1])) continue; /* "97%in use" */
-      if (end == p->line_end || !hri_is_name(p->text[end])) return true;
-    }
-  return false;
+  return hri_match_any(p->text, p->line, p->line_end, "%s|%d|%i|%zu|%lu|%a");
 }
 
 /* Whether words before it in its sentence make it a case. */

@@ -21,12 +21,12 @@ static size_t skip_article(const char *text, size_t line, size_t end) {
 
 bool hri_voice_meets(const char *text, size_t line, size_t end) {
   const size_t from = hri_sentence_start(text, line, end), verb_end = skip_article(text, line, end);
-  const size_t verb = hri_match_last(text, line, verb_end, HRI_MEETS "|" HRI_DIED);
+  const size_t verb = hri_match_last(text, line, verb_end, HRI_MEETS "|" HRI_DIED "|" HRI_DIES);
   while (end > line && text[end - 1] == ' ') end--;
   if (hri_match_any(text, from, end, HRI_IF "|" HRI_MAY "|" HRI_CAN)) return false;
   if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
   if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
-  return hri_match_end(text, line, end, " with| by| as| due to") && /* "it crashed after an hour with" */
+  return hri_match_end(text, line, end, " with| by| as") && /* "it crashed after an hour with" */
          hri_match_any(text, from, end,
                        HRI_DIED
                        "|ended|stopped|dying|shutdown|getting killed|got killed|arrived|surfaced|appeared|showed up");
@@ -53,7 +53,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
   if (hri_match_at(text, hri_sentence_start(text, line, end), end, "if ")) return false;
   if (hri_match_end(text, line, end, "&&") && hri_oom_word(text, line, end, "assert") < end) return true;
-  if (title && hri_match_end(text, line, end, ":|crashing|crash")) return true;
+  if (title && hri_match_end(text, line, end, ":")) return true;
   if (hri_voice_meets(text, line, end)) return true;
   if (hri_match_end(text, line, end, before)) return true;
   if (ticked && hri_match_end(text, line, end, told)) /* "restarted with `...`", not "can fail with" */
@@ -74,62 +74,26 @@ bool hri_oom_is_told(const hri_oom_place *p) {
          quotes_a_report(p->text, p->line, p->tick_from, true, false, p->shape & HRI_OOM_TITLE);
 }
 
-/* Whether the quote at text[quote] begins an operand: an operator or bracket of a program stands before it. */
-static bool is_operand(const char *text, size_t from, size_t quote) {
-  while (quote > from && text[quote - 1] == ' ') quote--;
-  return quote > from && strchr("+=([{", text[quote - 1]);
-}
-
-/* Whether the single quote before text[from] is closed before text[at]: "'pc.ram': ...". */
-static bool closes_before(const char *text, size_t from, size_t at) {
-  for (size_t i = from + 1; i + 1 < at; i++)
-    if (text[i] == '\'' && hri_is_name(text[i - 1]) && !hri_is_name(text[i + 1])) return true;
-  return false;
-}
-
-/* Whether the quotation mark at text[at] closes: a word ends before it and a blank or a mark follows. */
-static bool closes_at(const char *text, size_t at) {
-  return at > 0 && (hri_is_name(text[at - 1]) || strchr(".)!?%", text[at - 1])) && strchr(" .,;:)", text[at + 1]);
-}
-
 /* Whether text[at] stands in a literal that is opened and closed in its line; *quote is where it is opened. */
 static bool find_quote(const hri_oom_place *p, size_t *quote) {
   const char *text = p->text;
-  size_t least = p->at > 120 ? p->at - 120 : 0;
-  bool closed = false;
+  const size_t least = p->at > 120 ? p->at - 120 : 0;
   for (size_t i = p->at; i > least; i--) {
-    char c = text[i - 1];
-    bool opens = c == '"' || c == '\'';
+    const char c = text[i - 1];
     if (c == '"' && i >= 2 && text[i - 2] == '\\') return false; /* inside a record of a log */
-    if (!opens) continue;
-    if (c == '"' && closed) { /* of what was closed before: `"x" y` */
-      closed = false;
-      continue;
-    }
-    if (c == '"' && i - 1 < p->line && closes_at(text, i - 1)) {
-      closed = true;
-      continue;
-    }
+    if ((c != '"' && c != '\'') || strchr(", ", text[i])) continue;
     if (i >= 2 && (hri_is_name(text[i - 2]) || strchr(".)]", text[i - 2])) && !(i >= 3 && !hri_is_name(text[i - 3])))
       continue; /* "can't", or closed there; "f\"...\"" opens */
-    if (text[i] == ',' || (text[i] == ' ' && !is_operand(text, least, i - 1))) continue;
-    if (c == '\'' && closes_before(text, i, p->at)) continue;
-    size_t end = c == '"' && p->at + 400 < p->count ? p->at + 400 : c == '"' ? p->count : p->line_end;
-    for (size_t k = p->at; k < end; k++)
-      if (text[k] == c && !(c == '\'' && k + 1 < end && hri_is_name(text[k + 1]))) {
-        *quote = i - 1;
+    *quote = i - 1;
+    for (size_t k = p->at, end = c == '\''                ? p->line_end
+                                 : p->at + 400 < p->count ? p->at + 400
+                                                          : p->count;
+         k < end; k++)
+      if (text[k] == c && !(c == '\'' && k + 1 < end && hri_is_name(text[k + 1])))
         return !(k + 1 < end && text[k + 1] == ':'); /* the key of a record */
-      }
-    *quote = i - 1; /* or the text was cut before it is closed */
-    return c == '"' && !memchr(text + i, c, p->at - i) && is_operand(text, least, i - 1) && end == p->count;
+    return false;
   }
   return false;
-}
-
-/* Whether an error's name stands before the message in its line. */
-static bool names_error_before(const hri_oom_place *p) {
-  size_t at = hri_oom_word(p->text, p->line, p->at, "error:");
-  return at < p->at || hri_oom_word(p->text, p->line, p->at, "exception:") < p->at;
 }
 
 /* Whether a word of three letters or more stands there, which is no figure left open: "xx", "size". */
@@ -143,36 +107,25 @@ static bool is_word_at(const hri_oom_place *p, size_t at) {
 
 /* Where a figure always follows, something else does: "tried to allocate x gib", "tried to allocate \" + size". */
 static bool has_placeholder(const hri_oom_place *p) {
-  static const char *const asks[] = {"tried to allocate",
-                                     "(mps allocated:",
-                                     "oom allocating",
-                                     "memory allocating",
-                                     "total-vm:",
-                                     "dataloader worker (pid",
-                                     "trying to allocate",
-                                     "system memory (",
-                                     "requested buffer of size",
-                                     "is smaller than requested bytes of",
-                                     "vector of size",
-                                     "system memory("};
-  static const char *const meant[] = {"more than 1eb", "more memory", "a ", "memory", "buffer", "tensor", "the "};
+  static const char asks[] =
+      "tried to allocate|trying to allocate|(mps allocated:|oom allocating|memory allocating|total-vm:|"
+      "dataloader worker (pid|system memory (|system memory(|requested buffer of size|vector of size|"
+      "is smaller than requested bytes of";
+  static const char meant[] = "more than 1eb|more memory|a |memory|buffer|tensor|the ";
   static const char stand_ins[] =
       "unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
       "unable to allocate %|unable to allocate ...";
-  size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
+  const size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
   if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
     return false; /* some print a "%d" themselves */
   if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins)) return true;
-  for (size_t i = 0; i < HRI_COUNT(asks); i++) {
-    size_t at = hri_oom_word(p->text, p->at, end, asks[i]);
-    bool whole = false;
-    if (at == end) continue;
-    at += strlen(asks[i]);
+  for (size_t from = p->at; from < end; from++) {
+    size_t at = hri_match_next(p->text, from, end, asks);
+    if (at == from) continue;
     while (at < p->count && strchr(" :=[(", p->text[at])) at++;
-    whole = is_word_at(p, at);
-    for (size_t k = 0; k < HRI_COUNT(meant); k++) whole = whole || hri_match_at(p->text, at, p->count, meant[k]);
-    if (at < p->count && (p->text[at] == '.' || (p->text[at] & 0x80)) && names_error_before(p)) continue; /* left out */
-    if (at < p->count && !hri_is_digit(p->text[at]) && !whole && p->text[at] != '-') return true;
+    if (at < p->count && !hri_is_digit(p->text[at]) && p->text[at] != '-' && !is_word_at(p, at) &&
+        !hri_match_at(p->text, at, p->count, meant))
+      return true;
   }
   return false;
 }
@@ -236,13 +189,9 @@ static bool is_valued(const hri_oom_place *p) {
 static bool is_key(const hri_oom_place *p) {
   const char *close;
   if (is_valued(p)) return false;
-  if (p->line < p->at && p->text[p->line] == '"' &&
-      (close = memchr(p->text + p->at, '"', p->line_end - p->at)) != NULL && close + 1 < p->text + p->line_end &&
-      close[1] == ':' && !memchr(p->text + p->line + 1, '"', p->at - p->line - 1))
-    return true;
-  size_t end = hri_oom_word(p->text, p->at, p->line_end, "out of memory\":");
-  if (end > p->at + 6) return false;
-  return hri_match_end(p->text, p->line, p->at, "\"cuda ") || hri_match_end(p->text, p->line, p->at, "\"");
+  return p->line < p->at && p->text[p->line] == '"' &&
+         (close = memchr(p->text + p->at, '"', p->line_end - p->at)) != NULL && close + 1 < p->text + p->line_end &&
+         close[1] == ':' && !memchr(p->text + p->line + 1, '"', p->at - p->line - 1);
 }
 
 /* Behind what marks an item, a comment or a heading: "- ", "1. ", "// ", "<li>". */
@@ -301,7 +250,6 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   if (hri_match_at(p->text, p->line, first, "0x") && code) return true; /* the code itself stands before its name */
   if (p->at >= end && !hri_match_part(p->text, first, end, "error|status|fail")) return false;
   if (end - first < 13 || !code) return false;
-  if (hri_match_at(p->text, end, p->line_end, ": '") || hri_match_at(p->text, end, p->line_end, ": \"")) return true;
   if (hri_match_at(p->text, end, p->line_end, " = ") && end + 3 < p->line_end &&
       (hri_is_digit(p->text[end + 3]) || p->text[end + 3] == '-'))
     return true;
@@ -328,28 +276,13 @@ static bool is_result_row(const hri_oom_place *p, const hri_oom_message *m) {
 
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
 static bool is_explained_item(const hri_oom_place *p, size_t first) {
-  static const char *const lead[] = {"",
-                                     "cuda error: ",
-                                     "hip error: ",
-                                     "runtimeerror: ",
-                                     "runtimeerror: cuda error: ",
-                                     "torch.outofmemoryerror: ",
-                                     "torch.cuda.outofmemoryerror: ",
-                                     "error: ",
-                                     "cuda ",
-                                     "torch.outofmemoryerror: cuda ",
-                                     "runtimeerror: cuda "};
-  static const char *const joints[] = {": ", " - ", " -> ", " \xe2\x80\x94 ", " \xe2\x80\x93 ", " \xe2\x86\x92 "};
-  size_t at = hri_oom_word(p->text, first, p->line_end, "out of memory"), end = at + 13;
-  bool leads = false;
-  for (size_t i = 0; i < HRI_COUNT(lead) && !leads; i++)
-    leads = at - first == strlen(lead[i]) && hri_match_at(p->text, first, at, lead[i]);
-  if (!leads || p->at > end) return false;
-  for (size_t i = 0; i < HRI_COUNT(joints); i++)
-    if (hri_match_at(p->text, end, p->line_end, joints[i]) && end + strlen(joints[i]) + 8 < p->line_end &&
-        !hri_oom_is_concrete(p->text, end, p->line_end))
-      return true;
-  return false;
+  static const char joints[] = ": | - | -> | \xe2\x80\x94 | \xe2\x80\x93 | \xe2\x86\x92 ";
+  const size_t at = hri_oom_word(p->text, first, p->line_end, "out of memory"), end = at + strlen("out of memory");
+  size_t joint;
+  if (p->at > end || at > first + 32 || (at > first && !hri_match_end(p->text, first, at, "error: |cuda ")))
+    return false;
+  joint = hri_match_next(p->text, end, p->line_end, joints);
+  return joint > end && joint + 8 < p->line_end && !hri_oom_is_concrete(p->text, end, p->line_end);
 }
 
 /* Whether the message says itself that nothing failed. */
@@ -385,14 +318,10 @@ bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); 
 
 /* Behind the colon of the line that introduces the message; 0 when none does. */
 static size_t intro_end(const hri_oom_place *p) {
-  static const char *const languages[] = {" text", " txt", " console", " log", " bash", " shell", " sh", " output"};
   size_t end = p->intro_count;
   while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
-  for (size_t i = 0; i < HRI_COUNT(languages); i++) /* of the block's mark */
-    if (hri_match_end(p->before, 0, end, languages[i])) {
-      end -= strlen(languages[i]);
-      break;
-    }
+  end =
+      hri_match_last(p->before, 0, end, " text| txt| console| log| bash| shell| sh| output"); /* of the block's mark */
   return end > 0 && p->before[end - 1] == ':' ? end : 0;
 }
 
