@@ -47,28 +47,32 @@ bool hri_match_part(const char *text, size_t from, size_t to, const char *words)
 }
 
 size_t hri_match_next(const char *text, size_t at, size_t to, const char *words) {
-  size_t length;
+  size_t length, end = at;
   EACH_WORD(word, length, words)
-  if (at <= to && to - at >= length && memcmp(text + at, word, length) == 0) return at + length;
-  return at;
+  if (at + length > end && at + length <= to && memcmp(text + at, word, length) == 0) end = at + length;
+  return end;
 }
 
 size_t hri_match_last(const char *text, size_t from, size_t to, const char *words) {
-  size_t length;
+  size_t length, start = to;
   EACH_WORD(word, length, words)
-  if (to >= from + length && memcmp(text + to - length, word, length) == 0 && is_whole(text, from, to, to - length, to))
-    return to - length;
-  return to;
+  if (from + length <= to && to - length < start && memcmp(text + to - length, word, length) == 0 &&
+      is_whole(text, from, to, to - length, to))
+    start = to - length;
+  return start;
 }
 
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words) {
-  return hri_match_next(text, at, to, words) > at;
+  size_t length;
+  EACH_WORD(word, length, words)
+  if (at + length <= to && memcmp(text + at, word, length) == 0) return true;
+  return false;
 }
 
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words) {
   size_t length;
   EACH_WORD(word, length, words)
-  if (to >= from + length && memcmp(text + to - length, word, length) == 0) return true;
+  if (from + length <= to && memcmp(text + to - length, word, length) == 0) return true;
   return false;
 }
 

@@ -16,10 +16,10 @@ size_t hri_match_whole(const char *text, size_t from, size_t to, const char *wor
 /* Whether one stands there whole, or as a part of another word. */
 bool hri_match_any(const char *text, size_t from, size_t to, const char *words);
 bool hri_match_part(const char *text, size_t from, size_t to, const char *words);
-/* Whether one stands right at text[at]; where it ends, or `at`. */
+/* Whether one stands right at text[at]; where the longest ends, or `at`. */
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words);
 size_t hri_match_next(const char *text, size_t at, size_t to, const char *words);
-/* Whether text[from, to) ends with one; where one begins that ends there and is a whole word, or `to`. */
+/* Whether text[from, to) ends with one; where the longest begins that ends there and is a whole word, or `to`. */
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words);
 size_t hri_match_last(const char *text, size_t from, size_t to, const char *words);
 

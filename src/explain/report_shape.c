@@ -11,50 +11,29 @@
 /* Whether text[from, to) has a word that names an error and stands before a colon or bracket: "runtimeerror:",
  * "[error]", "what():", "error code 12". */
 static bool names_error(const char *text, size_t from, size_t to) {
-  static const char *const words[] = {"error",      "exception", "err",        "fatal",
-                                      "panic",      "failure",   "fault",      "abort",
-                                      "aborted",    "critical",  "severe",     "what()",
-                                      "failed",     "panicked",  "terminated", "exceptions",
-                                      "unexpected", "crash",     "crashed",    "died",
-                                      "status",     "caused by", "reason",     "check failed",
-                                      "assertion",  "killed",    "err_msg",    "warn",
-                                      "warning",    "raised",    "detail",     "wrn",
-                                      "e",          "w",         "f"};
-  for (size_t i = 0; i < HRI_COUNT(words); i++) {
-    size_t length = strlen(words[i]);
-    for (size_t at = hri_oom_word(text, from, to, words[i]); at < to; at = hri_oom_word(text, at + 1, to, words[i])) {
-      size_t end = at + length;
-      bool whole = at == from || !hri_is_name(text[at - 1]);
-      if (length < 4 && !whole) continue;
-      if (end < to && hri_is_name(text[end])) continue;
-      while (end < to && (text[end] == ' ' || text[end] == '\'' || text[end] == '"')) end++;
-      if (length == 1) { /* a level of one letter: "[e]" */
-        if (at > from && text[at - 1] == '[' && end < to && text[end] == ']') return true;
-        continue;
-      }
-      if (end == to || strchr(":]()!|=>-[", text[end]) || hri_is_digit(text[end])) return true;
-      if (length > 4 && at > from && text[at - 1] != ' ' && hri_match_at(text, end, to, "from")) return true;
-    }
+  static const char words[] =
+      "error|exceptions|exception|err_msg|err|fatal|panicked|panic|failure|failed|fault|aborted|abort|critical|severe|what()|"
+      "terminated|unexpected|crashed|crash|died|status|caused by|reason|check failed|assertion|killed|warning|warn|wrn|"
+      "raised|detail";
+  for (size_t at = from; at < to; at++) {
+    size_t end = hri_match_next(text, at, to, words);
+    if (end == at || (end < to && hri_is_name(text[end]))) continue;
+    if (end - at < 4 && at > from && hri_is_name(text[at - 1])) continue;
+    while (end < to && strchr(" '\"", text[end])) end++;
+    if (end == to || strchr(":]()!|=>-[", text[end]) || hri_is_digit(text[end])) return true;
   }
-  return false;
+  return hri_match_part(text, from, to, "[e]|[w]|[f]");
 }
 
 bool hri_oom_has_place(const char *text, size_t from, size_t to) {
-  static const char *const names[] = {".c",   ".cc", ".cpp", ".cxx", ".cu", ".cuh",  ".h",
-                                      ".hpp", ".py", ".rs",  ".go",  ".jl", ".java", ".inl",
-                                      ".mm",  ".m",  ".cs",  ".lua", ".js", ".ts",   ".f90"};
-  for (size_t i = 0; i < HRI_COUNT(names); i++) {
-    size_t length = strlen(names[i]);
-    for (size_t at = hri_oom_word(text, from, to, names[i]); at < to; at = hri_oom_word(text, at + 1, to, names[i])) {
-      size_t end = at + length;
-      if (end + 1 >= to) continue;
-      if (strchr(":(@,[", text[end]) && (hri_is_digit(text[end + 1]) || text[end + 1] == ':' || text[end + 1] == ' '))
-        return true;
-      if (hri_match_at(text, end, to, " line") || hri_match_at(text, end, to, "\", line")) return true;
-    }
+  static const char names[] =
+      ".cpp|.cxx|.cc|.cuh|.cu|.cs|.c|.hpp|.h|.py|.rs|.go|.jl|.java|.js|.inl|.mm|.m|.lua|.ts|.f90";
+  for (size_t at = from; at < to; at++) {
+    const size_t end = hri_match_next(text, at, to, names), number = hri_match_next(text, at, to, "line ");
+    if (number > at && number < to && hri_is_digit(text[number])) return true;
+    if (end == at || end + 1 >= to) continue;
+    if (strchr(":(@,[", text[end]) && (hri_is_digit(text[end + 1]) || strchr(": ", text[end + 1]))) return true;
   }
-  for (size_t at = hri_oom_word(text, from, to, "line "); at < to; at = hri_oom_word(text, at + 1, to, "line "))
-    if (at + 5 < to && hri_is_digit(text[at + 5])) return true;
   return false;
 }
 
@@ -102,18 +81,14 @@ static bool is_label_only(const char *text, size_t from, size_t to) {
 /* What a program prints behind an error: frames of Java, .NET, Go, JavaScript, a debugger, Python, or advice. */
 static bool has_stack(const hri_oom_place *p, size_t to) {
   static const char frames[] =
-      "traceback|stack trace|backtrace|goroutine |frame #|#0 |[1] |0: 0x|runtime stack|stacktrace:";
+      "traceback|stack trace|backtrace|goroutine |frame #|#0 |[1] |0: 0x|runtime stack|stacktrace:|file \"";
   /* what PyTorch prints behind every error of CUDA or HIP, in the same line or the next ones */
   static const char behind[] =
       "kernel errors might be asynchronously|for debugging consider passing |to enable device-side assertions";
-  size_t at = to, end;
-  while (at < p->line_end && p->text[at] == ' ') at++; /* a notebook prints the name and these words in one line */
-  if (hri_match_at(p->text, at, p->count, "traceback (most recent")) return true;
-  at = p->line_end;
+  size_t at = p->line_end, end;
   if (hri_match_part(p->text, to, at + 60 < p->count ? at + 60 : p->count, behind)) return true;
   while (at < p->count && strchr(" -=*", p->text[at]) && p->text[at]) at++;
   if (hri_match_at(p->text, at, p->count, frames)) return true;
-  if (hri_match_at(p->text, at, p->count, "file \"")) return true;
   if (!hri_match_at(p->text, at, p->count, "at ")) return false; /* "at java.util.arrays.copyof(arrays.java:3332)" */
   for (at += 3, end = at; end < p->count && (hri_is_name(p->text[end]) || strchr(".$<>`:/", p->text[end]));) end++;
   return end > at && memchr(p->text + at, '.', end - at);
@@ -129,18 +104,9 @@ static bool is_field(const hri_oom_place *p, size_t phrase_from) {
 
 /* The label is one of a form that a program fills in: "- **exception type:** x". */
 static bool is_exception_field(const hri_oom_place *p, size_t phrase_from) {
-  static const char *const names[] = {"exception type:",
-                                      "exception message:",
-                                      "error type:",
-                                      "error message:",
-                                      "tipo de exce\xc3\xa7\xc3\xa3o:",
-                                      "tipo de excepci\xc3\xb3n:",
-                                      "exit reason:"};
-  for (size_t i = 0; i < HRI_COUNT(names); i++) {
-    size_t at = hri_oom_word(p->text, p->line, phrase_from, names[i]);
-    if (at < phrase_from && at <= p->line + 4) return true;
-  }
-  return false;
+  static const char names[] = "exception type:|exception message:|error type:|error message:|exit reason:|"
+                              "tipo de exce\xc3\xa7\xc3\xa3o:|tipo de excepci\xc3\xb3n:";
+  return hri_match_any(p->text, p->line, phrase_from < p->line + 32 ? phrase_from : p->line + 32, names);
 }
 
 bool hri_oom_is_concrete(const char *text, size_t from, size_t to) {
@@ -186,8 +152,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
   SIGN(TITLE, p->shape & HRI_OOM_TITLE && !hri_voice_is_change(p));
-  SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
-                     (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
+  SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from));
   SIGN(FIELD, is_field(p, from));
   SIGN(PLACE, hri_oom_has_place(p->text, line, p->line_end));
   SIGN(STACK, has_stack(p, to));
