@@ -262,7 +262,7 @@ enum { HEADS = sizeof heads / sizeof *heads };
 const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
   for (size_t h = 0; h < HEADS; h++) {
     size_t length;
-    if (heads[h].words[0] != text[at]) continue;
+    if (heads[h].words[0] != text[at] || (at + 1 < count && heads[h].words[1] != text[at + 1])) continue;
     length = strlen(heads[h].words);
     if (length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return &heads[h];
   }

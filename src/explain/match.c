@@ -1,9 +1,15 @@
 /* Words in a normalised text. */
 #include "explain/match.h"
 
+static inline size_t word_length(const char *word) {
+  size_t length = 0;
+  while (word[length] && word[length] != '|') length++;
+  return length;
+}
+
 /* A list of words is one string, in which "|" parts them: the loop goes over them, each with its length. */
 #define EACH_WORD(word, length, words)                                                                                 \
-  for (const char *word = (words); ((length) = strcspn(word, "|")) > 0; word += (length) + (word[length] == '|'))
+  for (const char *word = (words); ((length) = word_length(word)) > 0; word += (length) + (word[length] == '|'))
 
 /* Where word[0, length) stands first in text[from, to); `to` when it does not. */
 static size_t find(const char *text, size_t from, size_t to, const char *word, size_t length) {
@@ -11,7 +17,7 @@ static size_t find(const char *text, size_t from, size_t to, const char *word, s
     const char *at = memchr(text + from, word[0], to - from - length + 1);
     if (!at) return to;
     from = (size_t)(at - text);
-    if (memcmp(at, word, length) == 0) return from;
+    if (at[length - 1] == word[length - 1] && memcmp(at, word, length) == 0) return from;
     from++;
   }
   return to;
@@ -49,15 +55,16 @@ bool hri_match_part(const char *text, size_t from, size_t to, const char *words)
 size_t hri_match_next(const char *text, size_t at, size_t to, const char *words) {
   size_t length, end = at;
   EACH_WORD(word, length, words)
-  if (at + length > end && at + length <= to && memcmp(text + at, word, length) == 0) end = at + length;
+  if (at + length > end && at + length <= to && text[at] == word[0] && memcmp(text + at, word, length) == 0)
+    end = at + length;
   return end;
 }
 
 size_t hri_match_last(const char *text, size_t from, size_t to, const char *words) {
   size_t length, start = to;
   EACH_WORD(word, length, words)
-  if (from + length <= to && to - length < start && memcmp(text + to - length, word, length) == 0 &&
-      is_whole(text, from, to, to - length, to))
+  if (from + length <= to && to - length < start && text[to - length] == word[0] &&
+      memcmp(text + to - length, word, length) == 0 && is_whole(text, from, to, to - length, to))
     start = to - length;
   return start;
 }
@@ -65,14 +72,14 @@ size_t hri_match_last(const char *text, size_t from, size_t to, const char *word
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words) {
   size_t length;
   EACH_WORD(word, length, words)
-  if (at + length <= to && memcmp(text + at, word, length) == 0) return true;
+  if (at + length <= to && text[at] == word[0] && memcmp(text + at, word, length) == 0) return true;
   return false;
 }
 
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words) {
   size_t length;
   EACH_WORD(word, length, words)
-  if (from + length <= to && memcmp(text + to - length, word, length) == 0) return true;
+  if (from + length <= to && text[to - length] == word[0] && memcmp(text + to - length, word, length) == 0) return true;
   return false;
 }
 

@@ -75,7 +75,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
     signs |= HRI_SIGN_BIT(HRI_SIGN_KILL);
   if (figures > 0) signs |= HRI_SIGN_BIT(HRI_SIGN_FIGURE);
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
-  signs |= hri_voice_talk(p, m, f.from, f.to, signs);
+  signs |= hri_voice_talk(p, m, f.from, f.to);
   if (hri_voice_tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to]))
     signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
   if (f.is_code && is_known_class(p, f.from) &&

@@ -14,10 +14,11 @@
 static size_t find_back(const char *text, size_t line, size_t at, size_t reach, const char *words, unsigned most) {
   const size_t start = hri_sentence_start(text, at > line + reach ? at - reach : line, at);
   unsigned blanks = 0;
-  for (size_t i = at; i-- > start && blanks <= most;) {
-    const size_t end = hri_match_next(text, i, at, words);
+  for (size_t i = at, end; i-- > start && blanks <= most;) {
     blanks += text[i] == ' ';
-    if (end > i && (i == start || !hri_is_name(text[i - 1])) && (end == at || !hri_is_name(text[end]))) return i;
+    if (!hri_is_letter(text[i]) || (i > start && hri_is_name(text[i - 1]))) continue;
+    end = hri_match_next(text, i, at, words);
+    if (end > i && (end == at || !hri_is_name(text[end]))) return i;
   }
   return at;
 }

@@ -12,27 +12,28 @@
  * "[error]", "what():", "error code 12". */
 static bool names_error(const char *text, size_t from, size_t to) {
   static const char words[] =
-      "error|exceptions|exception|err_msg|err|fatal|panicked|panic|failure|failed|fault|aborted|abort|critical|severe|what()|"
-      "terminated|unexpected|crashed|crash|died|status|caused by|reason|check failed|assertion|killed|warning|warn|wrn|"
-      "raised|detail";
-  for (size_t at = from; at < to; at++) {
-    size_t end = hri_match_next(text, at, to, words);
-    if (end == at || (end < to && hri_is_name(text[end]))) continue;
-    if (end - at < 4 && at > from && hri_is_name(text[at - 1])) continue;
-    while (end < to && strchr(" '\"", text[end])) end++;
-    if (end == to || strchr(":]()!|=>-[", text[end]) || hri_is_digit(text[end])) return true;
+      "error|exception|exceptions|err_msg|fatal|panic|panicked|failure|failed|fault|abort|aborted|critical|severe|what()|"
+      "terminated|unexpected|crash|crashed|died|status|caused by|reason|check failed|assertion|killed|warn|warning|raised|"
+      "detail";
+  for (size_t end = from; end <= to; end++) {
+    size_t at = end;
+    if (end < to && !strchr(":]()!|=>-[", text[end]) && !hri_is_digit(text[end])) continue;
+    while (at > from && strchr(" '\"", text[at - 1])) at--;
+    if (end < to && hri_is_digit(text[end]) && at == end) continue; /* amid a name */
+    if (hri_match_end(text, from, at, words) || hri_match_last(text, from, at, "err|wrn") < at) return true;
   }
   return hri_match_part(text, from, to, "[e]|[w]|[f]");
 }
 
 bool hri_oom_has_place(const char *text, size_t from, size_t to) {
   static const char names[] =
-      ".cpp|.cxx|.cc|.cuh|.cu|.cs|.c|.hpp|.h|.py|.rs|.go|.jl|.java|.js|.inl|.mm|.m|.lua|.ts|.f90";
-  for (size_t at = from; at < to; at++) {
-    const size_t end = hri_match_next(text, at, to, names), number = hri_match_next(text, at, to, "line ");
-    if (number > at && number < to && hri_is_digit(text[number])) return true;
-    if (end == at || end + 1 >= to) continue;
-    if (strchr(":(@,[", text[end]) && (hri_is_digit(text[end + 1]) || strchr(": ", text[end + 1]))) return true;
+      ".c|.cc|.cpp|.cxx|.cu|.cuh|.h|.hpp|.py|.rs|.go|.jl|.java|.inl|.mm|.m|.cs|.lua|.js|.ts|.f90";
+  for (size_t at = from; at + 1 < to; at++) {
+    size_t end = at;
+    if (text[at] == '.') end = hri_match_next(text, at, to - 1, names);
+    else if (hri_is_digit(text[at + 1]) && hri_match_end(text, from, at + 1, "line ")) return true;
+    if (end > at && strchr(":(@,[", text[end]) && (hri_is_digit(text[end + 1]) || strchr(": ", text[end + 1])))
+      return true;
   }
   return false;
 }

@@ -119,6 +119,7 @@ static bool has_placeholder(const hri_oom_place *p) {
   if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
     return false; /* some print a "%d" themselves */
   if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins)) return true;
+  if (!hri_match_part(p->text, p->at, end, asks)) return false;
   for (size_t from = p->at; from < end; from++) {
     size_t at = hri_match_next(p->text, from, end, asks);
     if (at == from) continue;
@@ -342,10 +343,9 @@ static bool spans_lines(const hri_oom_place *p) {
   return p->tick_from <= p->line && p->tick_to >= end && !(p->shape & HRI_OOM_HEADING);
 }
 
-uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to, uint64_t shape) {
+uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to) {
   const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
   const bool killed = strcmp(m->failure.source, "kill") == 0;
-  const bool told = shape & HRI_SIGN_BIT(HRI_SIGN_TOLD);
   size_t quote = 0;
   uint64_t signs = 0;
 #define SIGN(name, when)                                                                                               \

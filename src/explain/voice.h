@@ -74,8 +74,7 @@ void hri_explainer_lend_ear(hr_explainer *explainer, const hri_voice_ear *ear);
 
 /* The signs of the line's shape, and of what it says about text[from, to) (report_shape.c, talk.c). */
 uint64_t hri_voice_shape(const hri_oom_place *place, size_t from, size_t to, bool is_code);
-uint64_t hri_voice_talk(const hri_oom_place *place, const hri_oom_message *message, size_t from, size_t to,
-                        uint64_t shape);
+uint64_t hri_voice_talk(const hri_oom_place *place, const hri_oom_message *message, size_t from, size_t to);
 
 /* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
 bool hri_voice_meets(const char *text, size_t line, size_t end);
