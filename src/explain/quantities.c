@@ -67,8 +67,9 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   if (!hri_oom_size_after(text, count, "total capacity of", &f[HR_OOM_TOTAL]) &&
       !hri_oom_size_after(text, count, "total capacty of", &f[HR_OOM_TOTAL]))
     if (!hri_oom_size_before(text, count, "total capacity", &f[HR_OOM_TOTAL]) &&
-        !hri_oom_size_before(text, count, " total of which", &f[HR_OOM_TOTAL]))
-      (void)hri_oom_size_before(text, count, " total;", &f[HR_OOM_TOTAL]);
+        !hri_oom_size_before(text, count, " total of which", &f[HR_OOM_TOTAL]) &&
+        !hri_oom_size_before(text, count, " total;", &f[HR_OOM_TOTAL]))
+      (void)hri_oom_size_before(text, count, " total,", &f[HR_OOM_TOTAL]); /* as people abridge it */
   if (!hri_oom_size_before(text, count, " is free", &f[HR_OOM_FREE]) &&
       !hri_oom_size_before(text, count, " free", &f[HR_OOM_FREE]))
     (void)hri_oom_size_after(text, count, " of which", &f[HR_OOM_FREE]);
@@ -85,7 +86,8 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   (void)hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
   if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]) &&
       hri_oom_word(text, 0, count, "process ") == count) /* left out by who pasted it */
-    (void)hri_oom_size_before(text, count, " memory in use", &f[HR_OOM_THIS_PROCESS]);
+    if (!hri_oom_size_before(text, count, " memory in use", &f[HR_OOM_THIS_PROCESS]))
+      (void)hri_oom_size_before(text, count, " in use by this process", &f[HR_OOM_THIS_PROCESS]);
   read_cut_end(text, count, f);
   message->expandable = hri_oom_word(text, 0, count, "expandable_segments is enabled") < count;
   read_device(text, count, &message->failure);

@@ -69,7 +69,11 @@ struct hr_explainer {
   uint16_t shape;                /* likewise */
   bool fenced;                   /* between lines of three back quotes */
   hri_source_kind source;        /* likewise */
-  unsigned literal_lines;        /* how many more may belong to a literal that is open */
+  unsigned literal_lines;        /* how many more may belong to a literal that is open ... */
+  const char *literal_quote;     /* ... and what closes it */
+  bool is_comment;               /* it is no statement's ... */
+  uint64_t literal_start;        /* ... and began there ... */
+  uint64_t comment_end;          /* ... and ended there, with nothing but blank lines since; 0: none */
   unsigned output_lines;         /* how many more may be elements of a notebook's printed output ... */
   unsigned output_type;          /* ... and for how many more lines a field "text" begins one */
   char *text;                    /* the window, normalised */
@@ -200,21 +204,56 @@ static size_t literal_start(const hr_explainer *e, size_t at, size_t count) {
   return e->marks.count > 0 && end - 1 > e->marks.items[e->marks.count - 1].offset ? from + 1 : at;
 }
 
-/* A literal over several lines that a statement opens, `text = """`: what stands in it is the program's. A text that
- * begins with the quotes is a comment on what follows and speaks for itself. */
-static void see_long_literal(hr_explainer *e, size_t count) {
+/* What stands in the lines [first, last] is a program's after all. */
+static void make_source(hr_explainer *e, uint64_t first, uint64_t last) {
+  for (size_t i = e->marks.count; i-- > 0 && e->marks.items[i].line >= first;)
+    if (e->marks.items[i].line <= last) e->marks.items[i].source = HRI_SOURCE_CODE;
+}
+
+/* Whether what stands in the window so far ends amid a statement: "setprompt(". */
+static bool goes_on(const hr_explainer *e) {
+  size_t end = e->count;
+  while (end > 0 && e->text[end - 1] == ' ') end--;
+  return end > 0 && strchr("([{=,+:?", e->text[end - 1]);
+}
+
+/* A literal over several lines that a statement opens, `text = """` or "say(`": what stands in it is the program's. A text
+ * that begins with the quotes is a comment on what follows: it speaks for itself unless a program follows. `before` is what
+ * the line before is. */
+static void see_long_literal(hr_explainer *e, size_t count, hri_source_kind before) {
   enum { LONGEST = 60 };
-  unsigned quotes = 0;
-  for (size_t at = hri_oom_word(e->line, 0, count, "\"\"\""); at < count;
-       at = hri_oom_word(e->line, at + 3, count, "\"\"\""))
-    quotes++;
+  static const char *const quotes[] = {"\"\"\"", "`"};
+  const char *quote = e->literal_lines > 0 ? e->literal_quote : NULL;
+  unsigned seen = 0;
+  size_t first = 0;
+  while (first < count && hri_line_is_blank(e->line[first])) first++;
+  for (size_t i = 0; i < HRI_COUNT(quotes) && !seen; i++) {
+    if (quote && quote != quotes[i]) continue;
+    for (size_t at = hri_oom_word(e->line, 0, count, quotes[i]); at < count;
+         at = hri_oom_word(e->line, at + strlen(quotes[i]), count, quotes[i]))
+      seen++;
+    if (seen) quote = quotes[i];
+  }
   if (e->literal_lines > 0) {
     e->literal_lines--;
-    e->source = HRI_SOURCE_CODE;
-    if (quotes % 2) e->literal_lines = 0;
-  } else if (quotes % 2 && hri_source_opens_literal(e->line, count)) {
-    e->literal_lines = LONGEST;
+    if (!e->is_comment) e->source = HRI_SOURCE_CODE;
+    if (seen % 2 == 0) return;
+    e->literal_lines = 0;
+    e->comment_end = e->is_comment ? e->lines + 1 : 0;
+    return;
   }
+  if (e->comment_end > 0 && first < count) { /* the first line behind a comment */
+    if (e->source == HRI_SOURCE_CODE) make_source(e, e->literal_start, e->comment_end);
+    e->comment_end = 0;
+  }
+  if (seen % 2 == 0) return;
+  bool opens = quote[0] == '"' ? hri_source_opens_literal(e->line, count)
+                               : before == HRI_SOURCE_CODE && e->line[first] == '`' && first + 3 < count && goes_on(e);
+  e->is_comment = !opens && hri_match_at(e->line, first, count, "\"\"\"");
+  if (!opens && !e->is_comment) return;
+  e->literal_lines = LONGEST;
+  e->literal_quote = quote;
+  e->literal_start = e->lines + 1;
 }
 
 /* A notebook keeps what was printed as an array of literals, `"traceback": [` or, beside an "output_type", `"text": [`: an
@@ -244,6 +283,7 @@ static size_t open_output(hr_explainer *e, size_t count) {
 static void see_fence(hr_explainer *e, size_t count) {
   size_t at = 0;
   while (at < count && (hri_line_is_blank(e->line[at]) || e->line[at] == '>')) at++;
+  if (at == 0 && count > 1 && e->line[0] == '+') at++; /* of a difference */
   if (at + 2 < count && memcmp(e->line + at, "```", 3) == 0 && !memchr(e->line + at + 3, '`', count - at - 3))
     e->fenced = !e->fenced;
   else if (e->fenced) e->shape |= HRI_OOM_FENCED;
@@ -266,6 +306,7 @@ static size_t skip_quotes(const hr_explainer *e, size_t *at, size_t count) {
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
   size_t count = hri_line_drop_escapes(e->line, e->line_count), at = 0, end, behind = 0;
+  hri_source_kind before;
   if (!e->continued && complete) count = open_output(e, count);
   bool kill = false, kept = true, first = true;
   if (!e->continued) {
@@ -274,8 +315,9 @@ static bool add_line(hr_explainer *e, bool complete) {
     at = hri_line_skip_prefix(e->line, count, &e->rank, &e->who);
     e->shape = hri_line_shape(e->line, count, at);
     see_fence(e, count);
+    before = e->source;
     e->source = hri_source_of(e->line, count);
-    see_long_literal(e, count);
+    see_long_literal(e, count, before);
     if (e->rank >= 0) e->who = e->rank;
     kill = complete && hri_line_reports_kill(e->line, count, at);
     if (kill && e->line[0] == '*') e->shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING); /* no item, no heading */
@@ -550,6 +592,12 @@ static bool is_among_source(const hr_explainer *e, size_t m) {
   return false;
 }
 
+/* Whether the literal in the line of mark `m` is an element of a program's: its neighbour is source too. */
+static bool is_element(const hr_explainer *e, size_t m) {
+  return (m > 0 && e->marks.items[m - 1].source != HRI_SOURCE_NONE) ||
+         (m + 1 < e->marks.count && e->marks.items[m + 1].source != HRI_SOURCE_NONE);
+}
+
 /* How many bytes from `from` on stand before the block of output that holds mark `m`; before its line when none does. */
 static size_t intro_of(const hr_explainer *e, size_t m, size_t from) {
   while (m > 0 && e->marks.items[m].shape & HRI_OOM_FENCED && e->marks.items[m - 1].shape & HRI_OOM_FENCED) m--;
@@ -567,7 +615,7 @@ static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
     p.shape |= HRI_OOM_TITLE;
   p.shape |= e->marks.items[m].source == HRI_SOURCE_LITERAL ? HRI_OOM_LITERAL : 0;
   if (e->marks.items[m].source == HRI_SOURCE_CODE ||
-      (e->marks.items[m].source == HRI_SOURCE_LITERAL && p.shape & HRI_OOM_AMONG))
+      (e->marks.items[m].source == HRI_SOURCE_LITERAL && p.shape & HRI_OOM_AMONG && is_element(e, m)))
     p.shape |= HRI_OOM_SOURCE;
   for (size_t i = e->ticks.count; i-- > 0 && e->ticks.items[i].to > p.line;) {
     const span *s = &e->ticks.items[i];

@@ -29,7 +29,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   return hri_match_end(text, line, end, " with| by| as") && /* "it crashed after an hour with" */
          hri_match_any(text, from, end,
                        HRI_DIED
-                       "|ended|stopped|dying|shutdown|getting killed|got killed|arrived|surfaced|appeared|showed up");
+                       "|ended|stopped|dying|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.

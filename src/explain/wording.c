@@ -169,7 +169,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (before_ends(a, "reason:")) return certain; /* Kubernetes */
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-                     !before_ends(a, "was") && !before_ends(a, "got") && !before_ends(a, "been");
+                     !before_ends(a, "was") && !before_ends(a, "got") && !before_ends(a, "been") &&
+                     !before_ends(a, "with"); /* "restarts with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
