@@ -11,14 +11,14 @@
 /* What it is able to do, or will do: said of all runs, and of one. */
 #define HRI_CAN "can|could|will"
 /* A question, or what answers it. */
-#define HRI_ASK "why|how|what is|what does|what to"
+#define HRI_ASK "why|how|what is|what does|what to|question|faq|help with"
 /* One of several. */
 #define HRI_SUCH "e.g.|for example|such as"
 /* It shall not be. */
 #define HRI_AVOID "avoid|avoids|avoiding|prevent|prevents|preventing"
 /* What programs do about it. */
 #define HRI_HANDLE                                                                                                     \
-  "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect|help with|question|faq|tip|hint"
+  "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect"
 /* What a change to a program does, as its title begins; what lists of changes say of it. */
 #define HRI_CHANGE                                                                                                     \
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
@@ -39,12 +39,11 @@
 /* Something came to its end by itself, once; or does so. */
 #define HRI_DIED "died|crashed|failed|aborted"
 #define HRI_DIES "dies|crashes|fails|aborts"
-
 /* Somebody or something came to it: what they came to follows. */
 #define HRI_MEETS                                                                                                       \
   "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|" \
-  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|"                    \
-  "oomed|print|printed|showed|and show|and shows|told|says|said|logged|caught|error is|error was|message is|"           \
+  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"              \
+  "print|printed|showed|and show|and shows|told|says|said|logged|caught|error is|error was|message is|"                 \
   "message was|output is|with reason|resulted in"
 
 #endif

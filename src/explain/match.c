@@ -45,11 +45,22 @@ bool hri_match_any(const char *text, size_t from, size_t to, const char *words) 
   return hri_match_whole(text, from, to, words) < to;
 }
 
+size_t hri_match_first(const char *text, size_t from, size_t to, const char *words) {
+  size_t length;
+  EACH_WORD(word, length, words)
+  to = find(text, from, to, word, length);
+  return to;
+}
+
 bool hri_match_part(const char *text, size_t from, size_t to, const char *words) {
   size_t length;
   EACH_WORD(word, length, words)
   if (find(text, from, to, word, length) < to) return true;
   return false;
+}
+
+bool hri_is_one_of(const char *word, const char *words) {
+  return hri_match_next(word, 0, strlen(word), words) == strlen(word);
 }
 
 size_t hri_match_next(const char *text, size_t at, size_t to, const char *words) {

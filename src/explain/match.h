@@ -16,6 +16,10 @@ size_t hri_match_whole(const char *text, size_t from, size_t to, const char *wor
 /* Whether one stands there whole, or as a part of another word. */
 bool hri_match_any(const char *text, size_t from, size_t to, const char *words);
 bool hri_match_part(const char *text, size_t from, size_t to, const char *words);
+/* Where the first of them begins, a part of another word or not; `to` when there is none. */
+size_t hri_match_first(const char *text, size_t from, size_t to, const char *words);
+/* Whether `word` is one of them. */
+bool hri_is_one_of(const char *word, const char *words);
 /* Whether one stands right at text[at]; where the longest ends, or `at`. */
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words);
 size_t hri_match_next(const char *text, size_t at, size_t to, const char *words);

@@ -18,8 +18,7 @@
 
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
 static bool speaks_to_user(const hri_oom_message *m) {
-  return hri_match_last(m->failure.source, 0, strlen(m->failure.source), "notebook|mpi|macos|windows|shared-memory") ==
-         0;
+  return hri_is_one_of(m->failure.source, "notebook|mpi|macos|windows|shared-memory");
 }
 
 /* What says nothing in a table, where every cell stands by itself, and in a line of source, where it is part of the

@@ -300,15 +300,11 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
 
 /* Whether the word around text[at] is a place in a source, "ggml-cuda.cu:6821", "./darknet/src/dark_cuda.c". */
 static bool is_source_place(const char *text, size_t at, size_t to) {
-  static const char *const endings[] = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".rs", ".jl", ".go", ".mm"};
-  size_t end = at;
-  for (; end < to && text[end] != ' ' && text[end] != ')' && text[end] != ','; end++) continue;
-  for (size_t i = 0; i < HRI_COUNT(endings); i++)
-    for (size_t dot = hri_oom_word(text, at, end, endings[i]); dot < end;
-         dot = hri_oom_word(text, dot + 1, end, endings[i])) {
-      const size_t behind = dot + strlen(endings[i]);
-      if (behind == end || !hri_is_name(text[behind])) return true;
-    }
+  static const char endings[] = ".c|.cc|.cpp|.cu|.cuh|.h|.hpp|.rs|.jl|.go|.mm";
+  for (; at < to && !strchr(" ),", text[at]); at++) {
+    const size_t end = text[at] == '.' ? hri_match_next(text, at, to, endings) : at;
+    if (end > at && (end == to || !hri_is_name(text[end]))) return true;
+  }
   return false;
 }
 
@@ -363,12 +359,9 @@ const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
 
 /* Some names are those of interfaces, which programs of many kinds use. */
 void hri_oom_set_framework(hri_oom_message *m, const char *name) {
-  static const char *const interfaces[] = {"vulkan", "opencl",      "metal",  "directx",
-                                           "numba",  "managedcuda", "opengl", "webgl"};
-  m->kind = HRI_OOM_FOREIGN;
+  static const char interfaces[] = "vulkan|opencl|metal|directx|numba|managedcuda|opengl|webgl";
+  m->kind = hri_is_one_of(name, interfaces) ? HRI_OOM_FOREIGN_LIKELY : HRI_OOM_FOREIGN;
   m->failure.source = name;
-  for (size_t i = 0; i < HRI_COUNT(interfaces); i++)
-    if (strcmp(name, interfaces[i]) == 0) m->kind = HRI_OOM_FOREIGN_LIKELY;
 }
 
 /* Who speaks of Metal, by the lines before: MLX, ggml; else an interface that many use. */
@@ -422,20 +415,13 @@ static bool is_exhausted(const hri_oom_place *p, size_t first, size_t last) {
 /* The name of a program before the phrase, as code qualifies it: "simtk.openmm.openmmexception: ...", "amrex::abort::".
  * What the libraries of languages are called, and PyTorch, is no program's name. */
 static bool is_qualified(const char *text, size_t from, size_t to) {
-  static const char *const common[] = {"std",       "torch",      "c10",
-                                       "at",        "java",       "javax",
-                                       "system",    "numpy",      "builtins",
-                                       "thrust",    "cuda",       "python",
-                                       "core",      "kotlin",     "scala",
-                                       "runtime",   "__main__",   "errors",
-                                       "sys",       "concurrent", "multiprocessing",
-                                       "microsoft", "boost",      "caffe2"};
+  static const char common[] = "std|torch|c10|at|java|javax|system|numpy|builtins|thrust|cuda|python|core|kotlin|scala|"
+                               "runtime|__main__|errors|sys|concurrent|multiprocessing|microsoft|boost|caffe2";
   size_t at = from, end;
   while (at < to && !hri_is_letter(text[at])) at++;
   for (end = at; end < to && hri_is_name(text[end]);) end++;
   if (end == at || end + 2 >= to || !(text[end] == '.' || (text[end] == ':' && text[end + 1] == ':'))) return false;
-  for (size_t i = 0; i < HRI_COUNT(common); i++)
-    if (strlen(common[i]) == end - at && memcmp(text + at, common[i], end - at) == 0) return false;
+  if (hri_match_next(text, at, end, common) == end) return false;
   if (text[end] == ':') return hri_is_letter(text[end + 2]);
   for (; end < to && (hri_is_name(text[end]) || text[end] == '.'); end++) continue;
   return end < to && text[end] == ':' &&

@@ -23,13 +23,14 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   const size_t from = hri_sentence_start(text, line, end), verb_end = skip_article(text, line, end);
   const size_t verb = hri_match_last(text, line, verb_end, HRI_MEETS "|" HRI_DIED "|" HRI_DIES);
   while (end > line && text[end - 1] == ' ') end--;
-  if (hri_match_any(text, from, end, HRI_IF "|" HRI_MAY "|" HRI_CAN)) return false;
+  if (hri_match_any(text, from, end, HRI_CASE "|" HRI_CAN)) return false;
   if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
   if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
   return hri_match_end(text, line, end, " with| by| as") && /* "it crashed after an hour with" */
-         hri_match_any(text, from, end,
-                       HRI_DIED
-                       "|ended|stopped|dying|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
+         hri_match_any(
+             text, from, end,
+             HRI_DIED
+             "|ended|stopped|dying|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
@@ -57,7 +58,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   if (hri_voice_meets(text, line, end)) return true;
   if (hri_match_end(text, line, end, before)) return true;
   if (ticked && hri_match_end(text, line, end, told)) /* "restarted with `...`", not "can fail with" */
-    return !hri_match_any(text, end > line + 20 ? end - 20 : line, end, HRI_MAY "|" HRI_CAN);
+    return !hri_match_any(text, end > line + 20 ? end - 20 : line, end, HRI_CASE "|" HRI_CAN);
   if (hri_match_end(text, line, end, "\"text\":|\"traceback\":|\"evalue\":|\"ename\":") ||
       (hri_match_end(text, line, end, keys) && memchr(text + line, '{', end - line)))
     return true;
@@ -327,13 +328,11 @@ static size_t intro_end(const hri_oom_place *p) {
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char foreseen[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|can cause|errors like|example";
+  static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|example";
+  static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps"; /* "here is the log, if you need it:" */
   const size_t end = intro_end(p);
   const size_t from = end ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
-  return end > 0 && hri_match_any(p->before, from, end, foreseen) &&
-         !hri_match_any(p->before, from, end,
-                        HRI_OWN
-                        "|got|happened|now|if you need|if you want|if you could|if you can|if you have|if it helps");
+  return end > 0 && hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own);
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */

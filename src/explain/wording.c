@@ -158,11 +158,9 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     hri_oom_around killed = *a;
     killed.at += 4;
     if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
-    static const char *const verbs[] = {" was", " got", " been", " were", " is", " being", " gets", " getting"};
-    for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill") && !before_ends(a, "init was"); i++)
-      if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
-    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "container init was")
-               ? certain
+    if (before_ends(a, "reason:|reason\": \"|container init was")) return certain;
+    return before_ends(a, " was| got| been| were| is| being| gets| getting") && !before_has(a, "oom_kill")
+               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"}
                : nothing;
   }
   if (strcmp(words, "oomkilled") == 0) {
@@ -188,22 +186,16 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
 static bool is_explained(const hri_oom_around *a, size_t at) {
   static const char prose[] =
       " mean| indicates| usually| typically| often| is the | implies| stands | in docker| is reserved|?";
-  hri_oom_around behind = *a;
   while (at < a->count && hri_is_digit(a->text[at])) at++;
-  behind.after = at;
-  if (after_starts(&behind, prose)) return true;
-  return false;
+  return hri_match_at(a->text, at, a->count, prose);
 }
 
 /* "cudaErrorMemoryAllocation": thrust's when one of its functions failed, a checker's that reports every call. */
 static hri_oom_reading read_allocation_code(const hri_oom_around *a, hri_oom_reading plain) {
-  static const char *const functions[] = {"parallel_for failed:", "transform failed:", "reduce failed:",
-                                          "for_each failed:",     "sort failed:",      "scan failed:",
-                                          "after reduction step", "copy failed:",      "get_temporary_buffer failed"};
+  static const char functions[] = "parallel_for failed:|transform failed:|reduce failed:|for_each failed:|sort failed:|"
+                                  "scan failed:|after reduction step|copy failed:|get_temporary_buffer failed";
   if (before_ends(a, "program hit")) return (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "compute-sanitizer"};
-  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-    if (before_has(a, functions[i])) return (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
-  return plain;
+  return before_has(a, functions) ? (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"} : plain;
 }
 
 /* Whether the words stand by themselves, behind a colon, a quote or a bracket: people use the same words in sentences. */
@@ -259,10 +251,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
     return after_has(a, 400, "cannot allocate memory") ? (hri_oom_reading){HRI_OOM_HOST, "mmap"} : nothing;
   if (strcmp(words, "cannot allocate memory") == 0) {
-    static const char *const devices[] = {"gpu", "cuda", "hip", "device mem", "vram", "npu", "xpu"};
-    for (size_t i = 0; i < HRI_COUNT(devices); i++)
-      if (before_has(a, devices[i]) || after_has(a, 40, devices[i])) return nothing;
-    if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12") && !after_starts(a, " (errno")) return nothing;
+    static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
+    if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
+    if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
     return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
   }
   if (strncmp(words, "unable to write to file", 23) == 0)
@@ -411,23 +402,18 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
 
 /* A runtime's heap: where it says that threads, the system or the machine refused, it is the machine's memory. */
 static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around *a) {
-  static const char *const native[] = {"native thread", "unable to create", "map failed", "out of swap"};
+  static const char native[] = "native thread|unable to create|map failed|out of swap";
   if (strcmp(head->source, "php") == 0 && !after_has(a, 60, "exhausted"))
     return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK};
-  if (strcmp(head->words, "java heap space") == 0 && !before_ends(a, ":") && !before_has(a, "error") &&
-      !before_has(a, "exception") && !before_has(a, "fail"))
+  if (strcmp(head->words, "java heap space") == 0 && !before_ends(a, ":") && !before_has(a, "error|exception|fail"))
     return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}; /* the space itself */
-  for (size_t i = 0; i < HRI_COUNT(native); i++)
-    if (after_has(a, 60, native[i])) return (hri_oom_reading){HRI_OOM_HOST, head->source};
-  return (hri_oom_reading){HRI_OOM_HEAP, head->source};
+  return (hri_oom_reading){after_has(a, 60, native) ? HRI_OOM_HOST : HRI_OOM_HEAP, head->source};
 }
 
 /* Whether the shared memory that ran out is a block's on the chip, not what processes share. */
 static bool is_on_chip(const hri_oom_around *a) {
-  static const char *const words[] = {"per block", "per-block", "thread block", "threadblock", "per sm", "smem"};
-  for (size_t i = 0; i < HRI_COUNT(words); i++)
-    if (before_has(a, words[i]) || after_has(a, 80, words[i])) return true;
-  return false;
+  static const char words[] = "per block|per-block|thread block|threadblock|per sm|smem";
+  return before_has(a, words) || after_has(a, 80, words);
 }
 
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
