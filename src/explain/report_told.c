@@ -25,8 +25,7 @@ bool hri_voice_happened(const hri_oom_place *p, size_t to) {
 
 bool hri_voice_tells_of_end(const hri_oom_place *p, size_t from, size_t to) {
   static const char verbs[] =
-      HRI_DIED "|terminated|exited|stopped|killed|ended|finished|completed|lost|returned|raised|threw|"
-               "did|received|caused|tested|hit|saw|observed|tried|triggered|reproduced";
+      HRI_DIED "|terminated|exited|stopped|killed|ended|lost|returned|raised|threw|received|hit|saw|tried|tested|did";
   const size_t end = hri_sentence_end(p->text, to, to + 60 < p->line_end ? to + 60 : p->line_end);
   return hri_match_any(p->text, hri_sentence_start(p->text, p->line, from), end, verbs);
 }
@@ -44,8 +43,7 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   if (name > line && strchr("\"'", p->text[name - 1])) name--;
   verb = name - hri_match_end(p->text, line, name, " ");
   verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
-  if (verb + 1 < name && (!hri_match_end(p->text, line, name, "reason: ") || hri_count_words(p->text, line, verb) < 4))
-    return true;
+  if (verb + 1 < name) return true;
   if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
 }
@@ -58,7 +56,7 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
          (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
-         hri_match_at(p->text, from, to, "oomed") || hri_match_at(p->text, from, to, "oom'");
+         hri_match_at(p->text, from, to, "oomed|oom'");
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {

@@ -71,19 +71,19 @@ static bool is_titled(const hri_oom_place *p, size_t first, size_t near) {
 
 /* Whether the words behind the phrase make it a topic: what deals with such errors, what they mean, when they come. */
 static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t end) {
-  static const char behind[] =
-      " errors| issue| problem| handler| handling| hook| callback| guard| protect| recovery| prevent| fallback| check|"
-      " test| retry| exceptions| situation| scenario| condition| solution| can | may | might | is a | usually| often|"
-      " when you| if |?| killer| score| kill disable| warning| detection| error is | error? | error?| events|"
-      " error occurs| error can| error may| error will| means| will | should |: class|: raised|: thrown|"
-      ": exception class|: subclass| management| manager| debugging| is the | are the | faq| guide| tips| mitigation| or |"
-      ", usually| error means";
+  static const char matters[] =
+      " errors| error is | exceptions| events| issue| problem| situation| scenario| condition| handler| handling| hook| callback| guard|"
+      " protect| prevent| recovery| fallback| check| test| retry| solution| warning| detection| management| manager| debugging|"
+      " mitigation| killer| score| kill disable| faq| guide| tips|: class|: subclass|: exception class|: raised|: thrown";
+  static const char general[] =
+      " can | may | might | will | should | is a | is the | are the | means| indicates| usually|"
+      ", usually| often| when you| if | or |?";
   static const char defined[] = "raised when|thrown when|returned when|occurs when|happens when|raised if|thrown if|"
                                 "returned if|occurs if|happens if";
-  if (hri_match_at(p->text, to, p->line_end, behind)) return true;
-  return !hri_voice_happened(p, to) &&
-         (hri_match_part(p->text, to, end, " error means| error indicates| error is raised| error is caused") ||
-          hri_match_part(p->text, from, end, defined));
+  if (hri_match_at(p->text, to, p->line_end, matters)) return true;
+  if (hri_voice_happened(p, to)) return false;
+  return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " error"), p->line_end, general) ||
+         hri_match_part(p->text, from, end, defined);
 }
 
 uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phrase_to) {

@@ -26,9 +26,8 @@ static bool is_named(const hri_oom_around *a) {
   static const char before[] =
       "raise|raises|throw|throws|return|case|when|if|as|a|the|of|via|with|using|use|send|sends|sending|"
       "due to|logic for|" HRI_AVOID "|" HRI_HANDLE;
-  static const char behind[] = " = |;|&| &|():|();| as | is | was | when | if | means| occur| message| exception|/|ed";
+  static const char behind[] = " = |;|&| &|():|();| as | is | when | if | means| occur|/|ed";
   size_t end = a->at;
-  if (before_ends(a, "exited with|error with|crash with")) return false;
   if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
   if (hri_match_end(a->text, a->start, end, "std::")) end -= strlen("std::");
   while (end > a->start && a->text[end - 1] == ' ') end--;
@@ -380,7 +379,6 @@ bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, co
   const bool signal = strcmp(words, "sigkill") == 0;
   if (signal && (before_has(a, signals) || after_has(a, 40, signals))) return true; /* one of several */
   if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
-  if (strcmp(source, "kill") == 0 && strstr(words, "137") && is_explained(a, a->after)) return true;
   return (signal || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 || strcmp(words, "oomkilled") == 0) &&
          is_named(a);
 }
