@@ -1,8 +1,9 @@
 /* What makes a phrase an event: words that tell of one thing that happened, in whatever form its line has. "Failed with",
  * "got a", "is reported at the second epoch", a title in the present tense, a verb of the end that something came to.
  *
- * The neighbours may rely on this: an event may be told of and be a topic all the same ("if it failed with X"). A condition is
- * a sign of its own (report_topic.c); only words that are weak alone ("died with", a title's verb) look for one here. */
+ * The neighbours may rely on this: an event may be told of and be a topic all the same ("if it raised X"). A condition is
+ * a sign of its own (report_topic.c); what one came to by some way ("died after an hour with") is told only where the
+ * sentence sets no case (hri_voice_meets). */
 #include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"

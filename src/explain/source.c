@@ -115,7 +115,7 @@ static bool is_literal_line(const span *s) {
   return end == s->to;
 }
 
-/* "name = ...", "name: type = ...", "NAME=...", "a.b[0] += ...". Programs print "loss = 2.3" too: a number alone is no
+/* "name = ...", "name: type = ...", "NAME=...", "a.b += ...". Programs print "loss = 2.3" too: a number alone is no
  * operand. */
 static bool is_assignment(const span *s) {
   size_t at = name_end(s, s->from), end;

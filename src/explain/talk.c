@@ -1,7 +1,7 @@
-/* Messages that are spoken of and not reported: in string literals of programs and tests, in documents (headings, rows of
- * tables, words set in code type), in conditions and advice, and where a placeholder stands for the figure. A message
- * that brings its figures is a report wherever it was pasted; one with none, or a request alone, is judged by where it
- * stands. */
+/* In what the words stand: literals and quotations, back quotes, rows of tables, settings, entries of lists, places for
+ * figures, a block that the line before foresees. A message that brings its figures is a report wherever it was pasted; one
+ * with none, or a request alone, is judged by where it stands - and by the words before a quotation, which may say that it
+ * happened (hri_voice_meets). */
 #include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"

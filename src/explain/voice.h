@@ -79,13 +79,13 @@ uint64_t hri_voice_talk(const hri_oom_place *place, const hri_oom_message *messa
 /* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
 bool hri_voice_meets(const char *text, size_t line, size_t end);
 /* Whether what says that nothing failed, or that the program went on without it, stands there: no sign outweighs it. */
-/* The line before the block says that such a message may come: "you will see errors such as:". */
-bool hri_voice_foreseen(const hri_oom_place *place);
 bool hri_voice_denies(const hri_oom_place *place);
+/* Whether the line before, or before the block that holds it, makes it a case: "if you see messages like:", "you may
+ * encounter errors such as:". */
+bool hri_voice_foreseen(const hri_oom_place *place);
 /* Whether the words behind text[to] say that it happened: "is reported at the second epoch", "came out". */
 bool hri_voice_happened(const hri_oom_place *place, size_t to);
-/* Whether what stands before makes it a case: the line before the block of output that holds it, "if you see messages
- * like:", or a list of questions that are asked often. */
+/* Whether it is an item of a list of questions that are asked often, or of errors that are common. */
 bool hri_voice_is_frequent(const hri_oom_place *place);
 /* Whether a placeholder stands where a figure always does. */
 bool hri_voice_placeholder(const hri_oom_place *place);
