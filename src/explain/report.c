@@ -16,6 +16,8 @@
 #include "explain/match.h"
 #include "explain/report_parts.h"
 
+#define BIT(name) HRI_SIGN_BIT(HRI_SIGN_##name)
+
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
 static bool speaks_to_user(const hri_oom_message *m) {
   return hri_is_one_of(m->failure.source, "notebook|mpi|macos|windows|shared-memory");
@@ -24,18 +26,13 @@ static bool speaks_to_user(const hri_oom_message *m) {
 /* What says nothing in a table, where every cell stands by itself, and in a line of source, where it is part of the
  * literal. */
 #define SOURCE_SIGNS                                                                                                   \
-  (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
-   HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD) | HRI_SIGN_BIT(HRI_SIGN_PLACE) |                     \
-   HRI_SIGN_BIT(HRI_SIGN_CONCRETE) | HRI_SIGN_BIT(HRI_SIGN_DATED) | HRI_SIGN_BIT(HRI_SIGN_LEVEL) |                     \
-   HRI_SIGN_BIT(HRI_SIGN_ENDED) | HRI_SIGN_BIT(HRI_SIGN_TOLD) | HRI_SIGN_BIT(HRI_SIGN_CODE))
-#define CELL_SIGNS                                                                                                     \
-  (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
-   HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD))
+  (BIT(OPENS) | BIT(ALONE) | BIT(LAST) | BIT(LABELLED) | BIT(FIELD) | BIT(PLACE) | BIT(CONCRETE) | BIT(DATED) |        \
+   BIT(LEVEL) | BIT(ENDED) | BIT(TOLD) | BIT(CODE))
+#define CELL_SIGNS (BIT(OPENS) | BIT(ALONE) | BIT(LAST) | BIT(LABELLED) | BIT(FIELD))
 
 /* "torch.outofmemoryerror", "system.outofmemoryexception": a name that nobody else has. */
 static bool is_known_class(const hri_oom_place *p, size_t from) {
-  return hri_match_end(p->text, p->line, from, "torch.") || hri_match_end(p->text, p->line, from, "torch.cuda.") ||
-         hri_match_end(p->text, p->line, from, "system.");
+  return hri_match_end(p->text, p->line, from, "torch.|torch.cuda.|system.");
 }
 
 /* A comment among a program's lines: what its author met once, or expects. */
@@ -67,39 +64,36 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (figures > 0 && !m->general && !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL)) &&
       hri_oom_is_concrete(p->text, p->line, p->line_end))
     return true;
-  if (m->general) signs |= HRI_SIGN_BIT(HRI_SIGN_GENERAL);
-  if (f.is_code) signs |= HRI_SIGN_BIT(HRI_SIGN_NAME);
-  if (m->named) signs |= HRI_SIGN_BIT(HRI_SIGN_NAMED);
+  if (m->general) signs |= BIT(GENERAL);
+  if (f.is_code) signs |= BIT(NAME);
+  if (m->named) signs |= BIT(NAMED);
   if (strcmp(m->failure.source, "kill") == 0 || (strcmp(m->failure.source, "kernel") == 0 && f.is_code))
-    signs |= HRI_SIGN_BIT(HRI_SIGN_KILL);
-  if (figures > 0) signs |= HRI_SIGN_BIT(HRI_SIGN_FIGURE);
+    signs |= BIT(KILL);
+  if (figures > 0) signs |= BIT(FIGURE);
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to);
-  if (hri_voice_tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to]))
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
+  if (hri_voice_tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~BIT(QUOTED);
   if (f.is_code && is_known_class(p, f.from) &&
-      (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD) || (p->shape & HRI_OOM_TITLE && f.from <= p->line + 11)))
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_GENERAL);
+      (signs & BIT(TOLD) || (p->shape & HRI_OOM_TITLE && f.from <= p->line + 11)))
+    signs &= ~BIT(GENERAL);
   if (hri_voice_titles_event(p, f.from, f.to)) {
-    signs |= HRI_SIGN_BIT(HRI_SIGN_TOLD);
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_NAMED) | HRI_SIGN_BIT(HRI_SIGN_TICKED));
+    signs |= BIT(TOLD);
+    signs &= ~(BIT(NAMED) | BIT(TICKED));
   }
-  if (!(signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) || signs & HRI_SIGN_BIT(HRI_SIGN_TOPIC))
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_MINE);
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) /* whose event it was, and what else they say of it */
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
+  if (!(signs & BIT(TOLD)) || signs & BIT(TOPIC)) signs &= ~BIT(MINE);
+  if (signs & BIT(TOLD)) /* whose event it was, and what else they say of it */
+    signs &= ~BIT(PERSON);
   if (strcmp(m->failure.source, "java") == 0 && m->kind == HRI_OOM_HOST) /* each of its lines begins with "#" */
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_COMMENT);
-  if (speaks_to_user(m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
+    signs &= ~BIT(COMMENT);
+  if (speaks_to_user(m)) signs &= ~(BIT(CONDITION) | BIT(PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT));
-  if (signs & (HRI_SIGN_BIT(HRI_SIGN_PATTERN) | HRI_SIGN_BIT(HRI_SIGN_BEHIND) | HRI_SIGN_BIT(HRI_SIGN_ROW)) ||
-      (signs & HRI_SIGN_BIT(HRI_SIGN_TOPIC) && !(signs & HRI_SIGN_BIT(HRI_SIGN_TOLD))))
+    signs &= ~(BIT(QUOTED) | BIT(COMMENT));
+  if (signs & (BIT(PATTERN) | BIT(BEHIND) | BIT(ROW)) || (signs & BIT(TOPIC) && !(signs & BIT(TOLD))))
     signs &= ~CELL_SIGNS; /* what stands before it is no speaker */
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
-  if (p->shape & HRI_OOM_BOLD && signs & HRI_SIGN_BIT(HRI_SIGN_OPENS)) /* people set what was printed in bold, too */
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) | HRI_SIGN_BIT(HRI_SIGN_FIELD));
-  else if (signs & HRI_SIGN_BIT(HRI_SIGN_HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
+  if (signs & BIT(SOURCE)) signs &= ~SOURCE_SIGNS;
+  if (p->shape & HRI_OOM_BOLD && signs & BIT(OPENS)) /* people set what was printed in bold, too */
+    signs &= ~(BIT(ALONE) | BIT(LAST) | BIT(FIELD));
+  else if (signs & BIT(HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
   return p->ear ? p->ear->hears(p->ear->context, signs) : hri_voice_weigh(signs) > 0;
 }
 

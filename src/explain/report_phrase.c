@@ -204,8 +204,7 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
     p->is_code = false;
     return true;
   }
-  if (to - from == 3 && hri_match_at(text, from, to, "oom") &&
-      (hri_match_at(text, to, count, "'d ") || hri_match_at(text, to, count, "'ed "))) {
+  if (to - from == 3 && hri_match_at(text, from, to, "oom") && hri_match_at(text, to, count, "'d |'ed ")) {
     *p = (hri_oom_phrase){from, to + 2, false};
     return true;
   }
@@ -215,9 +214,7 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
       hri_match_at(text, from, to, "reserve") || hri_oom_word(text, from, to, "create") < to ||
       hri_oom_word(text, from, to, "pin") == from)
     return find_verb(text, line, from, to, count, p);
-  if (hri_match_at(text, from, to, "memory") || hri_match_at(text, from, to, "vram") ||
-      hri_match_at(text, from, to, "ram") || hri_match_at(text, from, to, "hbm") ||
-      hri_match_at(text, from, to, "heap") || hri_match_at(text, from, to, "address"))
+  if (hri_match_at(text, from, to, "memory|vram|ram|hbm|heap|address"))
     return to - from <= 7 && find_lack(text, line, from, to, count, p);
   if (hri_match_at(text, from, to, "resources")) { /* an OpenCL function's */
     *p = (hri_oom_phrase){from > line + 7 ? from - 7 : line, to, false};

@@ -69,8 +69,7 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
   size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at), end;
   hri_oom_phrase f = {p->at, p->at, false};
-  bool goes_on =
-      hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
+  bool goes_on = hri_match_end(p->text, p->line, p->line_end, ": |:");
   for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */

@@ -158,9 +158,8 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(PLACE, hri_oom_has_place(p->text, line, p->line_end));
   SIGN(STACK, has_stack(p, to));
   SIGN(CODE, has_code(p->text, to, p->line_end));
-  SIGN(ALONE, is_label_only(p->text, line, from) &&
-                  (!is_code || hri_oom_word(p->text, line, from, ":") < from ||
-                   hri_match_at(p->text, to, p->count, ":") || hri_match_at(p->text, to, p->count, "()")));
+  SIGN(ALONE, is_label_only(p->text, line, from) && (!is_code || hri_oom_word(p->text, line, from, ":") < from ||
+                                                     hri_match_at(p->text, to, p->count, ":|()")));
   SIGN(LAST, rest >= p->line_end);
   SIGN(TOLD, told);
   SIGN(BEHIND, !told && hri_voice_is_case(p, from, to));

@@ -106,11 +106,12 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   SIGN(TOPIC, is_titled(p, first, near) || (is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
                   hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
-  SIGN(CONDITION, hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
-                      hri_match_any(p->text, from, phrase_from,
-                                    HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
-                      hri_match_any(p->text, near, phrase_from,
-                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_CAN "|" HRI_ANYBODY "|" HRI_NOT));
+  SIGN(CONDITION,
+       hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
+           hri_match_any(p->text, from, phrase_from,
+                         HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
+           hri_match_any(p->text, near, phrase_from,
+                         HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_CAN "|" HRI_ANYBODY "|" HRI_NOT "|reports"));
   SIGN(PERSON, hri_match_any(p->text, near, phrase_from, persons));
   SIGN(MINE, hri_match_any(p->text, near, phrase_from, HRI_OWN));
 #undef SIGN

@@ -135,8 +135,7 @@ static char plain_of(const char *c) {
 
 /* "<br>", "<br/>", "<br />" at line[at]. */
 static bool is_line_break(const char *line, size_t at, size_t end) {
-  return hri_match_at(line, at, end, "<br>") || hri_match_at(line, at, end, "<br/>") ||
-         hri_match_at(line, at, end, "<br />");
+  return hri_match_at(line, at, end, "<br>|<br/>|<br />");
 }
 
 /* Whether a character is neither a blank nor the first of what is dressed or written otherwise. */

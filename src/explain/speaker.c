@@ -424,8 +424,7 @@ static bool is_qualified(const char *text, size_t from, size_t to) {
   if (hri_match_next(text, at, end, common) == end) return false;
   if (text[end] == ':') return hri_is_letter(text[end + 2]);
   for (; end < to && (hri_is_name(text[end]) || text[end] == '.'); end++) continue;
-  return end < to && text[end] == ':' &&
-         (hri_match_end(text, at, end, "error") || hri_match_end(text, at, end, "exception"));
+  return end < to && text[end] == ':' && hri_match_end(text, at, end, "error|exception");
 }
 
 /* "memory limit exceeded (16gi)": the unit is Kubernetes'. */
@@ -489,7 +488,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
     m->failure.source = who ? who : "server";
     m->anybodys = false;
   } else if (hri_oom_word(p->text, sentence, end, "shared memory") < end &&
-             (hri_match_any(p->text, sentence, end, chip_words))) {
+             hri_match_any(p->text, sentence, end, chip_words)) {
     m->kind = HRI_OOM_CHIP;
     m->failure.source = "kernel of the device";
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {

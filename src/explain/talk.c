@@ -30,7 +30,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
          hri_match_any(
              text, from, end,
              HRI_DIED
-             "|ended|stopped|dying|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
+             "|ended|ends|stopped|stops|dying|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
@@ -102,8 +102,7 @@ static bool is_word_at(const hri_oom_place *p, size_t at) {
   size_t end = at;
   while (end < p->count && hri_is_letter(p->text[end])) end++;
   return end >= at + 3 && (end == p->count || strchr(" .,;:)", p->text[end])) &&
-         !hri_match_at(p->text, at, end, "xx") && !hri_match_at(p->text, at, end, "nnn") &&
-         !hri_match_at(p->text, at, end, "size");
+         !hri_match_at(p->text, at, end, "xx|nnn|size");
 }
 
 /* Where a figure always follows, something else does: "tried to allocate x gib", "tried to allocate \" + size". */
@@ -184,7 +183,7 @@ static bool is_valued(const hri_oom_place *p) {
   while (at < p->line_end && (hri_is_name(p->text[at]) || p->text[at] == '"' || p->text[at] == ' ')) at++;
   if (at == p->line_end || p->text[at] != ':') return false;
   for (at++; at < p->line_end && p->text[at] == ' ';) at++;
-  return hri_match_at(p->text, at, p->line_end, "true") || hri_match_at(p->text, at, p->line_end, "137");
+  return hri_match_at(p->text, at, p->line_end, "true|137");
 }
 
 /* The key of a table of texts: "\"cuda out of memory\": \"...\"". */
@@ -245,10 +244,10 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   size_t end = first;
   unsigned blanks = 0;
   while (end < p->line_end && hri_is_name(p->text[end])) end++;
-  bool code =
-      memchr(p->text + first, '_', end - first) || hri_match_at(p->text, first, end, "cudaerror") ||
-      hri_match_at(p->text, first, end, "hiperror"); /* classes of exceptions have words of their own behind them */
-                                                     /* "llama_kv_cache_init: ..." is who speaks */
+  bool code = memchr(p->text + first, '_', end - first) ||
+              hri_match_at(p->text, first, end,
+                           "cudaerror|hiperror"); /* classes of exceptions have words of their own behind them */
+                                                  /* "llama_kv_cache_init: ..." is who speaks */
   if (hri_match_at(p->text, p->line, first, "0x") && code) return true; /* the code itself stands before its name */
   if (p->at >= end && !hri_match_part(p->text, first, end, "error|status|fail")) return false;
   if (end - first < 13 || !code) return false;
@@ -307,11 +306,9 @@ static bool is_optional(const hri_oom_place *p) {
 static bool opens_with_error(const hri_oom_place *p) {
   size_t at = skip_marks(p), end = at;
   while (end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.')) end++;
-  if (hri_match_at(p->text, at, p->line_end, "terminate called") || hri_match_at(p->text, at, p->line_end, "what(): "))
-    return true;
-  return (hri_match_at(p->text, end, p->line_end, ": ") ||
-          hri_match_at(p->text, end, p->line_end, " traceback (most recent")) &&
-         (hri_match_end(p->text, at, end, "error") || hri_match_end(p->text, at, end, "exception"));
+  if (hri_match_at(p->text, at, p->line_end, "terminate called|what(): ")) return true;
+  return hri_match_at(p->text, end, p->line_end, ": | traceback (most recent") &&
+         hri_match_end(p->text, at, end, "error|exception");
 }
 
 bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p); }

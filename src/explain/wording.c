@@ -28,8 +28,8 @@ static bool is_named(const hri_oom_around *a) {
       "due to|logic for|" HRI_AVOID "|" HRI_HANDLE;
   static const char behind[] = " = |;|&| &|():|();| as | is | when | if | means| occur|/|ed";
   size_t end = a->at;
-  if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
   if (hri_match_end(a->text, a->start, end, "std::")) end -= strlen("std::");
+  if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, end), end)) return false;
   while (end > a->start && a->text[end - 1] == ' ') end--;
   return hri_match_last(a->text, a->start, end, before) < end || (end > a->start && a->text[end - 1] == '|') ||
          hri_match_end(a->text, a->start, end, "!=|==|== \"|== '|&&|kill -|signal.") || after_starts(a, behind);
@@ -42,16 +42,16 @@ static bool is_intended_kill(const hri_oom_around *a) {
   hri_oom_around far = *a;
   far.start = a->at > 320 ? a->at - 320 : 0;
   if (before_has(&far, before)) return true;
-  return after_has(a, 60, "preempt") || after_has(a, 60, "<pid>") || after_starts(a, " from the scheduler");
+  return after_has(a, 60, "preempt|<pid>") || after_starts(a, " from the scheduler");
 }
 
 /* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
 static bool is_check(const hri_oom_around *a) {
   hri_oom_around near = *a;
   near.start = a->at - a->start > 60 ? a->at - 60 : a->start;
-  if (!before_has(&near, "cuda") && !before_has(&near, "hip")) return false;
-  if (!before_has(&near, "error") && !before_has(&near, "fail")) return false;
-  return before_ends(a, ":") || before_ends(a, " 2") || before_ends(a, "(2)") || before_ends(a, "failed with error");
+  if (!before_has(&near, "cuda|hip")) return false;
+  if (!before_has(&near, "error|fail")) return false;
+  return before_ends(a, ":| 2|(2)|failed with error");
 }
 
 /* Whose "cudaMalloc failed" it is. */
@@ -108,7 +108,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
                                         "pytorch-npu",  "pytorch-musa", "pytorch-mlu"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++)
     if (before_ends(a, before[i].words)) return (hri_oom_reading){before[i].kind, before[i].source};
-  if (after_starts(a, ": killed process") || after_starts(a, ": kill process") || before_ends(a, "memory cgroup"))
+  if (after_starts(a, ": killed process|: kill process") || before_ends(a, "memory cgroup"))
     return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
   if (before_ends(a, "error") && after_starts(a, " at line")) return (hri_oom_reading){HRI_OOM_LIBRARY, "bitsandbytes"};
   if (after_starts(a, " error on gpu ")) return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
@@ -117,11 +117,10 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
     char with[16] = {0};
     memcpy(with, backends[i], strlen(backends[i]));
     memcpy(with + strlen(with), " error:", 8);
-    if (before_ends(a, with) && (before_has(a, "llama runner") || before_has(a, "ggml")))
-      return (hri_oom_reading){HRI_OOM_FOREIGN, "ggml"};
+    if (before_ends(a, with) && before_has(a, "llama runner|ggml")) return (hri_oom_reading){HRI_OOM_FOREIGN, "ggml"};
     if (before_ends(a, with))
       return (hri_oom_reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ||
-                                       after_has(a, 60, "hostalloc") || after_has(a, 60, "mallochost")
+                                       after_has(a, 60, "hostalloc|mallochost")
                                    ? HRI_OOM_PINNED
                                    : HRI_OOM_BARE,
                                sources[i]};
@@ -166,15 +165,14 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (before_ends(a, "reason:")) return certain; /* Kubernetes */
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-                     !before_ends(a, "was") && !before_ends(a, "got") && !before_ends(a, "been") &&
-                     !before_ends(a, "with"); /* "restarts with oomkilled status" */
+                     !before_ends(a, "was|got|been|with"); /* "restarts with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
   if (after_starts(a, "er") && before_ends(a, "invoked")) return certain;
-  if (before_ends(a, "result '") || before_ends(a, "result=")) return certain; /* systemd */
+  if (before_ends(a, "result '|result=")) return certain; /* systemd */
   while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at]) at++;
   if (words[3] == '_' && at > a->after && at < a->count && a->text[at] >= '1' && a->text[at] <= '9')
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
@@ -216,37 +214,31 @@ static hri_oom_reading read_exhausted(const hri_oom_around *a) {
 static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
   if (strcmp(words, "enforce fail at") == 0) {
-    if (after_has(a, 60, "alloc_cpu") || after_has(a, 60, "cpuallocator"))
-      return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
+    if (after_has(a, 60, "alloc_cpu|cpuallocator")) return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
     if (after_has(a, 200, "out of memory")) return (hri_oom_reading){HRI_OOM_BARE, "caffe2"};
     return nothing;
   }
   if (strcmp(words, "memoryerror") == 0) {
     bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
-    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
+    if (after_has(a, 120, "device memory|gpu|cuda")) return nothing;
     bool header =
         after_starts(a, " traceback (most"); /* the exception itself stands behind its frames, unless they are cut */
     if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
-        ((after_starts(a, ": unable to alloc") || after_starts(a, ":unable to alloc") ||
-          after_starts(a, " unable to alloc")) &&
-         after_has(a, 100, "array")))
+        ((after_starts(a, ": unable to alloc|:unable to alloc| unable to alloc")) && after_has(a, 100, "array")))
       return nothing;
-    bool repr =
-        after_starts(a, "() ") || after_starts(a, "()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
+    bool repr = after_starts(a, "() |()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
     bool met = a->after < a->count && strchr(".,;)!", a->text[a->after]) && /* "it dies with a memoryerror." */
                hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at);
-    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count || repr || met
+    return after_starts(a, ":| ") || a->after == a->count || repr || met
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
   if (strncmp(words, "gpu blocks", 10) == 0) /* of a start that then failed */
-    return after_has(a, 2000, "traceback") || after_has(a, 2000, "error:") ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"}
-                                                                           : nothing;
+    return after_has(a, 2000, "traceback|error:") ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"} : nothing;
   if (strcmp(words, "unable to allocate") == 0)
-    return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape")
-               ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
-               : nothing;
+    return after_has(a, 60, "for an array|array with|array of shape") ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
+                                                                      : nothing;
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
     return after_has(a, 400, "cannot allocate memory") ? (hri_oom_reading){HRI_OOM_HOST, "mmap"} : nothing;
   if (strcmp(words, "cannot allocate memory") == 0) {
@@ -259,13 +251,12 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return (hri_oom_reading){after_has(a, 120, "no space left") ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "shared-memory"};
   if (strcmp(words, "/dev/shm/") == 0) {
     if (after_has(a, 200, "no space left")) return (hri_oom_reading){HRI_OOM_HOST, "shared-memory"};
-    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend")
+    return before_has(a, "error while creating shared memory|failed to extend")
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
   }
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
-    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") ||
-                   before_has(a, "/dev/shm") || before_has(a, "posix_fallocate")
+    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock|shared memory|/dev/shm|posix_fallocate")
                ? (hri_oom_reading){HRI_OOM_HOST, "shared-memory"}
                : nothing;
   if (strncmp(words, "os::", 4) == 0)
@@ -276,32 +267,25 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "bad allocation") == 0)
     return before_ends(a, ":") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
   if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
-    return before_has(a, "vulkan") || before_has(a, "vk_") || before_has(a, "vk error") || words[5] == 'o'
-               ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
-               : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
+    return before_has(a, "vulkan|vk_|vk error") || words[5] == 'o' ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
+                                                                   : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
   if (strncmp(words, "outofmemoryerror", 16) == 0) /* cudaMallocAsync's, of which the rest was left out */
     return after_has(a, 40, "would exceed") ? nothing : (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda-async"};
   if (strcmp(words, "signal 9") == 0) {
     bool whole = a->after == a->count || !hri_is_name(a->text[a->after]);
-    bool ended = before_ends(a, "on") || before_ends(a, "by") || before_ends(a, "due to") || before_ends(a, "with") ||
-                 before_ends(a, "***") || before_ends(a, "killed (") || before_ends(a, "of") ||
-                 after_starts(a, " (kill") || after_starts(a, " (sigkill");
+    bool ended = before_ends(a, "on|by|due to|with|***|killed (|of") || after_starts(a, " (kill| (sigkill");
     return whole && ended ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
   }
   if (strcmp(words, "page allocation failure") == 0)
     return after_has(a, 12, "order:") ? (hri_oom_reading){HRI_OOM_HOST, "kernel"} : nothing;
   if (strncmp(words, "sending sig", 11) == 0)
-    return after_has(a, 160, "vmrss") || after_has(a, 160, "badness") || after_has(a, 160, "oom_score")
-               ? (hri_oom_reading){HRI_OOM_HOST, "earlyoom"}
-               : nothing;
+    return after_has(a, 160, "vmrss|badness|oom_score") ? (hri_oom_reading){HRI_OOM_HOST, "earlyoom"} : nothing;
   if (strcmp(words, "memorystatus: killing") == 0)
     return after_starts(a, "_idle") ? nothing : (hri_oom_reading){HRI_OOM_HOST, "macos"};
   if (strcmp(words, "not enough memory resources are available") == 0) /* a device's, where a framework says so */
     return before_has(a, "8007000e") ? nothing : (hri_oom_reading){HRI_OOM_HOST_LIKELY, "windows"};
   if (strcmp(words, "exceeds job hard limit") == 0)
-    return after_has(a, 12, "_vmem") || after_has(a, 12, "_rss") || after_has(a, 12, "_data")
-               ? (hri_oom_reading){HRI_OOM_HOST, "grid-engine"}
-               : nothing;
+    return after_has(a, 12, "_vmem|_rss|_data") ? (hri_oom_reading){HRI_OOM_HOST, "grid-engine"} : nothing;
   if (strcmp(words, "memory limit of") == 0) /* Cloud Run's and App Engine's */
     return after_has(a, 32, "exceeded with") || (before_ends(a, "exceeded hard") && after_has(a, 32, " with "))
                ? (hri_oom_reading){HRI_OOM_HOST, "container"}
@@ -329,8 +313,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 120, "out of memory") ? (hri_oom_reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (strncmp(words, "resource", 8) == 0) {              /* resource_exhausted also means quotas of other services */
     if (after_starts(a, ": process \"")) return nothing; /* a builder of images, whose words go on with the kernel's */
-    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
-        !after_has(a, 200, "attempting to reserve") && !after_has(a, 200, "exceeding available bytes"))
+    if (!after_has(a, 200, "out of memory|oom when|allocat|attempting to reserve|exceeding available bytes"))
       return nothing;
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
       return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
@@ -361,9 +344,8 @@ static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading p
 
 /* Words of the driver and of libraries that TensorFlow's executor prints, also without its file's name. */
 static bool is_executor(const hri_oom_around *a) {
-  return before_has(a, "tensorflow") || before_has(a, "stream_executor") || before_has(a, "streamexecutor") ||
-         before_ends(a, "bytes) from device:") || before_ends(a, "bytes on host:") ||
-         after_starts(a, " in tensorflow/");
+  return before_has(a, "tensorflow|stream_executor|streamexecutor") ||
+         before_ends(a, "bytes) from device:|bytes on host:") || after_starts(a, " in tensorflow/");
 }
 
 /* The exit code behind the head; `count` when none follows at once. */
@@ -417,12 +399,11 @@ static bool is_on_chip(const hri_oom_around *a) {
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
   hri_oom_reading r = {head->kind, head->source};
   if (strcmp(head->words, "tried to allocate") == 0 && !before_has(a, "memory") &&
-      (after_has(a, 32, "b on cuda") || after_has(a, 32, "b on device") || after_has(a, 32, "b on the gpu")))
+      after_has(a, 32, "b on cuda|b on device|b on the gpu"))
     r = (hri_oom_reading){HRI_OOM_REPORT, "device"}; /* how people say it */
   if (strcmp(head->words, "out of memory") == 0 || strcmp(head->words, "outof memory") == 0) r = read_memory_head(a);
   else if (strcmp(head->source, "enomem") == 0) {
-    if (is_set_off(a) || before_ends(a, "]") || before_ends(a, "\xef\xbc\x9a"))
-      r = (hri_oom_reading){HRI_OOM_HOST, "host"};
+    if (is_set_off(a) || before_ends(a, "]|\xef\xbc\x9a")) r = (hri_oom_reading){HRI_OOM_HOST, "host"};
   } else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))
