@@ -4,7 +4,7 @@
  *              memory that is lacking ("out of gpu memory", "not enough memory", "memory exhausted"), or the name of such
  *              an error ("cufft_alloc_failed", "outofmemoryerror"): report_phrase.c
  *   a shape    of a line that reports: an error's class or level before it, a place in a source file, a code behind it, a
- *              traceback above it, or nothing but the phrase on the line: report_shape.c
+ *              stack below it, or nothing but the phrase on the line: report_shape.c
  *   an event   words that tell of one thing that happened: report_told.c
  *   no talk    nothing in the same sentence that speaks of failures in general: conditions, advice, questions, source
  *              code, entries of a change log: report_topic.c, talk.c

@@ -1,5 +1,5 @@
 /* The shape of the line that holds a phrase: what a program prints around an error - its class or level, a place in a
- * source, a code, a traceback above or frames below, fields that are filled in, numbers that happen once - and whether there
+ * source, a code, frames below, fields that are filled in, numbers that happen once - and whether there
  * is anything else. These are signs of form; what the words say is read beside it (report_topic.c, report_told.c), and
  * hri_voice_shape puts the three together, since several signs of form count only where no event is told of.
  *
