@@ -14,7 +14,7 @@ size_t hri_oom_word(const char *text, size_t from, size_t count, const char *wor
        at++) { /* ranges are short: no tables */
     at = memchr(at, word[0], (size_t)(last - at) + 1);
     if (!at) break;
-    if (memcmp(at, word, length) == 0) return (size_t)(at - text);
+    if (at[length - 1] == word[length - 1] && memcmp(at, word, length) == 0) return (size_t)(at - text);
   }
   return count;
 }

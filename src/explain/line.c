@@ -262,19 +262,11 @@ size_t hri_line_drop_escapes(char *line, size_t count) {
 
 /* "Killed" alone, as shells say it in other languages. */
 static bool is_killed_abroad(const char *line, size_t from, size_t to) {
-  static const char *const words[] = {"\xe5\xb7\xb2\xe6\x9d\x80\xe6\xad\xbb",
-                                      "\xe5\xb7\xb2\xe6\xae\xba\xe6\xad\xbb",
-                                      "Get\xc3\xb6tet",
-                                      "Processus arr\xc3\xaat\xc3\xa9",
-                                      "\xd0\xa3\xd0\xb1\xd0\xb8\xd1\x82\xd0\xbe",
-                                      "\xe5\xbc\xb7\xe5\x88\xb6\xe7\xb5\x82\xe4\xba\x86",
-                                      "Matado",
-                                      "Morto",
-                                      "Ucciso",
-                                      "\xec\xa3\xbd\xec\x97\x88\xec\x9d\x8c"};
-  for (size_t i = 0; i < HRI_COUNT(words); i++)
-    if (strlen(words[i]) == to - from && memcmp(line + from, words[i], to - from) == 0) return true;
-  return false;
+  static const char words[] =
+      "\xe5\xb7\xb2\xe6\x9d\x80\xe6\xad\xbb|\xe5\xb7\xb2\xe6\xae\xba\xe6\xad\xbb|Get\xc3\xb6tet|"
+      "Processus arr\xc3\xaat\xc3\xa9|\xd0\xa3\xd0\xb1\xd0\xb8\xd1\x82\xd0\xbe|"
+      "\xe5\xbc\xb7\xe5\x88\xb6\xe7\xb5\x82\xe4\xba\x86|Matado|Morto|Ucciso|\xec\xa3\xbd\xec\x97\x88\xec\x9d\x8c";
+  return to > from && hri_match_next(line, from, to, words) == to;
 }
 
 /* Whether the line is how a shell reports SIGKILL: "Killed" alone or behind a progress bar, "...: line 3: 4242 Killed

@@ -1,42 +1,97 @@
 /* Words in a normalised text. */
 #include "explain/match.h"
 
-size_t hri_match_whole(const char *text, size_t from, size_t to, const char *word) {
-  size_t length = strlen(word);
-  for (size_t at = hri_oom_word(text, from, to, word); at < to; at = hri_oom_word(text, at + 1, to, word)) {
-    bool begins = at == from || !hri_is_name(text[at - 1]) || !hri_is_name(word[0]);
-    bool ends = at + length == to || !hri_is_name(text[at + length]) || !hri_is_name(word[length - 1]);
-    if (begins && ends) return at;
+static inline size_t word_length(const char *word) {
+  size_t length = 0;
+  while (word[length] && word[length] != '|') length++;
+  return length;
+}
+
+/* A list of words is one string, in which "|" parts them: the loop goes over them, each with its length. */
+#define EACH_WORD(word, length, words)                                                                                 \
+  for (const char *word = (words); ((length) = word_length(word)) > 0; word += (length) + (word[length] == '|'))
+
+/* Where word[0, length) stands first in text[from, to); `to` when it does not. */
+static size_t find(const char *text, size_t from, size_t to, const char *word, size_t length) {
+  while (from < to && to - from >= length) {
+    const char *at = memchr(text + from, word[0], to - from - length + 1);
+    if (!at) return to;
+    from = (size_t)(at - text);
+    if (at[length - 1] == word[length - 1] && memcmp(at, word, length) == 0) return from;
+    from++;
   }
   return to;
 }
 
-bool hri_match_any(const char *text, size_t from, size_t to, const char *const *words, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (hri_match_whole(text, from, to, words[i]) < to) return true;
+/* Whether no letter, digit or "_" of another word stands beside the word text[at, end). What is negated is another word:
+ * "can't", "could not"; an option of a command, "-i", is none. */
+static bool is_whole(const char *text, size_t from, size_t to, size_t at, size_t end) {
+  if (hri_match_at(text, end, to, "'t| not ") || (at > from && hri_match_end(text, 0, at, " -"))) return false;
+  return (at == from || !hri_is_name(text[at - 1]) || !hri_is_name(text[at])) &&
+         (end == to || !hri_is_name(text[end]) || !hri_is_name(text[end - 1]));
+}
+
+size_t hri_match_whole(const char *text, size_t from, size_t to, const char *words) {
+  size_t length;
+  EACH_WORD(word, length, words) {
+    size_t at = find(text, from, to, word, length);
+    while (at < to && !is_whole(text, from, to, at, at + length)) at = find(text, at + 1, to, word, length);
+    if (at < to) return at;
+  }
+  return to;
+}
+
+bool hri_match_any(const char *text, size_t from, size_t to, const char *words) {
+  return hri_match_whole(text, from, to, words) < to;
+}
+
+size_t hri_match_first(const char *text, size_t from, size_t to, const char *words) {
+  size_t length;
+  EACH_WORD(word, length, words)
+  to = find(text, from, to, word, length);
+  return to;
+}
+
+bool hri_match_part(const char *text, size_t from, size_t to, const char *words) {
+  size_t length;
+  EACH_WORD(word, length, words)
+  if (find(text, from, to, word, length) < to) return true;
   return false;
 }
 
-bool hri_match_part(const char *text, size_t from, size_t to, const char *const *parts, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (hri_oom_word(text, from, to, parts[i]) < to) return true;
-  return false;
+bool hri_is_one_of(const char *word, const char *words) {
+  return hri_match_next(word, 0, strlen(word), words) == strlen(word);
+}
+
+size_t hri_match_next(const char *text, size_t at, size_t to, const char *words) {
+  size_t length, end = at;
+  EACH_WORD(word, length, words)
+  if (at + length > end && at + length <= to && text[at] == word[0] && memcmp(text + at, word, length) == 0)
+    end = at + length;
+  return end;
+}
+
+size_t hri_match_last(const char *text, size_t from, size_t to, const char *words) {
+  size_t length, start = to;
+  EACH_WORD(word, length, words)
+  if (from + length <= to && to - length < start && text[to - length] == word[0] &&
+      memcmp(text + to - length, word, length) == 0 && is_whole(text, from, to, to - length, to))
+    start = to - length;
+  return start;
 }
 
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words) {
-  size_t length = strlen(words);
-  return at <= to && to - at >= length && memcmp(text + at, words, length) == 0;
-}
-
-bool hri_match_at_any(const char *text, size_t at, size_t to, const char *const *words, size_t count) {
-  for (size_t i = 0; i < count; i++)
-    if (hri_match_at(text, at, to, words[i])) return true;
+  size_t length;
+  EACH_WORD(word, length, words)
+  if (at + length <= to && text[at] == word[0] && memcmp(text + at, word, length) == 0) return true;
   return false;
 }
 
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words) {
-  size_t length = strlen(words);
-  return to >= from + length && memcmp(text + to - length, words, length) == 0;
+  size_t length;
+  EACH_WORD(word, length, words)
+  if (from + length <= to && text[to - length] == word[0] && memcmp(text + to - length, word, length) == 0) return true;
+  return false;
 }
 
 bool hri_ends_sentence(const char *text, size_t at, size_t to) {

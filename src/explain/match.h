@@ -10,15 +10,22 @@ static inline bool hri_is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline bool hri_is_letter(char c) { return c >= 'a' && c <= 'z'; }
 static inline bool hri_is_name(char c) { return hri_is_letter(c) || hri_is_digit(c) || c == '_'; }
 
-/* Where `word` stands in text[from, to) with no letter, digit or "_" beside it; `to` when it does not. */
-size_t hri_match_whole(const char *text, size_t from, size_t to, const char *word);
-/* Whether one of some words stands there whole, or as a part of others. */
-bool hri_match_any(const char *text, size_t from, size_t to, const char *const *words, size_t count);
-bool hri_match_part(const char *text, size_t from, size_t to, const char *const *parts, size_t count);
-/* Whether `words`, or one of some, stand right at text[at]; whether they end right before text[to]. */
+/* Below, `words` is one word or several, parted by "|". */
+/* Where one of them stands in text[from, to) with no letter, digit or "_" beside it; `to` when none does. */
+size_t hri_match_whole(const char *text, size_t from, size_t to, const char *words);
+/* Whether one stands there whole, or as a part of another word. */
+bool hri_match_any(const char *text, size_t from, size_t to, const char *words);
+bool hri_match_part(const char *text, size_t from, size_t to, const char *words);
+/* Where the first of them begins, a part of another word or not; `to` when there is none. */
+size_t hri_match_first(const char *text, size_t from, size_t to, const char *words);
+/* Whether `word` is one of them. */
+bool hri_is_one_of(const char *word, const char *words);
+/* Whether one stands right at text[at]; where the longest ends, or `at`. */
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words);
-bool hri_match_at_any(const char *text, size_t at, size_t to, const char *const *words, size_t count);
+size_t hri_match_next(const char *text, size_t at, size_t to, const char *words);
+/* Whether text[from, to) ends with one; where the longest begins that ends there and is a whole word, or `to`. */
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words);
+size_t hri_match_last(const char *text, size_t from, size_t to, const char *words);
 
 /* Whether a sentence ends at text[at]: "2.5 gib" and "a.b" do not end one. */
 bool hri_ends_sentence(const char *text, size_t at, size_t to);

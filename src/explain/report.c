@@ -4,7 +4,7 @@
  *              memory that is lacking ("out of gpu memory", "not enough memory", "memory exhausted"), or the name of such
  *              an error ("cufft_alloc_failed", "outofmemoryerror"): report_phrase.c
  *   a shape    of a line that reports: an error's class or level before it, a place in a source file, a code behind it, a
- *              traceback above it, or nothing but the phrase on the line: report_shape.c
+ *              stack below it, or nothing but the phrase on the line: report_shape.c
  *   an event   words that tell of one thing that happened: report_told.c
  *   no talk    nothing in the same sentence that speaks of failures in general: conditions, advice, questions, source
  *              code, entries of a change log: report_topic.c, talk.c
@@ -12,33 +12,27 @@
  * The words around the phrase then say whose it is (a framework, a library), which resource ran out and how much of it:
  * report_reading.c. Here are the entry points, and what is done with all that: the signs are gathered, those that say
  * nothing where they stand are dropped, and the rest is weighed (voice.c). */
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
 
+#define BIT(name) HRI_SIGN_BIT(HRI_SIGN_##name)
+
 /* A speaker whose own words are a guess or speak to somebody: "might be caused by", "your session". */
-static bool speaks_to_user(const hri_oom_place *p, const hri_oom_message *m) {
-  return strcmp(m->failure.source, "notebook") == 0 || strcmp(m->failure.source, "mpi") == 0 ||
-         strcmp(m->failure.source, "macos") == 0 || strcmp(m->failure.source, "windows") == 0 ||
-         (strcmp(m->failure.source, "shared-memory") == 0 && p->tick_from == p->tick_to &&
-          (hri_match_end(p->text, p->line, p->at, "caused by ") ||
-           hri_oom_word(p->text, p->line, p->line_end, "worker") < p->line_end));
+static bool speaks_to_user(const hri_oom_message *m) {
+  return hri_is_one_of(m->failure.source, "notebook|mpi|macos|windows|shared-memory");
 }
 
 /* What says nothing in a table, where every cell stands by itself, and in a line of source, where it is part of the
  * literal. */
 #define SOURCE_SIGNS                                                                                                   \
-  (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
-   HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD) | HRI_SIGN_BIT(HRI_SIGN_PLACE) |                     \
-   HRI_SIGN_BIT(HRI_SIGN_CONCRETE) | HRI_SIGN_BIT(HRI_SIGN_DATED) | HRI_SIGN_BIT(HRI_SIGN_LEVEL) |                     \
-   HRI_SIGN_BIT(HRI_SIGN_ENDED) | HRI_SIGN_BIT(HRI_SIGN_TOLD) | HRI_SIGN_BIT(HRI_SIGN_CODE))
-#define CELL_SIGNS                                                                                                     \
-  (HRI_SIGN_BIT(HRI_SIGN_OPENS) | HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) |                         \
-   HRI_SIGN_BIT(HRI_SIGN_LABELLED) | HRI_SIGN_BIT(HRI_SIGN_FIELD))
+  (BIT(OPENS) | BIT(ALONE) | BIT(LAST) | BIT(LABELLED) | BIT(FIELD) | BIT(PLACE) | BIT(CONCRETE) | BIT(DATED) |        \
+   BIT(LEVEL) | BIT(ENDED) | BIT(TOLD) | BIT(CODE))
+#define CELL_SIGNS (BIT(OPENS) | BIT(ALONE) | BIT(LAST) | BIT(LABELLED) | BIT(FIELD))
 
 /* "torch.outofmemoryerror", "system.outofmemoryexception": a name that nobody else has. */
 static bool is_known_class(const hri_oom_place *p, size_t from) {
-  return hri_match_end(p->text, p->line, from, "torch.") || hri_match_end(p->text, p->line, from, "torch.cuda.") ||
-         hri_match_end(p->text, p->line, from, "system.");
+  return hri_match_end(p->text, p->line, from, "torch.|torch.cuda.|system.");
 }
 
 /* A comment among a program's lines: what its author met once, or expects. */
@@ -48,29 +42,13 @@ static bool is_noted_in_source(const hri_oom_place *p) {
 
 /* What a test expects to be printed: "exhausted%s(tried to allocate 4096 bytes) in %s on line %d". */
 static bool is_template(const hri_oom_place *p) {
-  static const char *const places[] = {"%s", "%d", "%i", "%zu", "%lu", "%a"};
-  for (size_t i = 0; i < HRI_COUNT(places); i++)
-    for (size_t at = hri_oom_word(p->text, p->line, p->line_end, places[i]); at < p->line_end;
-         at = hri_oom_word(p->text, at + 1, p->line_end, places[i])) {
-      const size_t end = at + strlen(places[i]);
-      if (at > p->line && hri_is_digit(p->text[at - 1])) continue; /* "97%in use" */
-      if (end == p->line_end || !hri_is_name(p->text[end])) return true;
-    }
-  return false;
-}
-
-/* "reason: oomkilled", "symptom: ...": labels of what happened. */
-static bool is_described(const hri_oom_place *p) {
-  static const char *const labels[] = {"reason", "symptom"};
-  return hri_match_part(p->text, p->line, p->line + 24 < p->at ? p->line + 24 : p->at, labels, HRI_COUNT(labels));
+  return hri_match_any(p->text, p->line, p->line_end, "%s|%d|%i|%zu|%lu|%a");
 }
 
 /* Whether words before it in its sentence make it a case. */
 static bool is_case_of(const hri_oom_place *p) {
-  static const char *const cases[] = {"if",    "when",  "whenever", "may", "might", "can",
-                                      "could", "would", "what",     "why", "how",   "avoid"};
   size_t from = hri_sentence_start(p->text, p->sentence, p->at);
-  return hri_match_any(p->text, from, p->at, cases, HRI_COUNT(cases));
+  return hri_match_any(p->text, from, p->at, HRI_CASE "|" HRI_CAN "|when|what");
 }
 
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
@@ -78,49 +56,44 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   const uint32_t figures = hri_oom_figure_count(m);
   uint64_t signs = 0;
   if (hri_voice_denies(p)) return false;
-  if (!m->general && hri_voice_raised(p)) return true;
   if (figures > 0 && (is_noted_in_source(p) || is_template(p))) return false;
   if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
-  if (figures == 0 && hri_voice_introduced(p)) return false;
+  if (figures == 0 && hri_voice_is_frequent(p)) return false;
   if (figures == 0 && hri_voice_placeholder(p)) return false;
   if (figures > 0 && !m->general && !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL)) &&
       hri_oom_is_concrete(p->text, p->line, p->line_end))
     return true;
-  if (m->general) signs |= HRI_SIGN_BIT(HRI_SIGN_GENERAL);
-  if (f.is_code) signs |= HRI_SIGN_BIT(HRI_SIGN_NAME);
-  if (m->named) signs |= HRI_SIGN_BIT(HRI_SIGN_NAMED);
+  if (m->general) signs |= BIT(GENERAL);
+  if (f.is_code) signs |= BIT(NAME);
+  if (m->named) signs |= BIT(NAMED);
   if (strcmp(m->failure.source, "kill") == 0 || (strcmp(m->failure.source, "kernel") == 0 && f.is_code))
-    signs |= HRI_SIGN_BIT(HRI_SIGN_KILL);
-  if (figures > 0) signs |= HRI_SIGN_BIT(HRI_SIGN_FIGURE);
+    signs |= BIT(KILL);
+  if (figures > 0) signs |= BIT(FIGURE);
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
-  signs |= hri_voice_talk(p, m, f.from, f.to, signs);
-  if (hri_voice_tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to]))
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_QUOTED);
+  signs |= hri_voice_talk(p, m, f.from, f.to);
+  if (hri_voice_tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~BIT(QUOTED);
   if (f.is_code && is_known_class(p, f.from) &&
-      (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD) || (p->shape & HRI_OOM_TITLE && f.from <= p->line + 11)))
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_GENERAL);
+      (signs & BIT(TOLD) || (p->shape & HRI_OOM_TITLE && f.from <= p->line + 11)))
+    signs &= ~BIT(GENERAL);
   if (hri_voice_titles_event(p, f.from, f.to)) {
-    signs |= HRI_SIGN_BIT(HRI_SIGN_TOLD);
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_NAMED) | HRI_SIGN_BIT(HRI_SIGN_TICKED));
+    signs |= BIT(TOLD);
+    signs &= ~(BIT(NAMED) | BIT(TICKED));
   }
-  if (!(signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) || signs & HRI_SIGN_BIT(HRI_SIGN_TOPIC))
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_MINE);
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_TOLD)) /* whose event it was, and what else they say of it */
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_PERSON);
+  if (!(signs & BIT(TOLD)) || signs & BIT(TOPIC)) signs &= ~BIT(MINE);
+  if (signs & BIT(TOLD)) /* whose event it was, and what else they say of it */
+    signs &= ~BIT(PERSON);
   if (strcmp(m->failure.source, "java") == 0 && m->kind == HRI_OOM_HOST) /* each of its lines begins with "#" */
-    signs &= ~HRI_SIGN_BIT(HRI_SIGN_COMMENT);
-  if (speaks_to_user(p, m)) signs &= ~(HRI_SIGN_BIT(HRI_SIGN_CONDITION) | HRI_SIGN_BIT(HRI_SIGN_PERSON));
+    signs &= ~BIT(COMMENT);
+  if (speaks_to_user(m)) signs &= ~(BIT(CONDITION) | BIT(PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_QUOTED) | HRI_SIGN_BIT(HRI_SIGN_COMMENT));
-  if (signs & (HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_PATTERN)) &&
-      !is_described(p)) /* what stands before it is no speaker */
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_FIELD));
-  if (signs & (HRI_SIGN_BIT(HRI_SIGN_ROW) | HRI_SIGN_BIT(HRI_SIGN_ANSWERED))) signs &= ~CELL_SIGNS;
-  if (signs & HRI_SIGN_BIT(HRI_SIGN_SOURCE)) signs &= ~SOURCE_SIGNS;
-  if (p->shape & HRI_OOM_BOLD && signs & HRI_SIGN_BIT(HRI_SIGN_OPENS)) /* people set what was printed in bold, too */
-    signs &= ~(HRI_SIGN_BIT(HRI_SIGN_ALONE) | HRI_SIGN_BIT(HRI_SIGN_LAST) | HRI_SIGN_BIT(HRI_SIGN_FIELD));
-  else if (signs & HRI_SIGN_BIT(HRI_SIGN_HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
+    signs &= ~(BIT(QUOTED) | BIT(COMMENT));
+  if (signs & (BIT(PATTERN) | BIT(BEHIND) | BIT(ROW)) || (signs & BIT(TOPIC) && !(signs & BIT(TOLD))))
+    signs &= ~CELL_SIGNS; /* what stands before it is no speaker */
+  if (signs & BIT(SOURCE)) signs &= ~SOURCE_SIGNS;
+  if (p->shape & HRI_OOM_BOLD && signs & BIT(OPENS)) /* people set what was printed in bold, too */
+    signs &= ~(BIT(ALONE) | BIT(LAST) | BIT(FIELD));
+  else if (signs & BIT(HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
   return p->ear ? p->ear->hears(p->ear->context, signs) : hri_voice_weigh(signs) > 0;
 }
 

@@ -13,17 +13,13 @@
 /* Where what belongs to the report ends: its line, or the next words where a line was wrapped, and items that follow;
  * no traceback and no other failure's figures. */
 static size_t report_end(const hri_oom_place *p, const hri_oom_phrase *f, size_t reach) {
-  static const char *const stops[] = {"traceback (most recent", "stack trace", "file \"", "current allocation summary",
-                                      "backtrace"};
-  static const char *const next[] = {"tried to allocate", "cuda out of memory", "runtimeerror", "buffer size",
-                                     "model buffer"};
+  static const char stops[] = "traceback (most recent|stack trace|file \"|current allocation summary|backtrace";
+  static const char next[] = "tried to allocate|cuda out of memory|runtimeerror|buffer size|model buffer";
   size_t end = p->line_end > f->to + reach ? p->line_end : f->to + reach;
   if (hri_match_at(p->text, p->line_end, p->count, "- ")) end = p->line_end + 120;
   if (end > p->count) end = p->count;
-  for (size_t i = 0; i < HRI_COUNT(stops); i++) end = hri_oom_word(p->text, f->to, end, stops[i]);
-  for (size_t i = 0; i < HRI_COUNT(next) && p->line_end < end; i++)
-    end = hri_oom_word(p->text, p->line_end, end, next[i]);
-  return end;
+  end = hri_match_first(p->text, f->to, end, stops);
+  return p->line_end < end ? hri_match_first(p->text, p->line_end, end, next) : end;
 }
 
 uint32_t hri_oom_figure_count(const hri_oom_message *m) {
@@ -93,8 +89,7 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
   const size_t behind = p->at + (head && strlen(head->words) > 13 ? strlen(head->words) : 13);
   hri_oom_phrase f = {p->at, p->at, false};
-  bool goes_on =
-      hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
+  bool goes_on = hri_match_end(p->text, p->line, p->line_end, ": |:");
   for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */
@@ -111,14 +106,14 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
 /* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
  * "free device mem: 0.5 gib". Only words that are about nothing else; statistics list other figures beside it. */
 static void read_free_near(const hri_oom_place *p, hri_oom_message *m) {
-  static const char *const words[] = {"free=",     "avail mem=", "free device mem:",
-                                      "free mem=", "free_mem=",  "free gpu memory:"};
+  static const char words[] = "free=|avail mem=|free device mem:|free mem=|free_mem=|free gpu memory:";
   hr_oom_value *free = &m->failure.figures[HR_OOM_FREE];
-  size_t from = p->line > 240 ? p->line - 240 : 0, to = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
-  for (size_t i = 0; i < HRI_COUNT(words) && free->state == HR_OOM_ABSENT; i++)
-    for (size_t at = hri_oom_word(p->text, from, to, words[i]); at < to && free->state == HR_OOM_ABSENT;
-         at = hri_oom_word(p->text, at + 1, to, words[i]))
-      (void)hri_oom_size_at(p->text, at + strlen(words[i]), to, free);
+  const size_t to = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
+  for (size_t at = p->line > 240 ? p->line - 240 : 0; free->state == HR_OOM_ABSENT; at++) {
+    at = hri_match_first(p->text, at, to, words);
+    if (at >= to) return;
+    (void)hri_oom_size_at(p->text, hri_match_next(p->text, at, to, words), to, free);
+  }
 }
 
 /* What stands on the lines behind a message of how much was in use: "effective gpu memory usage: 11.12% (1.311 gib/11.784
@@ -153,22 +148,15 @@ static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *a
 /* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path
  * beside it. */
 static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
-  static const char *const names[] = {"resourceexhausted",
-                                      "resource_exhausted",
-                                      "resource exhausted",
-                                      "_bfc",
-                                      "/job:",
-                                      "[[node",
-                                      "[[{{node",
-                                      "streamexecutor",
-                                      "bytes) from device: cuda_error"};
+  static const char names[] =
+      "resourceexhausted|resource_exhausted|resource exhausted|_bfc|/job:|[[node|[[{{node|streamexecutor|"
+      "bytes) from device: cuda_error";
   const size_t far = p->before_count, from = far > 400 ? far - 400 : 0;
   const size_t behind = p->line_end + 200 < p->count ? p->line_end + 200 : p->count;
   const char *who;
   if (strcmp(m->failure.source, "tensorflow") != 0) return false;
   if (hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, "tensorflow")) return false;
-  if (hri_match_part(p->text, p->line, p->line_end, names, HRI_COUNT(names)) ||
-      hri_oom_has_place(p->text, p->line, p->line_end))
+  if (hri_match_part(p->text, p->line, p->line_end, names) || hri_oom_has_place(p->text, p->line, p->line_end))
     return false;
   who = hri_oom_framework_near(p->before, from, far);
   if (!who) who = hri_oom_framework_near(p->text, p->line_end, behind);
@@ -176,15 +164,13 @@ static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
 }
 
 void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
-  static const char *const ends[] = {"kernel", "kill",   "slurm",
-                                     "ray",    "nohang", "android"}; /* they print others' sizes */
   bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
-  bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
+  bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT &&
+               !hri_is_one_of(m->failure.source, "kernel|kill|slurm|ray|nohang|android"); /* who print others' sizes */
   if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
   else if (m->kind == HRI_OOM_CACHING) name_by_class(p, m);
   else if (m->kind == HRI_OOM_FOREIGN && is_untagged(p, m)) m->anybodys = true;
-  for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && hri_oom_figure_count(m) <= 1) read_free_near(p, m);
 }

@@ -1,5 +1,5 @@
 /* The shape of the line that holds a phrase: what a program prints around an error - its class or level, a place in a
- * source, a code, a traceback above or frames below, fields that are filled in, numbers that happen once - and whether there
+ * source, a code, frames below, fields that are filled in, numbers that happen once - and whether there
  * is anything else. These are signs of form; what the words say is read beside it (report_topic.c, report_told.c), and
  * hri_voice_shape puts the three together, since several signs of form count only where no event is told of.
  *
@@ -11,60 +11,38 @@
 /* Whether text[from, to) has a word that names an error and stands before a colon or bracket: "runtimeerror:",
  * "[error]", "what():", "error code 12". */
 static bool names_error(const char *text, size_t from, size_t to) {
-  static const char *const words[] = {"error",      "exception", "err",        "fatal",
-                                      "panic",      "failure",   "fault",      "abort",
-                                      "aborted",    "critical",  "severe",     "what()",
-                                      "failed",     "panicked",  "terminated", "exceptions",
-                                      "unexpected", "crash",     "crashed",    "died",
-                                      "status",     "caused by", "reason",     "check failed",
-                                      "assertion",  "killed",    "err_msg",    "warn",
-                                      "warning",    "raised",    "detail",     "wrn",
-                                      "e",          "w",         "f"};
-  for (size_t i = 0; i < HRI_COUNT(words); i++) {
-    size_t length = strlen(words[i]);
-    for (size_t at = hri_oom_word(text, from, to, words[i]); at < to; at = hri_oom_word(text, at + 1, to, words[i])) {
-      size_t end = at + length;
-      bool whole = at == from || !hri_is_name(text[at - 1]);
-      if (length < 4 && !whole) continue;
-      if (end < to && hri_is_name(text[end])) continue;
-      while (end < to && (text[end] == ' ' || text[end] == '\'' || text[end] == '"')) end++;
-      if (length == 1) { /* a level of one letter: "[e]" */
-        if (at > from && text[at - 1] == '[' && end < to && text[end] == ']') return true;
-        continue;
-      }
-      if (end == to || strchr(":]()!|=>-[", text[end]) || hri_is_digit(text[end])) return true;
-      if (length > 4 && at > from && text[at - 1] != ' ' && hri_match_at(text, end, to, "from")) return true;
-    }
+  static const char words[] =
+      "error|exception|exceptions|err_msg|fatal|panic|panicked|failure|failed|fault|abort|aborted|critical|severe|what()|"
+      "terminated|unexpected|crash|crashed|died|status|caused by|reason|check failed|assertion|killed|warn|warning|raised|"
+      "detail";
+  for (size_t end = from; end <= to; end++) {
+    size_t at = end;
+    if (end < to && !strchr(":]()!|=>-[", text[end]) && !hri_is_digit(text[end])) continue;
+    while (at > from && strchr(" '\"", text[at - 1])) at--;
+    if (end < to && hri_is_digit(text[end]) && at == end) continue; /* amid a name */
+    if (hri_match_end(text, from, at, words) || hri_match_last(text, from, at, "err|wrn") < at) return true;
   }
-  return false;
+  return hri_match_part(text, from, to, "[e]|[w]|[f]");
 }
 
 bool hri_oom_has_place(const char *text, size_t from, size_t to) {
-  static const char *const names[] = {".c",   ".cc", ".cpp", ".cxx", ".cu", ".cuh",  ".h",
-                                      ".hpp", ".py", ".rs",  ".go",  ".jl", ".java", ".inl",
-                                      ".mm",  ".m",  ".cs",  ".lua", ".js", ".ts",   ".f90"};
-  for (size_t i = 0; i < HRI_COUNT(names); i++) {
-    size_t length = strlen(names[i]);
-    for (size_t at = hri_oom_word(text, from, to, names[i]); at < to; at = hri_oom_word(text, at + 1, to, names[i])) {
-      size_t end = at + length;
-      if (end + 1 >= to) continue;
-      if (strchr(":(@,[", text[end]) && (hri_is_digit(text[end + 1]) || text[end + 1] == ':' || text[end + 1] == ' '))
-        return true;
-      if (hri_match_at(text, end, to, " line") || hri_match_at(text, end, to, "\", line")) return true;
-    }
+  static const char names[] =
+      ".c|.cc|.cpp|.cxx|.cu|.cuh|.h|.hpp|.py|.rs|.go|.jl|.java|.inl|.mm|.m|.cs|.lua|.js|.ts|.f90";
+  for (size_t at = from; at + 1 < to; at++) {
+    size_t end = at;
+    if (text[at] == '.') end = hri_match_next(text, at, to - 1, names);
+    else if (hri_is_digit(text[at + 1]) && hri_match_end(text, from, at + 1, "line ")) return true;
+    if (end > at && strchr(":(@,[", text[end]) && (hri_is_digit(text[end + 1]) || strchr(": ", text[end + 1])))
+      return true;
   }
-  for (size_t at = hri_oom_word(text, from, to, "line "); at < to; at = hri_oom_word(text, at + 1, to, "line "))
-    if (at + 5 < to && hri_is_digit(text[at + 5])) return true;
   return false;
 }
 
 /* A code behind the phrase: "(error 2)", "errno 12", "0x887a0005", "(12)", "status = 2". */
 static bool has_code(const char *text, size_t from, size_t to) {
-  static const char *const words[] = {"error code", "errno",     "error 2",  "error 12",    "(error",      "code:",
-                                      "code=",      "status:",   "status=",  "status =",    "(2)",         "(12)",
-                                      "(-2)",       "(0x",       "error: 2", "code 2",      "[os error",   "os error",
-                                      "result:",    "hr =",      "hresult",  "core dumped", "return code", "cudaerror",
-                                      "cuda error", "cuda_error"};
+  static const char words[] =
+      "error code|errno|error 2|error 12|(error|code:|code=|status:|status=|status =|(2)|(12)|(-2)|(0x|error: 2|code 2|"
+      "[os error|os error|result:|hr =|hresult|core dumped|return code|cudaerror|cuda error|cuda_error";
   if (hri_match_at(text, from, to, " (")) { /* "(00000008:kIO...OutOfMemory)": the name of an error */
     const char *close = memchr(text + from, ')', to - from);
     if (close && !memchr(text + from + 2, ' ', (size_t)(close - text) - from - 2) &&
@@ -72,7 +50,7 @@ static bool has_code(const char *text, size_t from, size_t to) {
       return true;
   }
   if (to > from && to - from > 120) to = from + 120; /* a phrase may end on the line behind: nothing is left then */
-  return hri_match_part(text, from, to, words, HRI_COUNT(words));
+  return hri_match_part(text, from, to, words);
 }
 
 /* Whether only labels stand before the phrase: "foo:", "[gpu 0]", "module.function:", "src/x.cu:12", numbers. */
@@ -101,38 +79,17 @@ static bool is_label_only(const char *text, size_t from, size_t to) {
   return words == 0;
 }
 
-/* What a program prints by: a place for a figure stands where the figure would be. */
-static bool is_format(const hri_oom_place *p, size_t phrase_to) {
-  static const char *const places[] = {"%s", "%d", "%zu", "%lu", "%lld", "%llu", "%ld", "%u", "{}", "${", "{0}", "{e}"};
-  size_t end = phrase_to + 160 < p->line_end ? phrase_to + 160 : p->line_end;
-  return hri_match_part(p->text, phrase_to, end, places, HRI_COUNT(places));
-}
-
-/* The lines above are those of a traceback and this one is no source line of it. */
-static bool is_below_trace(const hri_oom_place *p) {
-  size_t from = p->before_count > 500 ? p->before_count - 500 : 0, frame = from, last = p->before_count;
-  for (size_t at = hri_oom_word(p->before, from, last, "file \""); at < last;
-       at = hri_oom_word(p->before, at + 1, last, "file \""))
-    frame = at;
-  return frame > from && hri_oom_word(p->before, frame, last, ", line ") < last;
-}
-
 /* What a program prints behind an error: frames of Java, .NET, Go, JavaScript, a debugger, Python, or advice. */
 static bool has_stack(const hri_oom_place *p, size_t to) {
-  static const char *const frames[] = {"traceback", "stack trace", "backtrace", "goroutine ",    "frame #",
-                                       "#0 ",       "[1] ",        "0: 0x",     "runtime stack", "stacktrace:"};
+  static const char frames[] =
+      "traceback|stack trace|backtrace|goroutine |frame #|#0 |[1] |0: 0x|runtime stack|stacktrace:|file \"";
   /* what PyTorch prints behind every error of CUDA or HIP, in the same line or the next ones */
-  static const char *const behind[] = {"kernel errors might be asynchronously", "for debugging consider passing ",
-                                       "to enable device-side assertions"};
-  size_t at = to, end;
-  while (at < p->line_end && p->text[at] == ' ') at++; /* a notebook prints the name and these words in one line */
-  if (hri_match_at(p->text, at, p->count, "traceback (most recent")) return true;
-  at = p->line_end;
-  if (hri_match_part(p->text, to, at + 60 < p->count ? at + 60 : p->count, behind, HRI_COUNT(behind))) return true;
+  static const char behind[] =
+      "kernel errors might be asynchronously|for debugging consider passing |to enable device-side assertions";
+  size_t at = p->line_end, end;
+  if (hri_match_part(p->text, to, at + 60 < p->count ? at + 60 : p->count, behind)) return true;
   while (at < p->count && strchr(" -=*", p->text[at]) && p->text[at]) at++;
-  for (size_t i = 0; i < HRI_COUNT(frames); i++)
-    if (hri_match_at(p->text, at, p->count, frames[i])) return true;
-  if (hri_match_at(p->text, at, p->count, "file \"")) return true;
+  if (hri_match_at(p->text, at, p->count, frames)) return true;
   if (!hri_match_at(p->text, at, p->count, "at ")) return false; /* "at java.util.arrays.copyof(arrays.java:3332)" */
   for (at += 3, end = at; end < p->count && (hri_is_name(p->text[end]) || strchr(".$<>`:/", p->text[end]));) end++;
   return end > at && memchr(p->text + at, '.', end - at);
@@ -140,26 +97,17 @@ static bool has_stack(const hri_oom_place *p, size_t to) {
 
 /* The label that begins the line names an error: "exception type: x", "** error: x". */
 static bool is_field(const hri_oom_place *p, size_t phrase_from) {
-  static const char *const names[] = {"exception", "error", "reason", "fatal", "stderr", "message", "result", "status"};
   size_t end = p->line, blanks = 0;
   for (; end < phrase_from && p->text[end] != ':' && blanks < 5; end++) blanks += p->text[end] == ' ';
-  return end < phrase_from && p->text[end] == ':' && hri_match_any(p->text, p->line, end, names, HRI_COUNT(names));
+  return end < phrase_from && p->text[end] == ':' &&
+         hri_match_any(p->text, p->line, end, "exception|error|reason|fatal|stderr|message|result|status");
 }
 
 /* The label is one of a form that a program fills in: "- **exception type:** x". */
 static bool is_exception_field(const hri_oom_place *p, size_t phrase_from) {
-  static const char *const names[] = {"exception type:",
-                                      "exception message:",
-                                      "error type:",
-                                      "error message:",
-                                      "tipo de exce\xc3\xa7\xc3\xa3o:",
-                                      "tipo de excepci\xc3\xb3n:",
-                                      "exit reason:"};
-  for (size_t i = 0; i < HRI_COUNT(names); i++) {
-    size_t at = hri_oom_word(p->text, p->line, phrase_from, names[i]);
-    if (at < phrase_from && at <= p->line + 4) return true;
-  }
-  return false;
+  static const char names[] = "exception type:|exception message:|error type:|error message:|exit reason:|"
+                              "tipo de exce\xc3\xa7\xc3\xa3o:|tipo de excepci\xc3\xb3n:";
+  return hri_match_any(p->text, p->line, phrase_from < p->line + 32 ? phrase_from : p->line + 32, names);
 }
 
 bool hri_oom_is_concrete(const char *text, size_t from, size_t to) {
@@ -185,9 +133,8 @@ bool hri_oom_is_concrete(const char *text, size_t from, size_t to) {
 
 /* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word. */
 static bool starts_with_level(const char *text, size_t line, size_t to) {
-  static const char *const levels[] = {"error ", "fatal ", "critical ", "severe ", "e ", "f ", "w ", "warn ", "err "};
-  for (size_t i = 0; i < HRI_COUNT(levels); i++)
-    if (hri_match_at(text, line, to, levels[i])) return true;
+  static const char levels[] = "error |fatal |critical |severe |e |f |w |warn |err ";
+  if (hri_match_at(text, line, to, levels)) return true;
   return false;
 }
 
@@ -206,20 +153,15 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(DATED, p->shape & HRI_OOM_DATED);
   SIGN(FENCED, p->shape & HRI_OOM_FENCED);
   SIGN(TITLE, p->shape & HRI_OOM_TITLE && !hri_voice_is_change(p));
-  SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from) ||
-                     (hri_match_end(p->text, from, to, "error") && hri_match_at(p->text, to, p->count, ": ")));
+  SIGN(LABELLED, is_exception_field(p, from) || names_error(p->text, line, from));
   SIGN(FIELD, is_field(p, from));
   SIGN(PLACE, hri_oom_has_place(p->text, line, p->line_end));
-  SIGN(TRACE, is_below_trace(p));
   SIGN(STACK, has_stack(p, to));
   SIGN(CODE, has_code(p->text, to, p->line_end));
-  SIGN(ALONE, is_label_only(p->text, line, from) &&
-                  (!is_code || hri_oom_word(p->text, line, from, ":") < from ||
-                   hri_match_at(p->text, to, p->count, ":") || hri_match_at(p->text, to, p->count, "()")));
+  SIGN(ALONE, is_label_only(p->text, line, from) && (!is_code || hri_oom_word(p->text, line, from, ":") < from ||
+                                                     hri_match_at(p->text, to, p->count, ":|()")));
   SIGN(LAST, rest >= p->line_end);
   SIGN(TOLD, told);
-  SIGN(BEHIND, !told && hri_match_at(p->text, to, p->line_end, " error") && /* "the dreaded x error" */
-                   hri_oom_word(p->text, from > line + 16 ? from - 16 : line, from, "the ") < from);
   SIGN(BEHIND, !told && hri_voice_is_case(p, from, to));
   SIGN(ITEM, p->shape & HRI_OOM_COMMENT && p->tick_from < p->tick_to && !told);
   SIGN(ENDED, hri_voice_tells_of_end(p, from, to));
@@ -229,7 +171,6 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(AMONG, p->shape & HRI_OOM_AMONG);
   SIGN(COMMENT, p->shape & HRI_OOM_COMMENT && !is_exception_field(p, from) && !told);
   SIGN(HEADING, p->shape & HRI_OOM_HEADING);
-  SIGN(FORMAT, is_format(p, to));
   SIGN(PROSE, hri_count_words(p->text, hri_sentence_start(p->text, p->sentence, from), from) >= 5);
   SIGN(TAIL, hri_count_words(p->text, to, hri_sentence_end(p->text, to, p->line_end)) >= 4);
 #undef SIGN

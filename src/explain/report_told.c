@@ -1,127 +1,52 @@
 /* What makes a phrase an event: words that tell of one thing that happened, in whatever form its line has. "Failed with",
  * "got a", "is reported at the second epoch", a title in the present tense, a verb of the end that something came to.
  *
- * The neighbours may rely on this: an event may be told of and be a topic all the same ("if it failed with X"). A condition is
- * a sign of its own (report_topic.c); only words that are weak alone ("died with", a title's verb) look for one here. */
+ * The neighbours may rely on this: an event may be told of and be a topic all the same ("if it raised X"). A condition is
+ * a sign of its own (report_topic.c); what one came to by some way ("died after an hour with") is told only where the
+ * sentence sets no case (hri_voice_meets). */
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
 #include "explain/wording.h"
 
 bool hri_voice_happened(const hri_oom_place *p, size_t to) {
-  static const char *const events[] = {" is reported at", " was reported", " was raised", " was thrown", " occurred",
-                                       " happened",       " came out",     " came up",    " comes up",   " appeared",
-                                       " popped up",      " pops up",      " showed up",  " shows up",   " came back"};
-  static const char *const now[] = {" is raised ",   " is thrown ", " occurs ", " happens ",
-                                    " is reported ", " appears ",   " arises ", " is encountered "};
-  static const char *const then[] = {"when running ",  "when i ",       "when we ",        "when my ",
-                                     "when trying ",   "when loading ", "when executing ", "when launching ",
-                                     "when starting ", "after "};
-  static const char *const nouns[] = {" error", " exception", " failure"};
-  for (size_t i = 0; i < HRI_COUNT(nouns); i++)
-    if (hri_match_at(p->text, to, p->line_end, nouns[i])) to += strlen(nouns[i]);
-  for (size_t i = 0; i < HRI_COUNT(now);
-       i++) /* "is raised when running x" tells of one run, "raised when full" of all */
-    if (hri_match_at(p->text, to, p->line_end, now[i]) &&
-        hri_match_at_any(p->text, to + strlen(now[i]), p->line_end, then, HRI_COUNT(then)))
-      return true;
-  for (size_t i = 0; i < HRI_COUNT(events); i++)
-    if (hri_match_at(p->text, to, p->line_end, events[i])) return true;
-  return false;
+  static const char events[] =
+      " is reported at| was reported| was raised| was thrown| occurred| happened| came out| came up|"
+      " comes up| appeared| popped up| pops up| showed up| shows up| came back";
+  static const char now[] =
+      " is raised | is thrown | occurs | happens | is reported | appears | arises | is encountered ";
+  static const char then[] = "when i |when we |when my |when running |when trying |when loading |when executing |"
+                             "when launching |when starting |after ";
+  size_t runs;
+  to = hri_match_next(p->text, to, p->line_end, " error| exception| failure");
+  runs = hri_match_next(p->text, to, p->line_end, now); /* "is raised when running x" tells of one run */
+  return hri_match_at(p->text, to, p->line_end, events) ||
+         (runs > to && hri_match_at(p->text, runs, p->line_end, then));
 }
 
 bool hri_voice_tells_of_end(const hri_oom_place *p, size_t from, size_t to) {
-  static const char *const verbs[] = {"died",    "crashed",   "failed",    "aborted", "terminated", "exited",
-                                      "stopped", "returned",  "raised",    "threw",   "dies",       "crashes",
-                                      "killed",  "did",       "completed", "ended",   "received",   "caused",
-                                      "tested",  "lost",      "finished",  "hit",     "saw",        "observed",
-                                      "tried",   "triggered", "reproduced"};
-  size_t start = hri_sentence_start(p->text, p->line, from);
-  size_t end = hri_sentence_end(p->text, to, to + 60 < p->line_end ? to + 60 : p->line_end);
-  return hri_match_any(p->text, start, end, verbs, HRI_COUNT(verbs));
-}
-
-/* "is shutdown with exit code 137": one end, in the past, and no condition before it. */
-static bool ended_with(const hri_oom_place *p, size_t from) {
-  static const char *const verbs[] = {"exited",  "died",  "crashed", "terminated", "killed",   "shutdown",  "shut down",
-                                      "stopped", "dying", "aborted", "restarted",  "restarts", "restarting"};
-  static const char *const cases[] = {"if",    "may",  "might",    "can",      "could",
-                                      "would", "will", "whenever", "when you", "when your"};
-  size_t start = hri_sentence_start(p->text, p->line, from), word = start + 5;
-  while (word < from && hri_is_letter(p->text[word])) word++;
-  if (hri_match_at(p->text, start, from, "symptom") ||
-      (hri_match_at(p->text, start, from, "when ") && !hri_match_end(p->text, start, word, "ing")))
-    return false; /* "when running x" is how it came about, "when it ends with" a case */
-  return hri_match_end(p->text, start, from, " with ") &&
-         hri_match_any(p->text, start, from, verbs, HRI_COUNT(verbs)) &&
-         !hri_match_any(p->text, start, from, cases, HRI_COUNT(cases));
-}
-
-/* "I am getting this error: info - x": somebody met what the colon introduces. */
-static bool is_introduced(const hri_oom_place *p, size_t from) {
-  for (size_t at = hri_oom_word(p->text, p->line, from, " error:"); at < from;
-       at = hri_oom_word(p->text, at + 1, from, " error:"))
-    if (hri_voice_meets(p->text, p->line, at)) return true;
-  return false;
-}
-
-/* "There appeared", "met", "reports an error" right before it. */
-static bool is_told_in_chinese(const char *text, size_t line, size_t from) {
-  static const char *const verbs[] = {"\xe5\x87\xba\xe7\x8e\xb0", "\xe9\x81\x87\xe5\x88\xb0",
-                                      "\xe6\x8a\xa5\xe9\x94\x99"};
-  return hri_match_part(text, from > line + 24 ? from - 24 : line, from, verbs, HRI_COUNT(verbs));
-}
-
-/* A thread's title tells of it in the present: "mnist.py throws x", "training gets x". */
-static bool is_title_verb(const hri_oom_place *p, size_t from) {
-  static const char *const verbs[] = {"throws ",  "gives ",   "gets ",       "causes ",     "shows ",     "hits ",
-                                      "raises ",  "with ",    "results in ", "crashes in ", "runs into ", "ran into ",
-                                      "reports ", "returns ", "getting ",    "goes "};
-  static const char *const cases[] = {"if",   "when", "can",  "may", "might", "should",
-                                      "will", "how",  "what", "why", "avoid", "handle"};
-  if (hri_match_any(p->text, p->line, from, cases, HRI_COUNT(cases))) return false;
-  for (size_t i = 0; i < HRI_COUNT(verbs); i++)
-    if (hri_match_end(p->text, p->line, from, verbs[i])) return true;
-  return false;
-}
-
-/* Whether text[at] stands between the back quotes that the message stands in, and they enclose a part of the line alone. */
-static bool is_within_ticks(const hri_oom_place *p, size_t at) {
-  return p->tick_from < p->tick_to && p->tick_from > p->line && at >= p->tick_from;
+  static const char verbs[] =
+      HRI_DIED "|terminated|exited|stopped|killed|ended|lost|returned|raised|threw|received|hit|saw|tried|tested|did";
+  const size_t end = hri_sentence_end(p->text, to, to + 60 < p->line_end ? to + 60 : p->line_end);
+  return hri_match_any(p->text, hri_sentence_start(p->text, p->line, from), end, verbs);
 }
 
 /* "failed with x", "got x". */
 static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
-  static const char *const telling[] = {"failed with ", "fails with ", "exited with ", "died with ",    "returned ",
-                                        "error ",       "got ",        "caught ",      "error is ",     "error was ",
-                                        "message is ",  "reason: ",    "with reason ", "workers are {", "running into ",
-                                        "ran into ",    "runs into "};
-  bool labelled = hri_match_end(p->text, line, from, ": ");
-  while (from > line && (p->text[from - 1] == '.' || p->text[from - 1] == ':') && from > line + 1 &&
-         hri_is_name(p->text[from - 2])) {
-    from--; /* "system.outofmemoryexception" */
-    while (from > line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == ':')) from--;
+  /* Chinese: there appeared, met, reports an error */
+  static const char wide[] = "\xe5\x87\xba\xe7\x8e\xb0|\xe9\x81\x87\xe5\x88\xb0|\xe6\x8a\xa5\xe9\x94\x99";
+  const bool labelled = hri_match_end(p->text, line, from, ": ");
+  size_t name = from, verb;
+  while (name > line + 1 && strchr(".:", p->text[name - 1]) && hri_is_name(p->text[name - 2])) {
+    name--; /* "system.outofmemoryexception" */
+    while (name > line && (hri_is_name(p->text[name - 1]) || p->text[name - 1] == ':')) name--;
   }
-  if (hri_match_end(p->text, line, from, "): ")) { /* "error is cumemalloc(): x" */
-    size_t label = from - 2;
-    while (label > line && p->text[label - 1] != ' ') label--;
-    from = label;
-  }
-  if (from > line && strchr("\"'", p->text[from - 1])) from--;
-  for (size_t i = 0; i < HRI_COUNT(telling); i++)
-    if (hri_match_end(p->text, line, from, telling[i]) && !is_within_ticks(p, from - strlen(telling[i])) &&
-        (strcmp(telling[i], "reason: ") != 0 || hri_count_words(p->text, line, from - 8) < 4))
-      return true;
-  if (is_introduced(p, from) || ended_with(p, from) || is_told_in_chinese(p->text, line, from)) return true;
-  if (p->shape & HRI_OOM_TITLE && is_title_verb(p, from)) return true;
-  if (p->shape & HRI_OOM_TITLE && from > line &&
-      !hri_voice_is_change(p)) { /* "loading fails with vulkan out-of-memory error" */
-    static const char *const ends[] = {" fails with ", " crashes with ", " fails due to ", " crashes due to "};
-    for (size_t i = 0; i < HRI_COUNT(ends); i++) {
-      size_t at = hri_oom_word(p->text, from > line + 30 ? from - 30 : line, from, ends[i]);
-      if (at < from && hri_sentence_start(p->text, at, from) <= at) return true;
-    }
-  }
-  return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, from), from);
+  if (name > line && strchr("\"'", p->text[name - 1])) name--;
+  verb = name - hri_match_end(p->text, line, name, " ");
+  verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
+  if (verb + 1 < name) return true;
+  if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
+  return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
 }
 
 bool hri_voice_tells_of_kill(const hri_oom_place *p) {
@@ -130,14 +55,12 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
 }
 
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
-  const uint64_t general = HRI_SIGN_BIT(HRI_SIGN_TOPIC) | HRI_SIGN_BIT(HRI_SIGN_MEANT);
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
-         (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & general)) ||
-         hri_match_at(p->text, from, to, "oomed") || hri_match_at(p->text, from, to, "oom'");
+         (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
+         hri_match_at(p->text, from, to, "oomed|oom'");
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {
-  static const char *const how[] = {" while ", " during ", " after ", " with ", " on ", " at ", " in "};
   size_t end;
   if (!(p->shape & HRI_OOM_TITLE)) return false;
   from = hri_oom_with_modifiers(p->text, p->line, from);
@@ -148,5 +71,6 @@ bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {
     for (end = to + 6; end < p->line_end && hri_is_letter(p->text[end]);) end++;
     return hri_match_end(p->text, to + 6, end, "ing");
   }
-  return hri_count_words(p->text, p->line, to) <= 5 && hri_match_at_any(p->text, to, p->line_end, how, HRI_COUNT(how));
+  return hri_count_words(p->text, p->line, to) <= 5 &&
+         hri_match_at(p->text, to, p->line_end, " while | during | after | with | on | at | in ");
 }

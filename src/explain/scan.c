@@ -135,8 +135,7 @@ static char plain_of(const char *c) {
 
 /* "<br>", "<br/>", "<br />" at line[at]. */
 static bool is_line_break(const char *line, size_t at, size_t end) {
-  return hri_match_at(line, at, end, "<br>") || hri_match_at(line, at, end, "<br/>") ||
-         hri_match_at(line, at, end, "<br />");
+  return hri_match_at(line, at, end, "<br>|<br/>|<br />");
 }
 
 /* Whether a character is neither a blank nor the first of what is dressed or written otherwise. */
@@ -672,18 +671,15 @@ static void begin_message(hr_explainer *e, size_t m) {
 /* Whether what stands at the place is worth a look: a line, or a part of one that is too long, holds few of them, and a
  * word of the general rule needs another one that says that something failed. */
 static bool is_worth_it(hr_explainer *e, const hri_oom_place *p, size_t m, bool general) {
-  static const char *const words[] = {"fail",   "unable",  "cannot",     "can't",   "could",  "not ",     "out of",
-                                      "out_of", "outof",   "insuff",     "exhaust", "exceed", "error",    "no ",
-                                      "oom",    "lack",    "than",       "too ",    "full",   "overflow", "enomem",
-                                      "refuse", "ran out", "impossible", "n't ",    "paging"};
+  static const char words[] =
+      "fail|unable|cannot|can't|could|not |out of|out_of|outof|insuff|exhaust|exceed|error|no |oom|lack|"
+      "than|too |full|overflow|enomem|refuse|ran out|impossible|n't |paging";
   size_t line = e->marks.items[m].offset, end = m + 1 < e->marks.count ? e->marks.items[m + 1].offset : p->count;
   end = end + 120 < p->count ? end + 120 : p->count; /* or in the next line, where one was wrapped */
   if (e->judged_line != line + 1) {
     e->judged_line = line + 1;
     e->tries = 0;
-    e->may_fail = false;
-    for (size_t i = 0; i < sizeof words / sizeof *words && !e->may_fail; i++)
-      e->may_fail = hri_oom_word(p->text, line, end, words[i]) < end;
+    e->may_fail = hri_match_part(p->text, line, end, words);
   }
   return e->tries < TRIES && (e->may_fail || !general);
 }

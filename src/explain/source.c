@@ -115,20 +115,11 @@ static bool is_literal_line(const span *s) {
   return end == s->to;
 }
 
-/* "name = ...", "name: type = ...", "NAME=...", "a.b[0] += ...". Programs print "loss = 2.3" too: a number alone is no
+/* "name = ...", "name: type = ...", "NAME=...", "a.b += ...". Programs print "loss = 2.3" too: a number alone is no
  * operand. */
 static bool is_assignment(const span *s) {
   size_t at = name_end(s, s->from), end;
-  static const char *const declared[] = {"const ",  "let ",   "var ", "auto ", "static ",
-                                         "export ", "local ", "set ", "final "};
-  for (size_t i = 0; i < HRI_COUNT(declared); i++)
-    if (begins(s, s->from, declared[i])) at = name_end(s, s->from + strlen(declared[i]));
   if (at == s->from) return false;
-  while (at < s->to && s->text[at] == '[') { /* an index */
-    const char *close = memchr(s->text + at, ']', s->to - at);
-    if (!close) return false;
-    at = (size_t)(close - s->text) + 1;
-  }
   if (at + 1 < s->to && s->text[at] == ':' && s->text[at + 1] == ' ') { /* a type */
     size_t type = at + 2;
     while (type < s->to && (is_word_char(s->text[type]) || strchr("[],.| ", s->text[type]))) type++;
@@ -179,16 +170,6 @@ static bool begins_statement(const span *s) {
       return ends(s, ":") || ends(s, "{") || ends(s, ")") || ends(s, ";") || ends(s, "(") || ends(s, "}") ||
              has(s, "): ") || has(s, ") {");
   return false;
-}
-
-/* Whether brackets are closed that an earlier line has opened. */
-static bool closes_more(const span *s) {
-  int open = 0;
-  for (size_t i = s->from; i < s->to; i++) {
-    if (strchr("([{", s->text[i])) open++;
-    if (strchr(")]}", s->text[i])) open--;
-  }
-  return open < 0;
 }
 
 /* Whether the line begins with a bracket, or with a name and one. */
@@ -253,7 +234,7 @@ static bool ends_statement(const span *s) {
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
     if (ends(s, operands[i])) return !is_remark(s) && !is_labelled(s);
-  if (ends(s, "),") || ends(s, "],") || ends(s, "},")) return closes_more(s) || is_call_at(s);
+  if (ends(s, "),") || ends(s, "],") || ends(s, "},")) return is_call_at(s);
   if (ends(s, "\\") && has(s, "-")) return true; /* a shell's */
   return ends(s, ";") && (has(s, " = ") || name_end(s, s->from) == s->to - 1);
 }
@@ -284,7 +265,6 @@ static bool is_entry(const span *s) {
   size_t at = name_end(s, s->from);
   if (at == s->from) return false;
   if (at + 1 == s->to && s->text[at] == ',') return true;
-  if (begins(s, at, ": ") && ends(s, ",") && !memchr(s->text + at + 2, ' ', s->to - at - 2)) return true; /* a field */
   while (at < s->to && s->text[at] == ' ') at++;
   if (begins(s, at, "=>")) return true;
   if (at >= s->to || s->text[at] != '=') return false;

@@ -317,15 +317,11 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
 
 /* Whether the word around text[at] is a place in a source, "ggml-cuda.cu:6821", "./darknet/src/dark_cuda.c". */
 static bool is_source_place(const char *text, size_t at, size_t to) {
-  static const char *const endings[] = {".c", ".cc", ".cpp", ".cu", ".cuh", ".h", ".hpp", ".rs", ".jl", ".go", ".mm"};
-  size_t end = at;
-  for (; end < to && text[end] != ' ' && text[end] != ')' && text[end] != ','; end++) continue;
-  for (size_t i = 0; i < HRI_COUNT(endings); i++)
-    for (size_t dot = hri_oom_word(text, at, end, endings[i]); dot < end;
-         dot = hri_oom_word(text, dot + 1, end, endings[i])) {
-      const size_t behind = dot + strlen(endings[i]);
-      if (behind == end || !hri_is_name(text[behind])) return true;
-    }
+  static const char endings[] = ".c|.cc|.cpp|.cu|.cuh|.h|.hpp|.rs|.jl|.go|.mm";
+  for (; at < to && !strchr(" ),", text[at]); at++) {
+    const size_t end = text[at] == '.' ? hri_match_next(text, at, to, endings) : at;
+    if (end > at && (end == to || !hri_is_name(text[end]))) return true;
+  }
   return false;
 }
 
@@ -356,137 +352,36 @@ const char *hri_oom_framework_near(const char *text, size_t from, size_t to) {
   return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), true);
 }
 
-static const char *const host_words[] = {"host",
-                                         "system memory",
-                                         "ram",
-                                         "main memory",
-                                         "physical memory",
-                                         "virtual memory",
-                                         "swap",
-                                         "paging",
-                                         "page file",
-                                         "pagefile",
-                                         "host memory",
-                                         "cpu memory",
-                                         "address space",
-                                         "overcommit",
-                                         "memory cgroup",
-                                         "cgroup",
-                                         "job memory",
-                                         "step memory",
-                                         "out_of_host_memory",
-                                         "outofhostmemory",
-                                         "cpu buffer",
-                                         "cpu memory",
-                                         "cpu_repack buffer",
-                                         "cpu_mapped buffer",
-                                         "host allocation of",
-                                         "os memory",
-                                         "cpu can't allocate"};
+static const char host_words[] =
+    "host|system memory|ram|main memory|physical memory|virtual memory|swap|paging|page file|pagefile|host memory|"
+    "cpu memory|address space|overcommit|memory cgroup|cgroup|job memory|step memory|out_of_host_memory|outofhostmemory|"
+    "cpu buffer|cpu_repack buffer|cpu_mapped buffer|host allocation of|os memory|cpu can't allocate";
 /* The kernel's ENOMEM as a number. */
-static const char *const enomem_words[] = {"errno 12",      "errno: 12",      "error 12",
-                                           "error code 12", "error code: 12", "cannot allocate memory"};
+static const char enomem_words[] = "errno 12|errno: 12|error 12|error code 12|error code: 12|cannot allocate memory";
+/* The machine's memory as codes of errors name it, behind whoever's prefix. */
+static const char host_names[] = "out_of_host_memory|outofhostmemory";
 /* Lines that one speaker prints when the machine refuses: Slurm, YARN, Spark, Windows, R, the run times of Go and Rust,
  * V8, Python. */
-static const char *const host_lines[] = {"slurmstepd",
-                                         "yarn",
-                                         "vector of size",
-                                         "runtime: out of memory",
-                                         "runtime: cannot allocate memory",
-                                         "memory allocation of",
-                                         "call_and_retry_last",
-                                         "paging file is too small",
-                                         "exceeding memory limits",
-                                         "outofmemoryerror()",
-                                         "in memory context",
-                                         "failed on request of size",
-                                         "of memory (of type",
-                                         "virtualalloc of",
-                                         "system out of memory!",
-                                         "total sbrk() is",
-                                         "forrtl",
-                                         "out of process memory",
-                                         "process out of memory",
-                                         "ggml_aligned_malloc",
-                                         "ggml_backend_cpu_buffer_type_alloc_buffer"};
-/* The machine's memory as codes of errors name it, behind whoever's prefix. */
-static const char *const host_names[] = {"out_of_host_memory", "outofhostmemory"};
-static const char *const soft_host[] = {"pinned",
-                                        "page-locked",
-                                        "shm",
-                                        "/dev/shm",
-                                        "posix_memalign",
-                                        "malloc",
-                                        "realloc",
-                                        "calloc",
-                                        "mmap",
-                                        "shared memory segment",
-                                        "enomem",
-                                        "luajit",
-                                        "lua",
-                                        "heap",
-                                        "fork",
-                                        "bad_alloc",
-                                        "std::bad_alloc",
-                                        "numpy",
-                                        "jellyfish",
-                                        "pandas",
-                                        "memalign",
-                                        "openblas",
-                                        "duckdb",
-                                        "nomemoryerror",
-                                        "system.outofmemoryexception",
-                                        "insufficientmemoryexception",
-                                        "llvm error",
-                                        "exception out_of_memory",
-                                        "cpu",
-                                        "container",
-                                        "pod"};
-static const char *const device_words[] = {"gpu",
-                                           "cuda",
-                                           "hip",
-                                           "device",
-                                           "vram",
-                                           "video memory",
-                                           "npu",
-                                           "xpu",
-                                           "hbm",
-                                           "mps",
-                                           "graphics memory",
-                                           "rocm",
-                                           "musa",
-                                           "cann",
-                                           "aclrtmalloc",
-                                           "tpu",
-                                           "hpu",
-                                           "cumemcreate",
-                                           "cumemalloc",
-                                           "cudamalloc",
-                                           "hipmalloc",
-                                           "gpus",
-                                           "gpu0",
-                                           "gpu1",
-                                           "cuda0",
-                                           "sycl",
-                                           "level zero",
-                                           "kv cache",
-                                           "cudamallocasync",
-                                           "cudaerror",
-                                           "cumemmap",
-                                           "cumemaddressreserve",
-                                           "rtmalloc",
-                                           "devicemem",
-                                           "tensor"};
+static const char host_lines[] =
+    "slurmstepd|yarn|vector of size|runtime: out of memory|runtime: cannot allocate memory|memory allocation of|"
+    "call_and_retry_last|paging file is too small|exceeding memory limits|outofmemoryerror()|in memory context|"
+    "failed on request of size|of memory (of type|virtualalloc of|system out of memory!|total sbrk() is|forrtl|"
+    "out of process memory|process out of memory|ggml_aligned_malloc|ggml_backend_cpu_buffer_type_alloc_buffer";
+static const char soft_host[] =
+    "pinned|page-locked|shm|/dev/shm|posix_memalign|malloc|realloc|calloc|mmap|shared memory segment|enomem|luajit|lua|"
+    "heap|fork|bad_alloc|std::bad_alloc|numpy|jellyfish|pandas|memalign|openblas|duckdb|nomemoryerror|system.outofmemoryexception|"
+    "insufficientmemoryexception|llvm error|exception out_of_memory|cpu|container|pod";
+static const char device_words[] =
+    "gpu|cuda|hip|device|vram|video memory|npu|xpu|hbm|mps|graphics memory|rocm|musa|cann|aclrtmalloc|tpu|hpu|"
+    "cumemcreate|cumemalloc|cudamalloc|hipmalloc|gpus|gpu0|gpu1|cuda0|sycl|level zero|kv cache|cudamallocasync|"
+    "cudaerror|cumemmap|cumemaddressreserve|rtmalloc|devicemem|tensor";
 
 /* Of shared memory on the chip, not of what processes share. */
-static const char *const chip_words[] = {"per block",   "kernel", "launch",   "smem",      "thread block",
-                                         "threadblock", "sm",     "carveout", "on the gpu"};
+static const char chip_words[] = "per block|kernel|launch|smem|thread block|threadblock|sm|carveout|on the gpu";
 
 static bool speaks_of_device(const char *text, size_t from, size_t to) {
-  static const char *const parts[] = {"cudamalloc",        "cumem",   "cuda_", "hip_", "hipmalloc", "gpu", "devicemem",
-                                      "outofdevicememory", "curesult"};
-  return hri_match_any(text, from, to, device_words, HRI_COUNT(device_words)) ||
-         hri_match_part(text, from, to, parts, HRI_COUNT(parts));
+  static const char parts[] = "cudamalloc|cumem|cuda_|hip_|hipmalloc|gpu|devicemem|outofdevicememory|curesult";
+  return hri_match_any(text, from, to, device_words) || hri_match_part(text, from, to, parts);
 }
 
 const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
@@ -495,11 +390,7 @@ const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
 
 /* Some names are those of interfaces, which programs of many kinds use. */
 static bool is_interface(const char *name) {
-  static const char *const interfaces[] = {"vulkan", "opencl",      "metal",  "directx",
-                                           "numba",  "managedcuda", "opengl", "webgl"};
-  for (size_t i = 0; i < HRI_COUNT(interfaces); i++)
-    if (strcmp(name, interfaces[i]) == 0) return true;
-  return false;
+  return hri_is_one_of(name, "vulkan|opencl|metal|directx|numba|managedcuda|opengl|webgl");
 }
 
 void hri_oom_set_framework(hri_oom_message *m, const char *name) {
@@ -526,42 +417,36 @@ static bool is_mps(const hri_oom_place *p) {
 /* Whether a function of the machine's memory is named there, by whatever prefix: "zmalloc", "failed to reallocate". Devices
  * reallocate nothing, and their functions say whose they are. */
 static bool names_host_function(const char *text, size_t from, size_t to) {
-  static const char *const endings[] = {"malloc", "calloc", "realloc", "reallocate"};
-  static const char *const devices[] = {"cu", "hip", "rt",  "cn",  "acl",   "xpu",
-                                        "mu", "dev", "hal", "gpu", "metal", "npu"};
-  for (size_t i = 0; i < HRI_COUNT(endings); i++)
-    for (size_t at = hri_oom_word(text, from, to, endings[i]); at < to;
-         at = hri_oom_word(text, at + 1, to, endings[i])) {
-      size_t start = at, end = at + strlen(endings[i]);
-      while (start > from && (hri_is_name(text[start - 1]) || text[start - 1] == ':')) start--;
-      if ((end == to || !hri_is_name(text[end])) && !hri_match_part(text, start, at, devices, HRI_COUNT(devices)))
-        return true;
-    }
+  static const char endings[] = "malloc|calloc|realloc|reallocate";
+  static const char devices[] = "cu|hip|rt|cn|acl|xpu|mu|dev|hal|gpu|metal|npu";
+  for (size_t at = hri_match_first(text, from, to, endings); at < to; at = hri_match_first(text, at + 1, to, endings)) {
+    size_t start = at, end = hri_match_next(text, at, to, endings);
+    while (start > from && (hri_is_name(text[start - 1]) || text[start - 1] == ':')) start--;
+    if ((end == to || !hri_is_name(text[end])) && !hri_match_part(text, start, at, devices)) return true;
+  }
   return false;
 }
 
 /* The lines right behind the message that say who speaks: a database's detail, the stack of a run time. */
 static bool is_continued_by_host(const hri_oom_place *p) {
-  static const char *const lines[] = {"failed on request of size", "in memory context", "runtime stack:",
-                                      "of memory (of type",        "memorylabel:",      "goroutine "};
+  static const char lines[] =
+      "failed on request of size|in memory context|runtime stack:|of memory (of type|memorylabel:|goroutine ";
   size_t end = p->line_end + 160 < p->count ? p->line_end + 160 : p->count;
-  return hri_match_part(p->text, p->line_end, end, lines, HRI_COUNT(lines));
+  return hri_match_part(p->text, p->line_end, end, lines);
 }
 
 /* Whether a line beside the message says that a function of the machine's memory failed: "memalign returned 0". */
 static bool is_beside_host_call(const hri_oom_place *p) {
   static const char *const functions[] = {"malloc", "calloc", "realloc", "memalign", "posix_memalign", "aligned_alloc",
                                           "mmap",   "sbrk",   "brk",     "shmget",   "virtualalloc",   "fork"};
-  static const char *const outcomes[] = {"returned 0",   "returned null", "returned -1", "returned nullptr",
-                                         "returns null", "fail",          "= null",      "errno"};
+  static const char outcomes[] = "returned 0|returned null|returned -1|returned nullptr|returns null|fail|= null|errno";
   const size_t near = 120, far = p->before_count, from = far > near ? far - near : 0;
   const size_t to = p->line_end + near < p->count ? p->line_end + near : p->count;
   for (size_t i = 0; i < HRI_COUNT(functions); i++) {
     size_t at = hri_match_whole(p->before, from, far, functions[i]);
-    if (at < far && hri_match_part(p->before, at, at + 48 < far ? at + 48 : far, outcomes, HRI_COUNT(outcomes)))
-      return true;
+    if (at < far && hri_match_part(p->before, at, at + 48 < far ? at + 48 : far, outcomes)) return true;
     at = hri_match_whole(p->text, p->line_end, to, functions[i]);
-    if (at < to && hri_match_part(p->text, at, at + 48 < to ? at + 48 : to, outcomes, HRI_COUNT(outcomes))) return true;
+    if (at < to && hri_match_part(p->text, at, at + 48 < to ? at + 48 : to, outcomes)) return true;
   }
   return false;
 }
@@ -577,26 +462,18 @@ static bool is_exhausted(const hri_oom_place *p, size_t first, size_t last) {
 /* The name of a program before the phrase, as code qualifies it: "simtk.openmm.openmmexception: ...", "amrex::abort::".
  * What the libraries of languages are called, and PyTorch, is no program's name. */
 static bool is_qualified(const char *text, size_t from, size_t to) {
-  static const char *const common[] = {"std",       "torch",      "c10",
-                                       "at",        "java",       "javax",
-                                       "system",    "numpy",      "builtins",
-                                       "thrust",    "cuda",       "python",
-                                       "core",      "kotlin",     "scala",
-                                       "runtime",   "__main__",   "errors",
-                                       "sys",       "concurrent", "multiprocessing",
-                                       "microsoft", "boost",      "caffe2"};
+  static const char common[] = "std|torch|c10|at|java|javax|system|numpy|builtins|thrust|cuda|python|core|kotlin|scala|"
+                               "runtime|__main__|errors|sys|concurrent|multiprocessing|microsoft|boost|caffe2";
   size_t at = from, end;
   if (to > from + 2 && text[to - 1] == ':' && text[to - 2] == ':') /* its names end at the phrase */
     for (at = to; at > from && text[at - 1] != ' ';) at--;
   while (at < to && !hri_is_letter(text[at])) at++;
   for (end = at; end < to && hri_is_name(text[end]);) end++;
   if (end == at || end + 2 >= to || !(text[end] == '.' || (text[end] == ':' && text[end + 1] == ':'))) return false;
-  for (size_t i = 0; i < HRI_COUNT(common); i++)
-    if (strlen(common[i]) == end - at && memcmp(text + at, common[i], end - at) == 0) return false;
+  if (hri_match_next(text, at, end, common) == end) return false;
   if (text[end] == ':') return hri_is_letter(text[end + 2]);
   for (; end < to && (hri_is_name(text[end]) || text[end] == '.'); end++) continue;
-  return end < to && text[end] == ':' &&
-         (hri_match_end(text, at, end, "error") || hri_match_end(text, at, end, "exception"));
+  return end < to && text[end] == ':' && hri_match_end(text, at, end, "error|exception");
 }
 
 /* "memory limit exceeded (16gi)": the unit is Kubernetes'. */
@@ -610,20 +487,18 @@ static bool is_pods_limit(const char *text, size_t from, size_t to) {
 
 /* A limit that the program itself sets: of a query, a server, a worker; not a batch system's, a container's. */
 static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
-  static const char *const outer[] = {"job",  "step", "container", "cgroup", "pod",  "slurmstepd", "yarn",
-                                      "node", "task", "vmem",      "rss",    "mem",  "slurm",      "physical",
-                                      "hbm",  "vmem", "tpu",       "shared", "vram", "gpu",        "device"};
-  static const char *const limits[] = {"memory limit",       "memory budget",           "memory quota",
-                                       "memory usage limit", "memory allocation limit", "max. memory"};
+  static const char outer[] =
+      "job|step|container|cgroup|pod|slurmstepd|yarn|node|task|vmem|rss|mem|slurm|physical|hbm|vmem|tpu|shared|vram|gpu|"
+      "device";
   size_t end = hri_sentence_end(p->text, to, p->line_end);
   if (is_pods_limit(p->text, to, end)) return false;
   if (hri_oom_word(p->text, to, end, " used)") < end && memchr(p->text + to, '/', end - to))
     return true; /* "(9.9 gib/10 gib used)" */
-  return hri_match_part(p->text, from, end, limits, HRI_COUNT(limits)) &&
-         (hri_oom_word(p->text, from, end, "exceed") < end || hri_oom_word(p->text, from, end, "reached") < end ||
-          hri_oom_word(p->text, from, end, "quota!") < end) &&
-         (hri_match_whole(p->text, from, end, "query") < end ||
-          !hri_match_any(p->text, from, to, outer, HRI_COUNT(outer)));
+  return hri_match_part(
+             p->text, from, end,
+             "memory limit|memory budget|memory quota|memory usage limit|memory allocation limit|max. memory") &&
+         hri_match_part(p->text, from, end, "exceed|reached|quota!") &&
+         (hri_match_whole(p->text, from, end, "query") < end || !hri_match_any(p->text, from, to, outer));
 }
 
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
@@ -631,11 +506,10 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
   size_t wide = p->line_end + 100 < p->count ? p->line_end + 100 : p->count, far = p->before_count;
   const char *who = hri_oom_framework_in(p->text, from, to), *library = NULL;
-  bool host_line = hri_match_any(p->text, sentence, end, host_lines, HRI_COUNT(host_lines));
-  bool host = host_line || hri_match_any(p->text, sentence, end, host_words, HRI_COUNT(host_words)) ||
-              hri_match_any(p->text, sentence, to, enomem_words, HRI_COUNT(enomem_words)) ||
-              hri_match_part(p->text, first, last, host_names, HRI_COUNT(host_names));
-  bool soft = hri_match_any(p->text, sentence, end, soft_host, HRI_COUNT(soft_host));
+  bool host_line = hri_match_any(p->text, sentence, end, host_lines);
+  bool host = host_line || hri_match_any(p->text, sentence, end, host_words) ||
+              hri_match_any(p->text, sentence, to, enomem_words) || hri_match_part(p->text, first, last, host_names);
+  bool soft = hri_match_any(p->text, sentence, end, soft_host);
   bool device = speaks_of_device(p->text, sentence, end);
   bool function = !device && names_host_function(p->text, sentence, end + 80 < to ? end + 80 : to);
   library = hri_oom_library_in(p->text, from, to);
@@ -667,7 +541,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
     m->failure.source = who ? who : "server";
     m->anybodys = false;
   } else if (hri_oom_word(p->text, sentence, end, "shared memory") < end &&
-             (hri_match_any(p->text, sentence, end, chip_words, HRI_COUNT(chip_words)))) {
+             hri_match_any(p->text, sentence, end, chip_words)) {
     m->kind = HRI_OOM_CHIP;
     m->failure.source = "kernel of the device";
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {

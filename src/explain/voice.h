@@ -21,7 +21,6 @@ typedef enum hri_sign {
   HRI_SIGN_LABELLED, /* an error's word and a colon or bracket before it */
   HRI_SIGN_FIELD,    /* the value of a field of that name */
   HRI_SIGN_PLACE,    /* a place in a source */
-  HRI_SIGN_TRACE,    /* a traceback right before it */
   HRI_SIGN_STACK,    /* frames right behind it */
   HRI_SIGN_CODE,     /* an error's code behind it */
   HRI_SIGN_ALONE,    /* nothing but labels before it */
@@ -41,22 +40,15 @@ typedef enum hri_sign {
   HRI_SIGN_ROW,       /* in a row of a table */
   HRI_SIGN_QUOTED,    /* in a literal in its line */
   HRI_SIGN_TICKED,    /* between back quotes */
-  HRI_SIGN_FORMAT,    /* places for figures */
   HRI_SIGN_CONDITION, /* a condition or advice before it */
   HRI_SIGN_PERSON,    /* somebody who speaks of it */
   HRI_SIGN_BEHIND,    /* words behind it that make it a topic */
-  HRI_SIGN_TOPIC,     /* a label of change logs, questions, tips */
-  HRI_SIGN_QUESTION,
-  HRI_SIGN_ANSWERED,
-  HRI_SIGN_CHANGE,  /* "(#12)" */
-  HRI_SIGN_FOREIGN, /* a condition or advice in another language */
+  HRI_SIGN_TOPIC,     /* a label of change logs, questions, tips; what such words mean is explained close by */
   HRI_SIGN_PATTERN,
-  HRI_SIGN_ENTRY, /* an entry of a list of codes */
-  HRI_SIGN_EXPLAINED,
+  HRI_SIGN_ENTRY, /* an entry of a list of codes or errors, explained or mapped */
   HRI_SIGN_PROSE, /* a sentence that goes before it */
   HRI_SIGN_TAIL,  /* a sentence that goes on behind it */
   HRI_SIGN_ITEM,  /* between back quotes in an item or comment */
-  HRI_SIGN_MEANT, /* close by it is explained what such words mean */
   /* signs that count together (voice.c) */
   HRI_SIGN_KILL_TOLD,  /* words of a kill in a sentence */
   HRI_SIGN_NAME_TOLD,  /* a name in a sentence */
@@ -82,22 +74,19 @@ void hri_explainer_lend_ear(hr_explainer *explainer, const hri_voice_ear *ear);
 
 /* The signs of the line's shape, and of what it says about text[from, to) (report_shape.c, talk.c). */
 uint64_t hri_voice_shape(const hri_oom_place *place, size_t from, size_t to, bool is_code);
-uint64_t hri_voice_talk(const hri_oom_place *place, const hri_oom_message *message, size_t from, size_t to,
-                        uint64_t shape);
+uint64_t hri_voice_talk(const hri_oom_place *place, const hri_oom_message *message, size_t from, size_t to);
 
 /* Whether the words that end at text[end] say that somebody met what follows: "i got a", "gives the error", "we hit". */
 bool hri_voice_meets(const char *text, size_t line, size_t end);
 /* Whether what says that nothing failed, or that the program went on without it, stands there: no sign outweighs it. */
-/* The line before the block says that such a message may come: "you will see errors such as:". */
-bool hri_voice_foreseen(const hri_oom_place *place);
 bool hri_voice_denies(const hri_oom_place *place);
-/* Whether it is the source line below the frame that raised it, cut before its exception. */
-bool hri_voice_raised(const hri_oom_place *place);
+/* Whether the line before, or before the block that holds it, makes it a case: "if you see messages like:", "you may
+ * encounter errors such as:". */
+bool hri_voice_foreseen(const hri_oom_place *place);
 /* Whether the words behind text[to] say that it happened: "is reported at the second epoch", "came out". */
 bool hri_voice_happened(const hri_oom_place *place, size_t to);
-/* Whether what stands before makes it a case: the line before the block of output that holds it, "if you see messages
- * like:", or a list of questions that are asked often. */
-bool hri_voice_introduced(const hri_oom_place *place);
+/* Whether it is an item of a list of questions that are asked often, or of errors that are common. */
+bool hri_voice_is_frequent(const hri_oom_place *place);
 /* Whether a placeholder stands where a figure always does. */
 bool hri_voice_placeholder(const hri_oom_place *place);
 

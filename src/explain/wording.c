@@ -2,148 +2,57 @@
  * spoken of, part of a program. */
 #include "explain/wording.h"
 
-#include <stdio.h>
-
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/voice.h"
 
 static bool before_ends(const hri_oom_around *a, const char *words) {
-  size_t length = strlen(words), at = a->at;
+  size_t at = a->at;
   while (at > a->start && a->text[at - 1] == ' ') at--;
-  return at - a->start >= length && memcmp(a->text + at - length, words, length) == 0;
+  return hri_match_end(a->text, a->start, at, words);
 }
 static bool before_has(const hri_oom_around *a, const char *words) {
-  return hri_oom_word(a->text, a->start, a->at, words) < a->at;
+  return hri_match_part(a->text, a->start, a->at, words);
 }
 static bool after_starts(const hri_oom_around *a, const char *words) {
   return hri_match_at(a->text, a->after, a->count, words);
 }
 static bool after_has(const hri_oom_around *a, size_t within, const char *words) {
-  size_t end = a->count - a->after < within ? a->count : a->after + within;
-  return hri_oom_word(a->text, a->after, end, words) < end;
-}
-
-/* Whether "CUDA out of memory" is spoken of and not reported: advice, names of handlers and tests. With a request it is
- * reported, whatever stands around it. */
-static bool is_talk(const hri_oom_around *a, const char *backend) {
-  static const char *const before[] = {"avoid",
-                                       "avoids",
-                                       "avoiding",
-                                       "prevent",
-                                       "prevents",
-                                       "preventing",
-                                       "in case of",
-                                       "against",
-                                       "without",
-                                       "handle",
-                                       "handles",
-                                       "handling",
-                                       "catch",
-                                       "catches",
-                                       "catching",
-                                       "simulate",
-                                       "simulated",
-                                       "possible",
-                                       "potential",
-                                       "may cause",
-                                       "might cause",
-                                       "can cause",
-                                       "could cause",
-                                       "lead to",
-                                       "leads to",
-                                       "risk of",
-                                       "in the event of",
-                                       "if you get",
-                                       "if you see",
-                                       "if you run into",
-                                       "if you hit",
-                                       "if you encounter",
-                                       "to reduce",
-                                       "chance of",
-                                       "a",
-                                       "any",
-                                       "the",
-                                       "on",
-                                       "of",
-                                       "if",
-                                       "when",
-                                       "upon",
-                                       "or",
-                                       "like",
-                                       "#",
-                                       "//",
-                                       "about"};
-  static const char *const behind[] = {" handler",   " handling", " hook",       " callback",    " detect",
-                                       " guard",     " protect",  " recovery",   " prevent",     " fallback",
-                                       " check",     " test",     " retry",      " retries",     " errors",
-                                       " issues",    " problems", " exceptions", " situation",   " scenario",
-                                       " condition", " issue",    " solution",   " (oom) error", " unless",
-                                       " is "};
-  char words[64];
-  if (after_has(a, 40, "tried to allocate")) return false;
-  for (size_t at = a->after; at < a->count && at < a->after + 60 && !strchr(".:;(\n", a->text[at]); at++)
-    if (a->text[at] == '?') return true; /* a question */
-  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
-    (void)snprintf(words, sizeof words, " %s %s", before[i], backend);
-    if (before_ends(a, words) || before_ends(a, words + 1)) return true;
-  }
-  return false;
+  return hri_match_part(a->text, a->after, a->count - a->after < within ? a->count : a->after + within, words);
 }
 
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
-  static const char *const before[] = {"!=",      "&&",      "||",       "throw std::", "const std::", "throws std::",
-                                       " raise",  " return", "==",       "== \"",       "== '",        " when",
-                                       " if",     " as",     " case",    " a",          " using",      " use",
-                                       " of",     " the",    "kill -",   "signal.",     " via",        " with",
-                                       " raises", " sends",  " send",    " sending",    " due to",     " logic for",
-                                       " avoid",  " avoids", " prevent", " handle",     " handles",    " catches"};
-  static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
-                                       " as ",   " is ",     " was ",      " when ", " if ", " means",
-                                       " occur", " message", " exception", "/",      "ed"};
-  static const char *const reports[] = {"failed with",        "exited with",  "died with",    "ended with",
-                                        "error with",         "fails with",   "crashes with", "crash with",
-                                        "terminating due to", "terminated by"};
-  for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
-    if (before_ends(a, reports[i])) return false;
-  if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++) {
-    size_t length = strlen(before[i]);
-    bool first = before[i][0] == ' ' && a->start == 0 && a->at == length &&
-                 memcmp(a->text, before[i] + 1, length - 1) == 0; /* at the very start no blank stands before it */
-    if (first || before_ends(a, before[i])) return true;
-  }
-  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
-  return false;
-}
-
-/* Whether the name of an error code is part of a program: an arm of a match, an enumerator, a definition. */
-static bool is_in_program(const hri_oom_around *a) {
-  static const char *const behind[] = {" =>", " = ", ": return", ") =>", "),"};
-  if (hri_match_at_any(a->text, a->after, a->count, behind, HRI_COUNT(behind))) return true;
-  if (before_ends(a, " when") || before_ends(a, " if")) return true; /* or of a sentence about it */
-  return before_ends(a, "define") || before_ends(a, " case") || (before_ends(a, "::") && after_starts(a, ")"));
+  static const char before[] =
+      "raise|raises|throw|throws|return|case|when|if|as|a|the|of|via|with|using|use|send|sends|sending|"
+      "due to|logic for|" HRI_AVOID "|" HRI_HANDLE;
+  static const char behind[] = " = |;|&| &|():|();| as | is | when | if | means| occur|/|ed";
+  size_t end = a->at;
+  if (hri_match_end(a->text, a->start, end, "std::")) end -= strlen("std::");
+  if (before_ends(a, "terminating due to|terminated by")) return false;
+  if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, end), end)) return false;
+  while (end > a->start && a->text[end - 1] == ' ') end--;
+  return hri_match_last(a->text, a->start, end, before) < end || (end > a->start && a->text[end - 1] == '|') ||
+         hri_match_end(a->text, a->start, end, "!=|==|== \"|== '|&&|kill -|signal.") || after_starts(a, behind);
 }
 
 /* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
 static bool is_intended_kill(const hri_oom_around *a) {
-  static const char *const before[] = {"during teardown", "at teardown", "during shutdown",
-                                       "at shutdown",     "on shutdown", "exception ignored in"};
+  static const char before[] =
+      "during teardown|at teardown|during shutdown|at shutdown|on shutdown|exception ignored in";
   hri_oom_around far = *a;
   far.start = a->at > 320 ? a->at - 320 : 0;
-  for (size_t i = 0; i < sizeof before / sizeof *before; i++)
-    if (before_has(&far, before[i])) return true;
-  return after_has(a, 60, "preempt") || after_has(a, 60, "<pid>") || after_starts(a, " from the scheduler");
+  if (before_has(&far, before)) return true;
+  return after_has(a, 60, "preempt|<pid>") || after_starts(a, " from the scheduler");
 }
 
 /* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
 static bool is_check(const hri_oom_around *a) {
   hri_oom_around near = *a;
   near.start = a->at - a->start > 60 ? a->at - 60 : a->start;
-  if (!before_has(&near, "cuda") && !before_has(&near, "hip")) return false;
-  if (!before_has(&near, "error") && !before_has(&near, "fail")) return false;
-  return before_ends(a, ":") || before_ends(a, " 2") || before_ends(a, "(2)") || before_ends(a, "failed with error");
+  if (!before_has(&near, "cuda|hip")) return false;
+  if (!before_has(&near, "error|fail")) return false;
+  return before_ends(a, ":| 2|(2)|failed with error");
 }
 
 /* Whose "cudaMalloc failed" it is. */
@@ -203,7 +112,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
                                         "pytorch-npu",  "pytorch-musa", "pytorch-mlu"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++)
     if (before_ends(a, before[i].words)) return (hri_oom_reading){before[i].kind, before[i].source};
-  if (after_starts(a, ": killed process") || after_starts(a, ": kill process") || before_ends(a, "memory cgroup"))
+  if (after_starts(a, ": killed process|: kill process") || before_ends(a, "memory cgroup"))
     return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
   if (before_ends(a, "error") && after_starts(a, " at line")) return (hri_oom_reading){HRI_OOM_LIBRARY, "bitsandbytes"};
   if (after_starts(a, " error on gpu ")) return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
@@ -212,11 +121,10 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
     char with[16] = {0};
     memcpy(with, backends[i], strlen(backends[i]));
     memcpy(with + strlen(with), " error:", 8);
-    if (before_ends(a, with) && (before_has(a, "llama runner") || before_has(a, "ggml")))
-      return (hri_oom_reading){HRI_OOM_FOREIGN, "ggml"};
+    if (before_ends(a, with) && before_has(a, "llama runner|ggml")) return (hri_oom_reading){HRI_OOM_FOREIGN, "ggml"};
     if (before_ends(a, with))
       return (hri_oom_reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ||
-                                       after_has(a, 60, "hostalloc") || after_has(a, 60, "mallochost")
+                                       after_has(a, 60, "hostalloc|mallochost")
                                    ? HRI_OOM_PINNED
                                    : HRI_OOM_BARE,
                                sources[i]};
@@ -252,27 +160,23 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     hri_oom_around killed = *a;
     killed.at += 4;
     if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
-    static const char *const verbs[] = {" was", " got", " been", " were", " is", " being", " gets", " getting"};
-    for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill") && !before_ends(a, "init was"); i++)
-      if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
-    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "message: \"") ||
-                   before_ends(a, "container init was")
-               ? certain
+    if (before_ends(a, "reason:|reason\": \"|message: \"|container init was")) return certain;
+    return before_ends(a, " was| got| been| were| is| being| gets| getting") && !before_has(a, "oom_kill")
+               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"}
                : nothing;
   }
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "reason:")) return certain; /* Kubernetes */
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-                     !before_ends(a, "was") && !before_ends(a, "got") && !before_ends(a, "been") &&
-                     !before_ends(a, "with"); /* "restarts with oomkilled status" */
+                     !before_ends(a, "was|got|been|with"); /* "restarts with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
   if (after_starts(a, "er") && before_ends(a, "invoked")) return certain;
-  if (before_ends(a, "result '") || before_ends(a, "result=")) return certain; /* systemd */
+  if (before_ends(a, "result '|result=")) return certain; /* systemd */
   while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at]) at++;
   if (words[3] == '_' && at > a->after && at < a->count && a->text[at] >= '1' && a->text[at] <= '9')
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
@@ -281,25 +185,18 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
 
 /* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
 static bool is_explained(const hri_oom_around *a, size_t at) {
-  static const char *const prose[] = {" mean",    " indicates", " usually",   " typically",   " often", " is the ",
-                                      " implies", " stands ",   " in docker", " is reserved", "?"};
-  hri_oom_around behind = *a;
+  static const char prose[] =
+      " mean| indicates| usually| typically| often| is the | implies| stands | in docker| is reserved|?";
   while (at < a->count && hri_is_digit(a->text[at])) at++;
-  behind.after = at;
-  for (size_t i = 0; i < sizeof prose / sizeof *prose; i++)
-    if (after_starts(&behind, prose[i])) return true;
-  return false;
+  return hri_match_at(a->text, at, a->count, prose);
 }
 
 /* "cudaErrorMemoryAllocation": thrust's when one of its functions failed, a checker's that reports every call. */
 static hri_oom_reading read_allocation_code(const hri_oom_around *a, hri_oom_reading plain) {
-  static const char *const functions[] = {"parallel_for failed:", "transform failed:", "reduce failed:",
-                                          "for_each failed:",     "sort failed:",      "scan failed:",
-                                          "after reduction step", "copy failed:",      "get_temporary_buffer failed"};
+  static const char functions[] = "parallel_for failed:|transform failed:|reduce failed:|for_each failed:|sort failed:|"
+                                  "scan failed:|after reduction step|copy failed:|get_temporary_buffer failed";
   if (before_ends(a, "program hit")) return (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "compute-sanitizer"};
-  for (size_t i = 0; i < sizeof functions / sizeof *functions; i++)
-    if (before_has(a, functions[i])) return (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
-  return plain;
+  return before_has(a, functions) ? (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"} : plain;
 }
 
 /* Whether the words stand by themselves, behind a colon, a quote or a bracket: people use the same words in sentences. */
@@ -311,10 +208,9 @@ static bool is_set_off(const hri_oom_around *a) {
 
 /* "heap exhausted": a runtime's own, where its other words follow. */
 static hri_oom_reading read_exhausted(const hri_oom_around *a) {
-  static const char *const sbcl[] = {" (no more space for allocation)",
-                                     " during allocation: ", " during garbage collection: ", ", game over"};
-  if (hri_match_at_any(a->text, a->after, a->count, sbcl, HRI_COUNT(sbcl)))
-    return (hri_oom_reading){HRI_OOM_HEAP, "sbcl"};
+  static const char sbcl[] = " (no more space for allocation)|"
+                             " during allocation: | during garbage collection: |, game over";
+  if (hri_match_at(a->text, a->after, a->count, sbcl)) return (hri_oom_reading){HRI_OOM_HEAP, "sbcl"};
   if (after_has(a, 120, "current maximum heap size is")) return (hri_oom_reading){HRI_OOM_HEAP, "ghc"};
   return (hri_oom_reading){HRI_OOM_NOTHING, ""};
 }
@@ -364,59 +260,51 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, beside;
   if (is_told_beside(words, a, &beside)) return beside;
   if (strcmp(words, "enforce fail at") == 0) {
-    if (after_has(a, 60, "alloc_cpu") || after_has(a, 60, "cpuallocator"))
-      return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
+    if (after_has(a, 60, "alloc_cpu|cpuallocator")) return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
     if (after_has(a, 200, "out of memory")) return (hri_oom_reading){HRI_OOM_BARE, "caffe2"};
     return nothing;
   }
   if (strcmp(words, "memoryerror") == 0) {
     bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
-    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda") ||
-        after_starts(a, ": metal ") || after_has(a, 80, "no memory is available"))
+    if (after_has(a, 120, "device memory|gpu|cuda") || after_starts(a, ": metal ") ||
+        after_has(a, 80, "no memory is available"))
       return nothing;
     bool header =
         after_starts(a, " traceback (most"); /* the exception itself stands behind its frames, unless they are cut */
     if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
-        ((after_starts(a, ": unable to alloc") || after_starts(a, ":unable to alloc") ||
-          after_starts(a, " unable to alloc")) &&
-         after_has(a, 100, "array")))
+        ((after_starts(a, ": unable to alloc|:unable to alloc| unable to alloc")) && after_has(a, 100, "array")))
       return nothing;
-    bool repr =
-        after_starts(a, "() ") || after_starts(a, "()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
+    bool repr = after_starts(a, "() |()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
     bool met = a->after < a->count && strchr(".,;)!", a->text[a->after]) && /* "it dies with a memoryerror." */
                hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at);
-    return after_starts(a, ":") || after_starts(a, " ") || a->after == a->count || repr || met
+    return after_starts(a, ":| ") || a->after == a->count || repr || met
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
                : nothing;
   }
   if (strncmp(words, "gpu blocks", 10) == 0) /* of a start that then failed */
-    return after_has(a, 2000, "traceback") || after_has(a, 2000, "error:") ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"}
-                                                                           : nothing;
+    return after_has(a, 2000, "traceback|error:") ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"} : nothing;
   if (strcmp(words, "unable to allocate") == 0)
-    return after_has(a, 60, "for an array") || after_has(a, 60, "array with") || after_has(a, 60, "array of shape")
-               ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
-               : nothing;
+    return after_has(a, 60, "for an array|array with|array of shape") ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
+                                                                      : nothing;
   if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
     return after_has(a, 400, "cannot allocate memory") ? (hri_oom_reading){HRI_OOM_HOST, "mmap"} : nothing;
   if (strcmp(words, "cannot allocate memory") == 0) {
-    static const char *const devices[] = {"gpu", "cuda", "hip", "device mem", "vram", "npu", "xpu"};
-    for (size_t i = 0; i < HRI_COUNT(devices); i++)
-      if (before_has(a, devices[i]) || after_has(a, 40, devices[i])) return nothing;
-    if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12") && !after_starts(a, " (errno")) return nothing;
+    static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
+    if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
+    if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
     return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
   }
   if (strncmp(words, "unable to write to file", 23) == 0)
     return (hri_oom_reading){after_has(a, 120, "no space left") ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "shared-memory"};
   if (strcmp(words, "/dev/shm/") == 0) {
     if (after_has(a, 200, "no space left")) return (hri_oom_reading){HRI_OOM_HOST, "shared-memory"};
-    return before_has(a, "error while creating shared memory") || before_has(a, "failed to extend")
+    return before_has(a, "error while creating shared memory|failed to extend")
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
                : nothing;
   }
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
-    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock") || before_has(a, "shared memory") ||
-                   before_has(a, "/dev/shm") || before_has(a, "posix_fallocate")
+    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock|shared memory|/dev/shm|posix_fallocate")
                ? (hri_oom_reading){HRI_OOM_HOST, "shared-memory"}
                : nothing;
   if (strncmp(words, "os::", 4) == 0)
@@ -427,32 +315,25 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "bad allocation") == 0)
     return before_ends(a, ":") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
   if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
-    return before_has(a, "vulkan") || before_has(a, "vk_") || before_has(a, "vk error") || words[5] == 'o'
-               ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
-               : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
+    return before_has(a, "vulkan|vk_|vk error") || words[5] == 'o' ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
+                                                                   : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
   if (strncmp(words, "outofmemoryerror", 16) == 0) /* cudaMallocAsync's, of which the rest was left out */
     return after_has(a, 40, "would exceed") ? nothing : (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda-async"};
   if (strcmp(words, "signal 9") == 0) {
     bool whole = a->after == a->count || !hri_is_name(a->text[a->after]);
-    bool ended = before_ends(a, "on") || before_ends(a, "by") || before_ends(a, "due to") || before_ends(a, "with") ||
-                 before_ends(a, "***") || before_ends(a, "killed (") || before_ends(a, "of") ||
-                 after_starts(a, " (kill") || after_starts(a, " (sigkill");
+    bool ended = before_ends(a, "on|by|due to|with|***|killed (|of") || after_starts(a, " (kill| (sigkill");
     return whole && ended ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
   }
   if (strcmp(words, "page allocation failure") == 0)
     return after_has(a, 12, "order:") ? (hri_oom_reading){HRI_OOM_HOST, "kernel"} : nothing;
   if (strncmp(words, "sending sig", 11) == 0)
-    return after_has(a, 160, "vmrss") || after_has(a, 160, "badness") || after_has(a, 160, "oom_score")
-               ? (hri_oom_reading){HRI_OOM_HOST, "earlyoom"}
-               : nothing;
+    return after_has(a, 160, "vmrss|badness|oom_score") ? (hri_oom_reading){HRI_OOM_HOST, "earlyoom"} : nothing;
   if (strcmp(words, "memorystatus: killing") == 0)
     return after_starts(a, "_idle") ? nothing : (hri_oom_reading){HRI_OOM_HOST, "macos"};
   if (strcmp(words, "not enough memory resources are available") == 0) /* a device's, where a framework says so */
     return before_has(a, "8007000e") ? nothing : (hri_oom_reading){HRI_OOM_HOST_LIKELY, "windows"};
   if (strcmp(words, "exceeds job hard limit") == 0)
-    return after_has(a, 12, "_vmem") || after_has(a, 12, "_rss") || after_has(a, 12, "_data")
-               ? (hri_oom_reading){HRI_OOM_HOST, "grid-engine"}
-               : nothing;
+    return after_has(a, 12, "_vmem|_rss|_data") ? (hri_oom_reading){HRI_OOM_HOST, "grid-engine"} : nothing;
   if (strcmp(words, "memory limit of") == 0) /* Cloud Run's and App Engine's */
     return after_has(a, 32, "exceeded with") || (before_ends(a, "exceeded hard") && after_has(a, 32, " with "))
                ? (hri_oom_reading){HRI_OOM_HOST, "container"}
@@ -483,8 +364,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 120, "out of memory") ? (hri_oom_reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
   if (strncmp(words, "resource", 8) == 0) {              /* resource_exhausted also means quotas of other services */
     if (after_starts(a, ": process \"")) return nothing; /* a builder of images, whose words go on with the kernel's */
-    if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
-        !after_has(a, 200, "attempting to reserve") && !after_has(a, 200, "exceeding available bytes"))
+    if (!after_has(a, 200, "out of memory|oom when|allocat|attempting to reserve|exceeding available bytes"))
       return nothing;
     if (after_has(a, 300, "/cpu_allocator.cc")) return (hri_oom_reading){HRI_OOM_HOST, "paddle"};
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
@@ -516,9 +396,8 @@ static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading p
 
 /* Words of the driver and of libraries that TensorFlow's executor prints, also without its file's name. */
 static bool is_executor(const hri_oom_around *a) {
-  return before_has(a, "tensorflow") || before_has(a, "stream_executor") || before_has(a, "streamexecutor") ||
-         before_ends(a, "bytes) from device:") || before_ends(a, "bytes on host:") ||
-         after_starts(a, " in tensorflow/");
+  return before_has(a, "tensorflow|stream_executor|streamexecutor") ||
+         before_ends(a, "bytes) from device:|bytes on host:") || after_starts(a, " in tensorflow/");
 }
 
 /* The exit code behind the head; `count` when none follows at once. */
@@ -529,22 +408,13 @@ static size_t find_code(const hri_oom_around *a) {
 }
 
 bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
-  static const char *const backends[] = {"cuda", "hip", "xpu", "npu", "musa", "mlu"};
+  static const char signals[] = "sigterm|sigint|sigchld|sigstop|sighup|sigsegv|sigurg";
   const char *words = head->words;
-  bool code = strstr(words, "alloc_failed") || strstr(words, "not_initialized") || strstr(words, "out_of_memory") ||
-              strstr(words, "out_of_device_memory") || strstr(words, "exhausted");
-  bool name = strcmp(words, "sigkill") == 0 || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 ||
-              strcmp(words, "oomkilled") == 0;
-  for (size_t i = 0; i < HRI_COUNT(backends) && strcmp(words, "out of memory") == 0; i++)
-    if (before_ends(a, backends[i])) return is_talk(a, backends[i]);
-  if (strcmp(words, "sigkill") == 0) { /* one of several signals */
-    static const char *const others[] = {"sigterm", "sigint", "sigchld", "sigstop", "sighup", "sigsegv", "sigurg"};
-    for (size_t i = 0; i < HRI_COUNT(others); i++)
-      if (before_has(a, others[i]) || after_has(a, 40, others[i])) return true;
-  }
+  const bool signal = strcmp(words, "sigkill") == 0;
+  if (signal && (before_has(a, signals) || after_has(a, 40, signals))) return true; /* one of several */
   if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
-  if (strcmp(source, "kill") == 0 && strstr(words, "137") && is_explained(a, a->after)) return true;
-  return (name && is_named(a)) || (code && is_in_program(a));
+  return (signal || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 || strcmp(words, "oomkilled") == 0) &&
+         is_named(a);
 }
 
 /* Whether the head's words are there and report nothing. */
@@ -564,35 +434,28 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
 
 /* A runtime's heap: where it says that threads, the system or the machine refused, it is the machine's memory. */
 static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around *a) {
-  static const char *const native[] = {"native thread", "unable to create", "map failed", "out of swap"};
+  static const char native[] = "native thread|unable to create|map failed|out of swap";
   if (strcmp(head->source, "php") == 0 && !after_has(a, 60, "exhausted"))
     return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK};
-  if (strcmp(head->words, "java heap space") == 0 && !before_ends(a, ":") && !before_has(a, "error") &&
-      !before_has(a, "exception") && !before_has(a, "fail"))
+  if (strcmp(head->words, "java heap space") == 0 && !before_ends(a, ":") && !before_has(a, "error|exception|fail"))
     return (hri_oom_reading){HRI_OOM_NOTHING, HRI_OOM_TALK}; /* the space itself */
-  for (size_t i = 0; i < HRI_COUNT(native); i++)
-    if (after_has(a, 60, native[i])) return (hri_oom_reading){HRI_OOM_HOST, head->source};
-  return (hri_oom_reading){HRI_OOM_HEAP, head->source};
+  return (hri_oom_reading){after_has(a, 60, native) ? HRI_OOM_HOST : HRI_OOM_HEAP, head->source};
 }
 
 /* Whether the shared memory that ran out is a block's on the chip, not what processes share. */
 static bool is_on_chip(const hri_oom_around *a) {
-  static const char *const words[] = {"per block", "per-block", "thread block", "threadblock",
-                                      "per sm",    "smem",      "on the gpu"};
-  for (size_t i = 0; i < HRI_COUNT(words); i++)
-    if (before_has(a, words[i]) || after_has(a, 80, words[i])) return true;
-  return false;
+  static const char words[] = "per block|per-block|thread block|threadblock|per sm|smem|on the gpu";
+  return before_has(a, words) || after_has(a, 80, words);
 }
 
 hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_around *a) {
   hri_oom_reading r = {head->kind, head->source};
   if (strcmp(head->words, "tried to allocate") == 0 && !before_has(a, "memory") &&
-      (after_has(a, 32, "b on cuda") || after_has(a, 32, "b on device") || after_has(a, 32, "b on the gpu")))
+      after_has(a, 32, "b on cuda|b on device|b on the gpu"))
     r = (hri_oom_reading){HRI_OOM_REPORT, "device"}; /* how people say it */
   if (strcmp(head->words, "out of memory") == 0 || strcmp(head->words, "outof memory") == 0) r = read_memory_head(a);
   else if (strcmp(head->source, "enomem") == 0) {
-    if (is_set_off(a) || before_ends(a, "]") || before_ends(a, "\xef\xbc\x9a"))
-      r = (hri_oom_reading){HRI_OOM_HOST, "host"};
+    if (is_set_off(a) || before_ends(a, "]|\xef\xbc\x9a")) r = (hri_oom_reading){HRI_OOM_HOST, "host"};
   } else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))

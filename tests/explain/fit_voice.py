@@ -29,7 +29,7 @@ import collection
 ROOT = os.path.dirname(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
 CASES = os.path.join(ROOT, "tests/explain/cases")
 TABLE = os.path.join(ROOT, "src/explain/voice.c")
-FOR = set("FIGURE LEVEL DATED OPENS LABELLED FIELD PLACE TRACE STACK CODE ALONE LAST TOLD ENDED CONCRETE FENCED MINE".split())
+FOR = set("FIGURE LEVEL DATED OPENS LABELLED FIELD PLACE STACK CODE ALONE LAST TOLD ENDED CONCRETE FENCED MINE".split())
 EITHER = set("GENERAL NAME KILL TAIL DATED TITLE".split())
 WEIGHTS = {"case": 6.0, "collection": 2.0, "source": 0.7, "document": 0.5, "log": 0.5}
 EXCERPT_WEIGHT = 0.35 / WEIGHTS["collection"]

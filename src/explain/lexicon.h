@@ -1,0 +1,49 @@
+/* Words by which people and documents speak of a failure, in classes of one meaning each. A word stands here because of what
+ * it means anywhere; what counts in one place only stands there. A list for match.h is one class or several with "|"
+ * between: HRI_IF "|" HRI_MAY. */
+#ifndef HRI_EXPLAIN_LEXICON_H
+#define HRI_EXPLAIN_LEXICON_H
+
+/* A case is set: what follows need not have happened. "When" is no such word: "when running x" tells of one run. */
+#define HRI_IF "if|unless|whenever|whether|in case|otherwise|when you|when your"
+/* What may be, or should. */
+#define HRI_MAY "may|might|would|should"
+/* What it is able to do, or will do: said of all runs, and of one. */
+#define HRI_CAN "can|could|will"
+/* A question, or what answers it. */
+#define HRI_ASK "why|how|what is|what does|what to|question|faq|help with"
+/* One of several. */
+#define HRI_SUCH "e.g.|for example|such as"
+/* It shall not be. */
+#define HRI_AVOID "avoid|avoids|avoiding|prevent|prevents|preventing"
+/* What programs do about it. */
+#define HRI_HANDLE                                                                                                     \
+  "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect"
+/* What a change to a program does, as its title begins; what lists of changes say of it. */
+#define HRI_CHANGE                                                                                                     \
+  "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
+  "introduce|increase|reduce|expose|emit|proposal"
+#define HRI_CHANGED                                                                                                    \
+  "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
+  "troubleshooting"
+/* How it is in general. */
+#define HRI_RULE "usually|never|means|raises|common|potential|possible|risk|likely to|lead to|leads to"
+/* That it is not so. */
+#define HRI_NOT "don't|do not|doesn't|does not|not an"
+/* Nothing that happened, but a case of it. */
+#define HRI_CASE HRI_IF "|" HRI_MAY "|" HRI_ASK "|" HRI_SUCH "|" HRI_AVOID
+/* Whoever it may happen to. */
+#define HRI_ANYBODY "you|your|you'll|users|people|they|anyone|anybody|someone|others"
+/* Who tells of it as their own. */
+#define HRI_OWN "i|i'm|we|my|our|me|us"
+/* Something came to its end by itself, once; or does so. */
+#define HRI_DIED "died|crashed|failed|aborted"
+#define HRI_DIES "dies|crashes|fails|aborts"
+/* Somebody or something came to it: what they came to follows. */
+#define HRI_MEETS                                                                                                       \
+  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|" \
+  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"              \
+  "print|printed|showed|and show|and shows|told|says|said|logged|caught|error is|error was|message is|"                 \
+  "message was|output is|with reason|resulted in"
+
+#endif
