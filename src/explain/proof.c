@@ -26,6 +26,12 @@ uint32_t hri_oom_carried_count(const hri_oom_facts *k) {
   return count;
 }
 
+bool hri_oom_step_carried(const hri_oom_facts *k) {
+  for (uint32_t r = 0; hri_oom_can_prove(k) && r < k->evidence->result_count; r++)
+    if (k->evidence->results[r].reach >= HR_REPLAY_STEP) return true;
+  return false;
+}
+
 static hr_oom_basis basis_of(const hr_replay *r, const hr_replay_result *result) {
   if (hr_replay_is_proven(r, result)) return HR_OOM_PROVEN;
   return result->reach >= HR_REPLAY_STEP ? HR_OOM_REPLAYED : HR_OOM_REQUEST;

@@ -328,6 +328,26 @@ static void test_fragmented(void **state) {
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
   scene_fail(&s, GIB(7), 0, GIB(1), MIB(300), GIB(1)); /* 0.3 of 8.3 GiB: full */
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(7)); /* hardly anything left, and all the same the rest of the step is met under a setting */
+  s.results[0].reach = HR_REPLAY_STEP;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_FRAGMENTED);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_LIKELY);
+  assert_true(says(&e->failures[0], "this request and the rest of its step are met"));
+  hr_explanation_destroy(e);
+  s.results[0].reach = HR_REPLAY_REQUEST; /* this request alone: the next one fails */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(4)); /* as much was live before, but in this very step, which needs twice as much as others */
+  s.steps[7].peak_live_bytes = s.i.peak_live_bytes = GIB(8) + MIB(10);
+  s.i.peak_event = 8990;
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.steps[7].peak_live_bytes = s.i.peak_live_bytes = GIB(9); /* a tenth of all more: this is far from its peak */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.i.peak_event = 9500; /* after the failure */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.i.peak_event = 0;
+  s.i.step_count = 0;
+  s.results[0].reach = HR_REPLAY_RECORDING;
   scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
   s.replay.trust = HR_REPLAY_ROUGH;
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
@@ -485,11 +505,21 @@ static void test_growth_of_passes(void **state) {
 
 static void test_outlier(void **state) {
   scene s;
+  hr_explanation *e;
   (void)state;
   scene_open(&s, "");
   scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
   scene_steps(&s, 8, GIB(5));
   expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  e = explain(&s);
+  assert_true(says(&e->failures[0], "step 8 needs 60 % more"));
+  hr_explanation_destroy(e);
+  for (int k = 0; k < 8; k++) s.steps[k].first_event -= 1000; /* it fails early in the step behind the last whole one */
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_OUTLIER_BATCH);
+  assert_true(says(&e->failures[0], "step 9 needs 60 % more"));
+  hr_explanation_destroy(e);
+  for (int k = 0; k < 8; k++) s.steps[k].first_event += 1000;
   s.ooms[0].stage = HR_STAGE_EVALUATION;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.ooms[0].stage = HR_STAGE_BACKWARD;
