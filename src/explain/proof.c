@@ -90,7 +90,13 @@ void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_replay_result *listed[LISTED];
   uint32_t proofs = hri_oom_carried_count(k), count = 0;
   if (!r) return;
-  if (k->oom && !repeats_request(r))
+  if (k->oom && !repeats_request(r) && hr_replay_failed_before(r))
+    hri_oom_line(
+        f,
+        "%llu failures are recorded, and replay repeats the first; what the program would have done without the "
+        "earlier ones is not recorded, so replay proves nothing of the last",
+        (unsigned long long)r->recorded_failed_count);
+  else if (k->oom && !repeats_request(r))
     hri_oom_line(f, "replay does not repeat the failure under the recorded settings, so it proves nothing here");
   else if (k->oom && r->trust == HR_REPLAY_ROUGH)
     hri_oom_line(f, "replay is only rough, so it proves nothing: %.150s%s", r->trust_reason,

@@ -373,8 +373,15 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_note_live(f, k);
 }
 
+/* Whether it is passes that failed which are kept: a program that tries again. */
+static bool passes_failed(const hri_oom_facts *k) {
+  return (k->leak->kind == HR_GROWTH_GRAPH || k->leak->kind == HR_GROWTH_OUTPUTS) && k->i->oom_total > 1 &&
+         (k->i->oom_total - 1) * 2 >= k->leak->steps_grown;
+}
+
 /* What grows within a step has advice of its own, in place of that for leaks over steps. */
-static void advise_passes(hr_oom_failure *f, hr_growth_kind kind) {
+static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
+  const hr_growth_kind kind = facts->leak->kind;
   static const struct {
     hr_growth_kind kind;
     const char *text, *cost;
@@ -401,6 +408,12 @@ static void advise_passes(hr_oom_failure *f, hr_growth_kind kind) {
       {HR_GROWTH_CACHE,
        "where no cache is wanted: use_cache=False, and torch.no_grad() with .detach() for what is kept", "some speed"},
   };
+  if (passes_failed(facts))
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "the passes that failed are still there: an exception keeps its frames and all their tensors. Retry behind the "
+        "except block, not in it, and keep str(e), not e",
+        "none", "", 0);
   for (size_t k = 0; k < sizeof tips / sizeof *tips; k++)
     if (tips[k].kind == kind) hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
@@ -451,7 +464,7 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
                  SIZE(k.total), SIZE(k.reserved + k.device_free));
   }
   hri_oom_add_proofs(f, &k);
-  if (f->cause == HR_OOM_GROWTH) advise_passes(f, k.leak->kind);
+  if (f->cause == HR_OOM_GROWTH) advise_passes(f, &k);
   hri_oom_advise(f);
   e->failures = f;
   e->failure_count = 1;

@@ -399,6 +399,33 @@ static void test_what_replay_knows(void **state) {
   }
 }
 
+/* With failures before the last one replay says what it cannot know, and not that it differs from the recording. */
+static void test_failures_before(void **state) {
+  scene s;
+  hr_explanation *e;
+  char sentence[256];
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
+  scene_replay(&s, true, false);
+  s.replay.recorded.failed_event = 400;
+  s.replay.recorded_failed_event = 9000;
+  s.replay.recorded_failed_count = 5;
+  s.results[0].reach = HR_REPLAY_UNPROVEN;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].advice[0].basis, HR_OOM_ADVICE);
+  assert_true(says(&e->failures[0], "5 failures are recorded, and replay repeats the first"));
+  assert_false(says(&e->failures[0], "does not repeat"));
+  hr_explanation_destroy(e);
+  hr_replay_sentence(&s.replay, &s.results[0], sentence, sizeof sentence);
+  assert_non_null(strstr(sentence, "without its earlier failures is not recorded"));
+  s.replay.recorded.failed_event = 9100; /* behind the last recorded one: it does differ */
+  e = explain(&s);
+  assert_true(says(&e->failures[0], "does not repeat"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
 /* What comes to the same is listed once, in the order of the search; what fails later in the step only when nothing
  * goes further. */
 static void test_listed_once(void **state) {
@@ -498,6 +525,19 @@ static void test_growth_of_passes(void **state) {
     assert_true(says(f, cases[c].line));
     for (int k = 0; k < 2; k++) assert_non_null(strstr(f->advice[k].text, cases[c].advice[k]));
     for (uint32_t k = 0; k < f->advice_count; k++) assert_null(strstr(f->advice[k].text, "zero_grad"));
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
+  for (int failures = 1; failures < 9; failures += 7) { /* a program that tries again within its except block */
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = HR_GROWTH_GRAPH;
+    s.i.oom_total = (uint64_t)failures;
+    e = explain(&s);
+    assert_int_equal(strstr(e->failures[0].advice[0].text, "except block") != NULL, failures > 1);
     hr_explanation_destroy(e);
     scene_close(&s);
   }
@@ -668,6 +708,7 @@ int main(void) {
       cmocka_unit_test(test_trace),
       cmocka_unit_test(test_advice_order),
       cmocka_unit_test(test_what_replay_knows),
+      cmocka_unit_test(test_failures_before),
       cmocka_unit_test(test_listed_once),
       cmocka_unit_test(test_growth_of_passes),
   };
