@@ -37,6 +37,7 @@ if ! python3 -c 'import sys; sys.path.insert(0, "bench/gpu"); import card; print
 fi
 script fragments 60 bench/gpu/fragments.sh "$out/fragments.txt"
 script check 240 python3 bench/gpu/check.py "$out" --seconds 200
+script host 240 python3 bench/gpu/host.py "$out"
 # Plans of what follows take their times and fixed bytes from it (docs/cli.md, devices --probe).
 export HEADROOM_CACHE=$out/cache
 script probe 120 build/card/headroom devices cuda --probe --probe-seconds 60

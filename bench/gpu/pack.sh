@@ -27,7 +27,7 @@ mkdir -p "$(dirname "$fragments")" "$target/lib"
   -Werror all-warnings -Xcompiler -Wall,-Wextra,-fPIC -shared -Xlinker -z,defs -o "$fragments" tests/gpu/fragments.cu
 cmake -S . -B "$work" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DHR_CUDA_LIBRARIES=$PWD/$library;$PWD/$fragments" >"$target/configure.log"
 programs=(headroom card_cuda_kernels card_cuda_attention card_cuda_columns card_cuda_decode card_cuda_optim card_cuda_quant card_fragments
-  card_kernels bench_gpu_kernels)
+  card_kernels bench_gpu_kernels test_gemm test_attention bench_gemm bench_yardstick)
 ninja -C "$work" -j "${DEV_JOBS:-$(nproc)}" "${programs[@]}"
 for name in "${programs[@]}"; do
   cp "$work/$name" "$target/"

@@ -21,9 +21,12 @@ JOBS = {
     "gpt2-124m": ("gpt2", 12, 768, 12, 12, 3072, 50304, 64, 1024, "bf16"),
     "gpt2-1558m": ("gpt2", 48, 1600, 25, 25, 6400, 50304, 16, 1024, "bf16"),
     "llama-3-8b": ("llama", 32, 4096, 32, 8, 14336, 128256, 4, 4096, "bf16-pure"),
+    "host-bf16": ("gpt2", 12, 768, 12, 12, 3072, 50304, 4, 256, "bf16"),  # of host.py, on the processor
+    "host-fp32": ("gpt2", 12, 768, 12, 12, 3072, 50304, 4, 256, "fp32"),
     "tiny": ("llama", 2, 64, 4, 2, 128, 320, 4, 32, "bf16-pure"),
     "tiny-gpt2": ("gpt2", 2, 64, 4, 4, 256, 320, 4, 32, "bf16"),
 }
+CARD_JOBS = ["gpt2-124m", "gpt2-1558m", "llama-3-8b"]
 WARMUP = 3
 
 
@@ -37,7 +40,7 @@ def child(name, mode, rows, steps, checkpointing, device):
     family, layers, width, heads, kv_heads, mlp, vocabulary, _, sequence, precision = JOBS[name]
     size = width // heads
     torch.manual_seed(0)
-    torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("high" if device == "cuda" else "highest")
 
     def turn(x, cosines, sines):
         low, high = x.chunk(2, -1)
@@ -112,12 +115,13 @@ def child(name, mode, rows, steps, checkpointing, device):
         return loss
 
     seconds = []
-    for number in range(WARMUP + steps):
+    warmup = WARMUP if device == "cuda" else 1
+    for number in range(warmup + steps):
         wait()
         begin = time.perf_counter()
         loss = step()
         wait()
-        if number >= WARMUP:
+        if number >= warmup:
             seconds.append(time.perf_counter() - begin)
     found = {"version": torch.__version__, "step_seconds": seconds, "loss": loss.item(),
              "parameter_count": sum(p.numel() for p in model.parameters())}
@@ -158,7 +162,7 @@ def one(name, mode, steps, device, limit):
 def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("out")
-    parser.add_argument("job", nargs="?", choices=[name for name in JOBS if not name.startswith("tiny")])
+    parser.add_argument("job", nargs="?", choices=CARD_JOBS)
     parser.add_argument("--steps", type=int, default=10)
     parser.add_argument("--seconds", type=float, default=390)
     parser.add_argument("--rehearse", action="store_true")
@@ -167,7 +171,7 @@ def main():
     if arguments.child:
         return child(*json.loads(arguments.child))
     if not arguments.rehearse and not arguments.job:
-        parser.error("which job? " + ", ".join(name for name in JOBS if not name.startswith("tiny")))
+        parser.error("which job? " + ", ".join(CARD_JOBS))
     document = {"card": None if arguments.rehearse else card.need_card(), "sides": {}}
     end, bad = time.perf_counter() + arguments.seconds, 0
     for name in ("tiny", "tiny-gpt2") if arguments.rehearse else (arguments.job,):

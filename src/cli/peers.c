@@ -93,6 +93,7 @@ static const struct {
     {"vram", "--budget SIZE"},
     {"num-threads", "--threads N"},
     /* adapters, quantization */
+    {"qlora", "--lora r=16,alpha=32 --quantize nf4+dq"},
     {"lora-alpha", "--lora r=16,alpha=N"},
     {"lora-dropout", "--lora r=16,dropout=X"},
     {"lora-r", "--lora r=N"},

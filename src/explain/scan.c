@@ -210,6 +210,13 @@ static void make_source(hr_explainer *e, uint64_t first, uint64_t last) {
     if (e->marks.items[i].line <= last) e->marks.items[i].source = HRI_SOURCE_CODE;
 }
 
+/* Whether what stands in the window so far ends amid a statement: "setprompt(". */
+static bool goes_on(const hr_explainer *e) {
+  size_t end = e->count;
+  while (end > 0 && e->text[end - 1] == ' ') end--;
+  return end > 0 && strchr("([{=,+:?", e->text[end - 1]);
+}
+
 /* A literal over several lines that a statement opens, `text = """` or "say(`": what stands in it is the program's. A text
  * that begins with the quotes is a comment on what follows: it speaks for itself unless a program follows. `before` is what
  * the line before is. */
@@ -233,18 +240,20 @@ static void see_long_literal(hr_explainer *e, size_t count, hri_source_kind befo
     if (seen % 2 == 0) return;
     e->literal_lines = 0;
     e->comment_end = e->is_comment ? e->lines + 1 : 0;
-  } else if (seen % 2) {
-    bool opens = quote[0] == '"' ? hri_source_opens_literal(e->line, count)
-                                 : before == HRI_SOURCE_CODE && e->line[first] == '`' && first + 3 < count;
-    e->is_comment = !opens && hri_match_at(e->line, first, count, "\"\"\"");
-    if (!opens && !e->is_comment) return;
-    e->literal_lines = LONGEST;
-    e->literal_quote = quote;
-    e->literal_start = e->lines + 1;
-  } else if (e->comment_end > 0 && first < count) { /* the first line behind a comment */
+    return;
+  }
+  if (e->comment_end > 0 && first < count) { /* the first line behind a comment */
     if (e->source == HRI_SOURCE_CODE) make_source(e, e->literal_start, e->comment_end);
     e->comment_end = 0;
   }
+  if (seen % 2 == 0) return;
+  bool opens = quote[0] == '"' ? hri_source_opens_literal(e->line, count)
+                               : before == HRI_SOURCE_CODE && e->line[first] == '`' && first + 3 < count && goes_on(e);
+  e->is_comment = !opens && hri_match_at(e->line, first, count, "\"\"\"");
+  if (!opens && !e->is_comment) return;
+  e->literal_lines = LONGEST;
+  e->literal_quote = quote;
+  e->literal_start = e->lines + 1;
 }
 
 /* A notebook keeps what was printed as an array of literals, `"traceback": [` or, beside an "output_type", `"text": [`: an

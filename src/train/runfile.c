@@ -16,7 +16,7 @@ enum { PATH_BYTES = 4096 };
 
 /* ---- the job ---- */
 
-/* Scripts read these: names with underscores, numbers as numbers. */
+/* Scripts read these: names with underscores, numbers as numbers, words that stand for numbers as `plan --json` has them. */
 static void put_field(hri_json_writer *w, const hr_field *f, const hr_job *job) {
   char key[64], text[HR_FIELD_TEXT_BYTES];
   hr_value v;
@@ -24,15 +24,16 @@ static void put_field(hri_json_writer *w, const hr_field *f, const hr_job *job) 
   for (char *c = key; *c; c++)
     if (*c == '-') *c = '_';
   hr_field_load(f, job, &v);
+  if (hr_field_says_word(f, &v)) {
+    hri_json_field_string(w, key, hr_field_text(f, &v, text, sizeof text));
+    return;
+  }
   switch (f->kind) {
   case HR_FIELD_U32:
   case HR_FIELD_U64:
   case HR_FIELD_SIZE: hri_json_field_u64(w, key, v.count); break;
   case HR_FIELD_SHARE:
-  case HR_FIELD_NUMBER:
-    if (hr_field_says_word(f, &v)) hri_json_field_string(w, key, hr_field_text(f, &v, text, sizeof text));
-    else hri_json_field_double(w, key, v.number[0]);
-    break;
+  case HR_FIELD_NUMBER: hri_json_field_double(w, key, v.number[0]); break;
   case HR_FIELD_FLAG: hri_json_field_bool(w, key, v.flag); break;
   case HR_FIELD_PAIR: /* betas: beta1 and beta2 */
     key[strlen(key) - 1] = '1';

@@ -18,6 +18,7 @@
 #include "train/checkpoint.h"
 #include "train/diverge.h"
 #include "train/memory.h"
+#include "train/pace.h"
 #include "train/profile.h"
 #include "train/rates.h"
 #include "train/runfile.h"
@@ -48,6 +49,7 @@ typedef struct trainer {
   hri_progress progress;
   hr_metrics metrics;
   double started, last_warning;
+  hri_pace pace;
   uint64_t steps_at_start;
   char path[4096];
   bool near_limit_told;
@@ -120,7 +122,7 @@ static void measure(trainer *t, const launched *l, double seconds) {
   hr_metrics *m = &t->metrics;
   const hri_control *control = &l->control;
   const hri_backend *backend = t->session.plan->backend;
-  double done = (double)(l->step - t->steps_at_start), elapsed = now() - t->started;
+  const uint64_t done = l->step - t->steps_at_start;
   m->step = l->step;
   m->steps = t->progress.steps;
   m->loss = l->counted ? control->loss_sum / (double)l->counted : NAN; /* null in JSON: nothing was predicted */
@@ -131,9 +133,9 @@ static void measure(trainer *t, const launched *l, double seconds) {
   m->tokens = l->counted;
   m->tokens_total = l->tokens_total;
   m->step_seconds = seconds;
-  t->step_seconds[((uint64_t)done - 1) % STEP_WINDOW] = seconds;
+  t->step_seconds[(done - 1) % STEP_WINDOW] = seconds;
   m->tokens_per_second = (double)(rows_per_step(t->job) * l->sequence) / seconds;
-  m->eta_seconds = done > 0 ? elapsed / done * (double)(m->steps - m->step) : 0;
+  m->eta_seconds = hri_pace_left(&t->pace, m->step, m->steps, done, now() - t->started);
   m->epoch = (double)l->rows_seen / (double)hri_dataset_row_count(t->data);
   m->process_resident_bytes = hri_host_resident_bytes();
   m->process_peak_bytes = hri_host_peak_resident_bytes();
@@ -400,6 +402,8 @@ out:
 }
 
 static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
+  const double begin = now();
+  hr_status status = HR_OK;
   uint64_t tokens;
   *best = false;
   if (t->eval_data) {
@@ -419,10 +423,13 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
     HRI_TRY(hri_metrics_append(&t->run, &t->metrics, true, error));
     hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, t->run.line);
   }
-  return t->options->sample_prompt && t->job->with_generation ? sample(t, error) : HR_OK;
+  if (t->options->sample_prompt && t->job->with_generation) status = sample(t, error);
+  hri_pause_add(&t->pace.evaluations, now() - begin);
+  return status;
 }
 
 static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
+  const double begin = now();
   hr_status status = hri_checkpoint_write(&t->run, &t->session, &t->progress, best, t->path, error);
   char newest[4096];
   if (status == HR_ERROR_DIVERGED && hri_checkpoint_newest(t->run.directory, newest))
@@ -434,6 +441,7 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   hri_checkpoint_retire(&t->run, t->options->keep);
   store_rates(t);
+  hri_pause_add(&t->pace.saves, now() - begin);
   return HR_OK;
 }
 
@@ -442,6 +450,10 @@ static bool due(uint64_t every, uint64_t step) { return every && step % every ==
 static hr_status loop(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
   bool best, last;
+  t->pace = (hri_pace){.evaluate_every = o->eval_every,
+                       .save_every = o->save_every,
+                       .evaluates_at_end = t->eval_data != NULL,
+                       .saves_at_end = true};
   if (t->progress.step == 0 && t->progress.steps > 0 && o->eval_first && t->eval_data) {
     t->metrics.steps = t->progress.steps;
     HRI_TRY(

@@ -19,7 +19,7 @@ expect 2 "$headroom" devices cuda --probe --threads 2; says "cuda has none"
 [[ ! -e cache ]] || fail "a refused probe left files"
 
 # ---- measured: the context's 300 MiB and 16 more for what a probe has none of; rates of every class ----
-expect 0 "$headroom" devices cuda --probe --probe-seconds 0.2 --json
+expect 0 "$headroom" devices cuda --probe --probe-seconds 3 --json
 python3 - <<'P'
 import json
 said, before = json.load(open("said")), json.load(open("before.json"))

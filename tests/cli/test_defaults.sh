@@ -35,7 +35,8 @@ run train "${job[@]}" --data rows.jsonl --shuffle off --steps 4 --save-every 2 -
 [ "$(bits shuffled)" = "$(bits on)" ] || fail "rows are not shuffled by default"
 [ "$(bits shuffled)" != "$(bits off)" ] || fail "--shuffle off shuffles"
 [ "$(value shuffled/run.json shuffle)" = true ] || fail "run.json does not say that rows are shuffled"
-run train "${job[@]}" --data text.txt --steps 4 --out text; expect_rc 0
+run train "${job[@]}" --data text.txt --steps 4 --loss-chunk off --out text; expect_rc 0
+[ "$(value text/run.json loss_chunk)" = off ] || fail "run.json has another loss_chunk than plan --json: $(value text/run.json loss_chunk)"
 [ "$(value text/run.json shuffle)" = false ] || fail "text is shuffled by default"
 run train "${job[@]}" --data rows.jsonl text.txt --steps 1 --out mixed; expect_rc 0
 [ "$(value mixed/run.json shuffle)" = false ] || fail "rows and text together are shuffled by default"

@@ -101,6 +101,7 @@ done <<'NAMES'
 --max-seq-length --seq N$
 --lora-r --lora r=N$
 --load-in-4bit --quantize nf4$
+--qlora --lora r=16,alpha=32 --quantize nf4\+dq$
 --model_name_or_path headroom train MODEL
 --max-grad-norm --clip X$
 --save-total-limit --keep N$
