@@ -32,6 +32,13 @@ bool hri_oom_step_carried(const hri_oom_facts *k) {
   return false;
 }
 
+bool hri_oom_rest_fails(const hri_oom_facts *k) {
+  uint32_t carried = hri_oom_carried_count(k), failing = 0;
+  for (uint32_t r = 0; carried && r < k->evidence->result_count; r++)
+    failing += !k->evidence->results[r].failed && k->evidence->results[r].rest_failed_bytes > 0;
+  return carried > 0 && failing == carried;
+}
+
 static hr_oom_basis basis_of(const hr_replay *r, const hr_replay_result *result) {
   if (hr_replay_is_proven(r, result)) return HR_OOM_PROVEN;
   return result->reach >= HR_REPLAY_STEP ? HR_OOM_REPLAYED : HR_OOM_REQUEST;

@@ -175,7 +175,7 @@ static bool step_is_carried(const hri_oom_facts *k) {
 }
 
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
-  bool proven = hri_oom_carried_count(k) > 0;
+  const bool carried = hri_oom_carried_count(k) > 0, proven = carried && !hri_oom_rest_fails(k);
   int weight = hri_short_by_pieces(&k->shortage) > 0 ? hri_short_by_pieces(&k->shortage) : step_is_carried(k);
   const char *doubt = proven && weight == 2 ? doubt_of_pieces(k) : NULL;
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
@@ -187,6 +187,8 @@ static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_pr
   if (proven)
     hri_oom_line(f, "replayed under other settings, this request %s met: see below",
                  hri_oom_step_carried(k) ? "and the rest of its step are" : "is");
+  else if (carried)
+    hri_oom_line(f, "replayed under other settings, this request is met, and the rest of its step fails all the same");
   else hri_oom_line(f, hri_oom_can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
   if (doubt) hri_oom_line(f, "%s", doubt);
   hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 && !doubt ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
@@ -271,7 +273,7 @@ static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wante
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t wanted = k->oom->live_bytes + k->request, usual = k->i->usual_peak_bytes;
   uint32_t step = step_of(k->i, k->oom->event);
-  if (k->i->step_count < 4 || step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return false;
+  if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return false;
   if (wanted < usual + usual / 5) return false;
   for (uint32_t s = step - 3; s < step; s++)
     if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return false;

@@ -348,6 +348,23 @@ static void test_fragmented(void **state) {
   s.i.peak_event = 0;
   s.i.step_count = 0;
   s.results[0].reach = HR_REPLAY_RECORDING;
+  scene_fail(&s, GIB(6), 0, GIB(2), MIB(500),
+             GIB(1)); /* 1.5 GiB would be left, in a step that needs more than others */
+  scene_steps(&s, 8, GIB(4));
+  s.results[0].reach = HR_REPLAY_REQUEST;
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.results[0].rest_failed_bytes =
+      MIB(288); /* and the rest of it fails under the setting too: not for want of one piece */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(7));
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_FRAGMENTED);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_LIKELY);
+  assert_true(says(&e->failures[0], "the rest of its step fails all the same"));
+  hr_explanation_destroy(e);
+  s.results[0].rest_failed_bytes = 0;
+  s.results[0].reach = HR_REPLAY_RECORDING;
+  s.i.step_count = 0;
   scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
   s.replay.trust = HR_REPLAY_ROUGH;
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
@@ -560,6 +577,13 @@ static void test_outlier(void **state) {
   assert_true(says(&e->failures[0], "step 9 needs 60 % more"));
   hr_explanation_destroy(e);
   for (int k = 0; k < 8; k++) s.steps[k].first_event += 1000;
+  scene_steps(&s, 3, GIB(5)); /* the fourth, of which nobody has seen the end: three before are enough */
+  for (int k = 0; k < 3; k++) s.steps[k].first_event -= 1000;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_OUTLIER_BATCH);
+  assert_true(says(&e->failures[0], "step 4 needs 60 % more"));
+  hr_explanation_destroy(e);
+  scene_steps(&s, 8, GIB(5));
   s.ooms[0].stage = HR_STAGE_EVALUATION;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.ooms[0].stage = HR_STAGE_BACKWARD;
