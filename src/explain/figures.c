@@ -75,9 +75,20 @@ static void set_size(hr_oom_value *value, long double number, long double place,
   value->slack_bytes = unit == 1 ? 0 : (uint64_t)((long double)unit / place / 2) + 1;
 }
 
+/* The unit that stands in brackets before the number at text[at]: "total gpu memory (gib): 79.10". */
+static uint64_t unit_of_label(const char *text, size_t at) {
+  size_t end, start;
+  while (at > 0 && strchr(" :=", text[at - 1])) at--;
+  if (at == 0 || text[at - 1] != ')') return 0;
+  for (end = start = at - 1; start > 0 && is_letter(text[start - 1]);) start--;
+  return start > 0 && text[start - 1] == '(' ? unit_bytes(text + start, end - start) : 0;
+}
+
 /* A number with its unit at text[at]; *behind is the place after it. */
 static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
   long double number, place;
+  const size_t start = at;
+  const bool of_size = at >= 8 && memcmp(text + at - 8, "of size ", 8) == 0; /* "of size 31.99 g", Kokkos' */
   size_t after = read_number(text, at, end, &number, &place), unit_end;
   uint64_t unit;
   if (after == at) return false;
@@ -91,7 +102,11 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
   unit = unit_bytes(text + at, unit_end - at);
   if (unit == 1 && at == after && unit_end == at + 1 && number > 0 && number < 512) return false; /* "llama-3b" */
-  if (unit == 0 && at == after && unit_end == at + 1) unit = letter_bytes(text[at]);
+  if (unit == 0 && (at == after || of_size) && unit_end == at + 1) unit = letter_bytes(text[at]);
+  if (unit == 0) {
+    unit_end = after;
+    unit = unit_of_label(text, start);
+  }
   if (unit == 0) return false;
   set_size(value, number, place, unit);
   *behind = unit_end;
@@ -210,6 +225,11 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"need", HR_OOM_REQUESTED},
                                       {"needed", HR_OOM_REQUESTED},
                                       {"size", HR_OOM_REQUESTED},
+                                      {"hbm size", HR_OOM_TOTAL},
+                                      {"moc size", HR_OOM_TOTAL},
+                                      {"free size", HR_OOM_FREE},
+                                      {"weight size", HR_OOM_FIGURE_COUNT},
+                                      {"temporary buffer size", HR_OOM_FIGURE_COUNT},
                                       {"sized", HR_OOM_REQUESTED},
                                       {"buffer of", HR_OOM_REQUESTED},
                                       {"chunk of", HR_OOM_REQUESTED},
@@ -233,6 +253,12 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"allowed", HR_OOM_ALLOWED},
                                       {"maximum", HR_OOM_ALLOWED},
                                       {"max", HR_OOM_ALLOWED},
+                                      {"requestedspace", HR_OOM_REQUESTED},
+                                      {"wanted", HR_OOM_REQUESTED},
+                                      {"asked:", HR_OOM_REQUESTED},
+                                      {"error 12", HR_OOM_REQUESTED},
+                                      {"expand heap by", HR_OOM_REQUESTED},
+                                      {"totalfreespace", HR_OOM_FREE},
                                       {"allocated so far", HR_OOM_ALLOCATED},
                                       {"allocated", HR_OOM_ALLOCATED},
                                       {"used", HR_OOM_FIGURE_COUNT},
@@ -251,13 +277,24 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" limit", HR_OOM_ALLOWED},
                                       {" allocated", HR_OOM_ALLOCATED},
                                       {" memory has been allocated", HR_OOM_ALLOCATED},
+                                      {" have already been allocated", HR_OOM_ALLOCATED},
+                                      {" have already been mmap", HR_OOM_ALLOCATED},
+                                      {": no space left", HR_OOM_REQUESTED},
+                                      {" currently allocated", HR_OOM_ALLOCATED},
+                                      {" in budget", HR_OOM_ALLOWED},
                                       {" requested", HR_OOM_REQUESTED},
                                       {" were requested", HR_OOM_REQUESTED},
                                       {" was requested", HR_OOM_REQUESTED},
                                       {" required", HR_OOM_REQUESTED},
                                       {" needed", HR_OOM_REQUESTED},
                                       {" used", HR_OOM_FIGURE_COUNT},
+                                      {" in use)", HR_OOM_THIS_PROCESS}, /* Go's */
                                       {" in use", HR_OOM_FIGURE_COUNT}};
+
+static bool begins_at(const char *text, size_t at, size_t count, const char *words) {
+  const size_t length = strlen(words);
+  return count - at >= length && memcmp(text + at, words, length) == 0;
+}
 
 static bool is_word_part(char c) { return is_letter(c) || is_digit(c); }
 
@@ -266,8 +303,8 @@ static bool figure_needs_number_next(const char *word) {
   return strcmp(word, "size") == 0 || strcmp(word, "sized") == 0;
 }
 static bool is_apart(const char *text, size_t from, size_t to) {
-  static const char *const links[] = {" of ", " is ", " was ", " = ", ": ", "=",     ":",  " ",
-                                      "",     " (",   " =  ",  "(",   ",",  " is: ", "=\""};
+  static const char *const links[] = {" of ", " is ", " was ", " = ", ": ", "=",     ":",   " ",
+                                      "",     " (",   " =  ",  "(",   ",",  " is: ", "=\"", "["};
   for (size_t i = 0; i < sizeof links / sizeof *links; i++)
     if (strlen(links[i]) == to - from && memcmp(text + from, links[i], to - from) == 0) return false;
   return true;
@@ -308,11 +345,21 @@ static hr_oom_figure label_behind(const char *text, size_t at, size_t count, boo
   for (size_t l = 0; l < sizeof behind_labels / sizeof *behind_labels; l++) {
     size_t length = strlen(behind_labels[l].word);
     if (count - at >= length && memcmp(text + at, behind_labels[l].word, length) == 0 &&
-        (at + length == count || !is_letter(text[at + length])))
+        (at + length == count || !is_letter(text[at + length])) &&
+        !begins_at(text, at + length, count, " size")) /* of the next figure */
       return behind_labels[l].figure;
   }
   *found = false;
   return HR_OOM_FIGURE_COUNT;
+}
+
+/* Whether the word right before text[at] calls a number memory's: "limit: 31357083254". */
+static bool is_named(const char *text, size_t from, size_t at) {
+  static const char *const words[] = {"limit: ", "allocated: ", "wanted: ", "asked: ",
+                                      "used: ",  "malloc(",     "calloc(",  "mmap("};
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
+    if (at >= from + strlen(words[i]) && begins_at(text, at - strlen(words[i]), at, words[i])) return true;
+  return false;
 }
 
 /* A bare number counts as bytes where the words before it speak of a size or of memory. */
@@ -320,23 +367,36 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
   long double number, place;
   size_t start = at > from + 24 ? at - 24 : from;
   bool sized = at >= from + 8 && memcmp(text + at - 8, "of size ", 8) == 0; /* whatever it is, it is a size */
+  if (read_hexadecimal(text, at, end, value)) {                             /* no address: a size, or of bytes */
+    for (*behind = at + 2; *behind < end && is_word_part(text[*behind]);) (*behind)++;
+    return begins_at(text, *behind, end, " byte") || begins_at(text, *behind, end, " (") ||
+           hri_oom_word(text, start, at, "size") < at;
+  }
   *behind = read_number(text, at, end, &number, &place);
-  if ((*behind - at < 5 && !sized) || *behind == at || place != 1 ||
+  if ((*behind - at < 5 && !sized && !is_named(text, start, at)) || *behind == at || place != 1 ||
       (*behind < end && (is_letter(text[*behind]) || text[*behind] == '/')))
     return false;
   if (at > from + 1 && text[at - 1] == 'x') return false;
+  if (hri_oom_word(text, at > from + 80 ? at - 80 : from, at, "descriptors") < at) return false; /* of open files */
   if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
   if (hri_oom_word(text, start, at, "size") == at && hri_oom_word(text, start, at, "memory") == at &&
-      hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at)
+      hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at &&
+      hri_oom_word(text, start, at, "-byte") == at && !is_named(text, start, at))
     return false;
   set_size(value, number, 1, 1);
   return true;
 }
 
+/* Whether a size is the other one in whole bytes. */
+static bool is_same(const hr_oom_value *rounded, const hr_oom_value *exact) {
+  const uint64_t apart = rounded->bytes > exact->bytes ? rounded->bytes - exact->bytes : exact->bytes - rounded->bytes;
+  return exact->slack_bytes == 0 && apart <= 2 * rounded->slack_bytes + rounded->bytes / 20;
+}
+
 void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t end, hr_oom_value *figures) {
   for (size_t at = from; at < end; at++) {
     hr_oom_value value = {0}, exact = {0};
-    size_t behind;
+    size_t behind, exact_behind;
     bool sized, found, named;
     hr_oom_figure figure, other;
     if (!is_digit(text[at]) || (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '_'))) continue;
@@ -352,8 +412,10 @@ void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t en
     if (named) figure = other; /* "free memory: 3 gib, 10 gib total": what follows at once is nearer */
     /* "512.00m (536870912 bytes)": the same in whole bytes */
     if (sized && behind + 2 < end && text[behind] == ' ' && text[behind + 1] == '(' &&
-        read_sized(text, behind + 2, end, &exact, &behind) && exact.slack_bytes == 0)
+        read_sized(text, behind + 2, end, &exact, &exact_behind) && is_same(&value, &exact)) {
       value = exact;
+      behind = exact_behind;
+    }
     if (at >= from + 2 && text[at - 1] == '-' && text[at - 2] == ' ' && figure == HR_OOM_REQUESTED)
       value.bytes = UINT64_MAX - value.bytes + 1; /* as the size that it wraps to */
     if ((found || named) && figure < HR_OOM_FIGURE_COUNT && figures[figure].state == HR_OOM_ABSENT)

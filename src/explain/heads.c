@@ -3,11 +3,21 @@
  * a log costs one look per byte. */
 #include "explain/wording.h"
 
+#include <pthread.h>
+
 /* The source of a head that report.c judges. */
 static const char GENERAL[] = "?";
 
 static const hri_oom_head heads[] = {
     {"out of memory on tile", "poplar", HRI_OOM_CHIP},
+    {"out of memory. type \"help memory\"", "matlab", HRI_OOM_HOST},
+    {"out of memory. type help memory", "matlab", HRI_OOM_HOST},
+    {"out of memory; check if mysqld or some other", "mysql", HRI_OOM_HOST},
+    {"out of memory: allocator is trying to allocate", "sanitizer", HRI_OOM_HOST},
+    {"out of memory or dimension too large for octave", "octave", HRI_OOM_HOST_LIKELY},
+    {"out of memory quota!", "tidb", HRI_OOM_LIMIT},
+    {"out of memory in perl:", "perl", HRI_OOM_HOST_LIKELY},
+    {"out of memory allocating the", "", HRI_OOM_NOTHING},
     {"out of memory", "", HRI_OOM_NOTHING},
     {"outof memory", "", HRI_OOM_NOTHING},                         /* as people type it */
     {"prefill out of memory. try to", "sglang", HRI_OOM_VLLM_CAP}, /* of its own pool of tokens */
@@ -100,6 +110,9 @@ static const hri_oom_head heads[] = {
     {"which exceeds the memory usage threshold of", "ray", HRI_OOM_HOST},
     {"memory_allocation_failure(el", "cann", HRI_OOM_LIBRARY}, /* Ascend's, with a number */
     {"oomkilled", "", HRI_OOM_NOTHING},
+    {"container oom ", "", HRI_OOM_NOTHING},
+    {"/tasks/oom {\"container_id\"", "containerd", HRI_OOM_HOST},
+    {"topic=/tasks/oom", "containerd", HRI_OOM_HOST},
     {"srun: error:", "", HRI_OOM_NOTHING},
     {"killed process ", "", HRI_OOM_NOTHING},
     {"requires more system memory (", "ollama", HRI_OOM_HOST},
@@ -169,14 +182,19 @@ static const hri_oom_head heads[] = {
     {"os::commit_memory(", "", HRI_OOM_NOTHING},
     {"insufficient memory for the java runtime", "java", HRI_OOM_HOST},
     {"vector memory exhausted", "r", HRI_OOM_HOST},
-    {"out_of_me+", "slurm", HRI_OOM_HOST}, /* sacct's column */
+    {"cons memory exhausted", "r", HRI_OOM_HOST},
+    {"valgrind's memory management: out of memory", "valgrind", HRI_OOM_HOST},
+    {"exceeded mem limit: ", "ios", HRI_OOM_HOST},
+    {"not enough virtual memory or paging file quota", "windows", HRI_OOM_HOST},
+    {"unable to execute command: killed", "kill", HRI_OOM_HOST_LIKELY}, /* Clang's */
+    {"out_of_me+", "slurm", HRI_OOM_HOST},                              /* sacct's column */
     {"term_memlimit", "lsf", HRI_OOM_HOST},
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
     {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
     {"exceeded a memory resource limit", "pbs", HRI_OOM_HOST},
     {"exceeded mem usage ", "torque", HRI_OOM_HOST}, /* "... hard limit (1200 > 1000)" */
     {"exceeded memory limit (", "", HRI_OOM_NOTHING},
-    {"memory quota exceeded", "heroku", HRI_OOM_HOST},
+    {"memory quota exceeded", "", HRI_OOM_NOTHING}, /* Heroku's */
     {"memory quota vastly exceeded", "heroku", HRI_OOM_HOST},
     {"memory status that requires corrective actions", "nohang", HRI_OOM_HOST},
     {"lowmemorykiller: killing '", "android", HRI_OOM_HOST},
@@ -222,6 +240,102 @@ static const hri_oom_head heads[] = {
     {"container killed due to memory usage", "aws-batch", HRI_OOM_HOST},
     {"low on resource: memory", "kubernetes", HRI_OOM_HOST},
     {"system oom encountered, victim process", "kubernetes", HRI_OOM_HOST},
+    {"node had condition: [memorypressure]", "kubernetes", HRI_OOM_HOST},
+    {"oom event received", "podman", HRI_OOM_HOST},
+    {"taskoom event", "containerd", HRI_OOM_HOST},
+    {"appears to have been oom killed!", "fly", HRI_OOM_HOST},
+    {"runtime.outofmemory", "aws-lambda", HRI_OOM_HOST},
+    {"memory limit exceeded. function invocation was interrupted", "cloud-functions", HRI_OOM_HOST},
+    {"container '", "", HRI_OOM_NOTHING},
+    {"killed due to excessive memory consumption", "readthedocs", HRI_OOM_HOST},
+    {"ran out-of-memory and exited with", "vertex", HRI_OOM_HOST},
+    {"received \"killed\" signal", "kill", HRI_OOM_HOST_LIKELY}, /* CircleCI's */
+    {"non-zero status", "", HRI_OOM_NOTHING},
+    {"errno 137", "kill", HRI_OOM_HOST_LIKELY}, /* npm's */
+    {"condamemoryerror", "conda", HRI_OOM_HOST_LIKELY},
+    {"general::nomem: the current computation was aborted", "mathematica", HRI_OOM_HOST},
+    {"no more memory available. mathematica kernel", "mathematica", HRI_OOM_HOST},
+    {"failed to allocate memory (nomemoryerror)", "ruby", HRI_OOM_HOST_LIKELY},
+    {"<jemalloc>: error in ", "jemalloc", HRI_OOM_HOST_LIKELY},
+    {"at least one \"out of memory\" (\"oom\") event", "vercel", HRI_OOM_HOST},
+    {"addresssanitizer failed to allocate 0x", "sanitizer", HRI_OOM_HOST},
+    {"libfuzzer: out-of-memory (", "libfuzzer", HRI_OOM_LIMIT},
+    {"space in the context's memory pool (needed", "ggml", HRI_OOM_LIMIT},
+    {"space in the scratch memory pool (needed", "ggml", HRI_OOM_LIMIT},
+    {"space in the buffer (needed", "ggml-alloc", HRI_OOM_LIMIT},
+    {"for suffix_array failed", "bwa-mem2", HRI_OOM_HOST},
+    {"failed attempt to allocate", "", HRI_OOM_NOTHING},
+    {"too many k-mers to fit into available memory", "", HRI_OOM_NOTHING},
+    {"not enough memory, please set -m option", "cd-hit", HRI_OOM_LIMIT},
+    {"space in the buffer to allocate", "ggml-alloc", HRI_OOM_LIMIT},
+    {"executed in the allotted memory", "bigquery", HRI_OOM_LIMIT},
+    {"insufficient system memory in resource pool", "sql-server", HRI_OOM_LIMIT},
+    {"would use more than the limit", "neo4j", HRI_OOM_LIMIT},
+    {"memory circuit breaker triggered as", "solr", HRI_OOM_LIMIT},
+    {"memoryallocationexception: could not allocate", "flink", HRI_OOM_LIMIT},
+    {"arena size is too small for", "tflite", HRI_OOM_LIMIT},
+    {"failed to allocate tail memory. requested", "tflite", HRI_OOM_LIMIT},
+    {"failed to allocate temp memory. requested", "tflite", HRI_OOM_LIMIT},
+    {"out of cuda pre-allocated memory", "taichi", HRI_OOM_LIMIT},
+    {"invalid memory alloc request size", "postgresql", HRI_OOM_LIMIT},
+    {"exceeds maximum supported size of 0x", "sanitizer", HRI_OOM_LIMIT},
+    {"jvm heap space is exhausted", "java", HRI_OOM_HEAP},
+    {"max heap size was exceeded", "hermes", HRI_OOM_HEAP},
+    {"webassembly.memory.grow(): maximum memory size", "wasm", HRI_OOM_HEAP},
+    {"cuda runtime api error cudaerrormemoryallocation", "dali", HRI_OOM_LIBRARY},
+    {"cuda error: 2[", "cuda-extension", HRI_OOM_BARE}, /* nvdiffrast's */
+    {"insufficient memory on accelerator (", "lammps", HRI_OOM_FOREIGN},
+    {"executor creation failed due to insufficient", "tensorrt", HRI_OOM_FOREIGN},
+    {"is greater than the maximum buffer size", "wgpu", HRI_OOM_FOREIGN},
+    {"expected allocating <= available, but received", "paddle", HRI_OOM_FOREIGN},
+    {"unexpected error occurred during cuda execution", "", HRI_OOM_NOTHING}, /* MATLAB's */
+    {"cudamalloc gpubuffer::allocate failed", "amber", HRI_OOM_FOREIGN},
+    {"cudacustomallocator out of memory", "relion", HRI_OOM_FOREIGN},
+    {"failed to set maximum shared memory size (", "kernel of the device", HRI_OOM_CHIP},
+    {"not enough allocatable device memory for this", "hashcat", HRI_OOM_FOREIGN},
+    {"kokkos failed to allocate memory for label", "", HRI_OOM_NOTHING},
+    {"too large swap space. ", "vllm", HRI_OOM_HOST},
+    {"cpu can't allocate memory. tried to", "oneflow", HRI_OOM_HOST},
+    {"not enough memory to handle ", "", HRI_OOM_NOTHING},
+    {"storage allocation failure, attempted to", "tvm", HRI_OOM_LIMIT},
+    {"out-of-memory error in routine", "gaussian", HRI_OOM_LIMIT},
+    {"memory limit reached. please jump to an outer", "maxima", HRI_OOM_LIMIT},
+    {"max. memory exceeded", "z3", HRI_OOM_LIMIT},
+    {"stopped due to insufficient system resources", "lm-studio", HRI_OOM_LIMIT},
+    {"nuke_limit reached, could not get storage", "varnish", HRI_OOM_LIMIT},
+    {"allocation on device this error means you ran", "pytorch-cuda", HRI_OOM_BARE}, /* ComfyUI's */
+    {"not enough memory, use lower resolution", "web-ui", HRI_OOM_BARE},
+    {"spawn enomem", "node.js", HRI_OOM_HOST},
+    {"err_worker_out_of_memory", "node.js", HRI_OOM_HEAP},
+    {"js heap out of memory", "node.js", HRI_OOM_HEAP},
+    {"could not reserve enough space for", "", HRI_OOM_NOTHING},
+    {"failed to allocate memory for image.", "itk", HRI_OOM_HOST_LIKELY},
+    {"is too small for your genome", "star", HRI_OOM_LIMIT},
+    {"not enough memory for bam sorting", "star", HRI_OOM_LIMIT},
+    {"allocation failure", "", HRI_OOM_NOTHING},
+    {"could not satisfy request for", "", HRI_OOM_NOTHING},
+    {"failed with -9", "", HRI_OOM_NOTHING},
+    {"mach_vm_map(size=", "macos", HRI_OOM_HOST_LIKELY},
+    {"vm_allocate(size=", "macos", HRI_OOM_HOST_LIKELY},
+    {"excessive memory consumption detected at", "lean", HRI_OOM_LIMIT},
+    {"function available memory exhausted", "snowflake", HRI_OOM_LIMIT},
+    {"gc warning: failed to expand heap by", "boehm-gc", HRI_OOM_HOST_LIKELY},
+    {"not enough memory to write total of", "shared-memory", HRI_OOM_HOST},
+    {"vmalloc error: size", "kernel", HRI_OOM_HOST},
+    {"was killed: out of swap space", "freebsd", HRI_OOM_HOST},
+    {"no swap space to grow stack for pid", "solaris", HRI_OOM_HOST},
+    {"memory usage limit reached", "xz", HRI_OOM_LIMIT},
+    {"allocate memory within the configured max", "kafka", HRI_OOM_LIMIT},
+    {"server_error out of memory storing object", "memcached", HRI_OOM_LIMIT},
+    {"memory of process exceed limit", "starrocks", HRI_OOM_LIMIT},
+    {"petsc error: out of memory", "petsc", HRI_OOM_BARE},
+    {"worker exceeded memory limit", "cloudflare", HRI_OOM_HOST},
+    {"memory usage exceeded request_memory", "htcondor", HRI_OOM_HOST},
+    {"not enough space for /dev/shm", "shared-memory", HRI_OOM_HOST},
+    {"system is deadlocked on memory", "kernel", HRI_OOM_HOST},
+    {"slub: unable to allocate memory", "kernel", HRI_OOM_HOST},
+    {"was killed: failed to reclaim memory", "freebsd", HRI_OOM_HOST},
+    {"not enough memory in the system to start the", "hyper-v", HRI_OOM_HOST_LIKELY},
     {"memory limit of", "", HRI_OOM_NOTHING},
     {"ran out of memory (used over", "render", HRI_OOM_HOST},
     {"oom command not allowed when used memory", "redis", HRI_OOM_LIMIT},
@@ -259,12 +373,30 @@ static const hri_oom_head heads[] = {
 };
 enum { HEADS = sizeof heads / sizeof *heads };
 
+/* For each hash of the first three bytes the heads that have it, in the order of the table: numbers from 1 on, 0 ends. */
+enum { CHAINS = 4096 };
+static uint16_t first[CHAINS], next[HEADS + 1];
+static pthread_once_t once = PTHREAD_ONCE_INIT;
+
+static unsigned hash3(const char *p) {
+  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) &
+         (CHAINS - 1);
+}
+
+static void make(void) {
+  for (size_t h = HEADS; h > 0; h--) {
+    const unsigned hash = hash3(heads[h - 1].words);
+    next[h] = first[hash];
+    first[hash] = (uint16_t)h;
+  }
+}
+
 const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
-  for (size_t h = 0; h < HEADS; h++) {
-    size_t length;
-    if (heads[h].words[0] != text[at]) continue;
-    length = strlen(heads[h].words);
-    if (length <= count - at && memcmp(text + at, heads[h].words, length) == 0) return &heads[h];
+  if (at + 3 > count) return NULL; /* the shortest has three letters */
+  (void)pthread_once(&once, make);
+  for (size_t h = first[hash3(text + at)]; h > 0; h = next[h]) {
+    const size_t length = strlen(heads[h - 1].words);
+    if (length <= count - at && memcmp(text + at, heads[h - 1].words, length) == 0) return &heads[h - 1];
   }
   return NULL;
 }
@@ -279,20 +411,9 @@ bool hri_oom_is_name(const char *text, size_t at, size_t count) {
   return head && (!strpbrk(head->words, " =:") || strcmp(head->words, "out of memory") == 0);
 }
 
-static unsigned hash3(const char *p) {
-  return ((unsigned)(unsigned char)p[0] * 961u + (unsigned)(unsigned char)p[1] * 31u + (unsigned)(unsigned char)p[2]) &
-         4095u;
-}
-
 size_t hri_oom_find(const char *text, size_t from, size_t count) {
-  unsigned char maybe[512] = {0}; /* a bit for each hash of three bytes that starts a head */
-  for (size_t h = 0; h < HEADS; h++) {
-    unsigned hash = hash3(heads[h].words);
-    maybe[hash >> 3] = (unsigned char)(maybe[hash >> 3] | 1u << (hash & 7));
-  }
-  for (size_t at = from; at + 3 <= count; at++) {
-    unsigned hash = hash3(text + at);
-    if (maybe[hash >> 3] >> (hash & 7) & 1 && hri_oom_head_at(text, at, count)) return at;
-  }
+  (void)pthread_once(&once, make);
+  for (size_t at = from; at + 3 <= count; at++)
+    if (first[hash3(text + at)] > 0 && hri_oom_head_at(text, at, count)) return at;
   return count;
 }

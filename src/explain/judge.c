@@ -48,9 +48,16 @@ static void judge_heap(hr_oom_failure *f) {
 /* A limit that a program sets for what it may take. */
 static void judge_limit(hr_oom_failure *f) {
   const hr_oom_value *limit = &f->figures[HR_OOM_ALLOWED];
+  const hr_oom_value *t = &f->figures[HR_OOM_REQUESTED], *left = &f->figures[HR_OOM_FREE];
+  const bool printed = hri_oom_known(limit) || (hri_oom_known(t) && hri_oom_known(left) && t->bytes > left->bytes);
+  if (hri_oom_is_wrong_size(f)) {
+    hri_oom_line(f, "%s was asked for %s", f->source, HRI_OOM_SIZE(t->bytes));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "the request is absurd: a size was computed wrongly");
+    return;
+  }
   hri_oom_line(f, "the message says that a limit of the program's own was reached; the machine need not be full");
   if (hri_oom_known(limit)) hri_oom_line(f, "the limit is %s", HRI_OOM_SIZE(limit->bytes));
-  hri_oom_say(f, HR_OOM_CAP, hri_oom_known(limit) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+  hri_oom_say(f, HR_OOM_CAP, printed ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "a memory limit of the program itself refused it");
 }
 
@@ -165,7 +172,11 @@ static void judge_by_kind(hri_oom_message *m) {
   case HRI_OOM_CHIP:
     hri_oom_line(
         f, "shared memory and registers belong to a kernel's block on the chip; the device's memory is not involved");
-    hri_oom_say(f, HR_OOM_ON_CHIP, HR_OOM_CERTAIN,
+    hri_oom_say(f, HR_OOM_ON_CHIP, /* in others' words than a compiler's the figures decide */
+                strcmp(f->source, "kernel of the device") != 0 ||
+                        (hri_oom_known(&f->figures[HR_OOM_REQUESTED]) && hri_oom_known(&f->figures[HR_OOM_ALLOWED]))
+                    ? HR_OOM_CERTAIN
+                    : HR_OOM_LIKELY,
                 "a kernel needs more on-chip memory than this GPU has: no allocation failed");
     break;
   case HRI_OOM_ENDED:

@@ -139,12 +139,21 @@ static size_t skip_time(const char *line, size_t count, size_t at) {
   return at;
 }
 
+static bool ends_blank(const char *line, size_t at, size_t count) {
+  while (at < count && hri_line_is_blank(line[at])) at++;
+  return at == count;
+}
+
 size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who) {
   size_t at = 0;
   for (int round = 0; round < 12; round++) {
     size_t before = at;
     while (at < count && (hri_line_is_blank(line[at]) || (line[at] && strchr("#>|*`", line[at])))) at++;
-    if (at < count && (line[at] == '[' || line[at] == '(')) at = skip_bracket(line, count, at, rank, who);
+    if (at < count && (line[at] == '[' || line[at] == '(')) {
+      const size_t open = at;
+      at = skip_bracket(line, count, at, rank, who);
+      if (ends_blank(line, at, count)) at = open; /* all of the line is in brackets: no prefix */
+    }
     if (at == before || at < count) at = skip_time(line, count, at);
     at = skip_label(line, count, at, rank);
     if (at == before) break;
@@ -166,6 +175,13 @@ static bool is_dated(const char *line, size_t count) {
   return false;
 }
 
+/* "<jemalloc>: ..." */
+static bool is_program_tag(const char *line, size_t at, size_t count) {
+  for (at++; at < count && (hri_is_letter(hri_line_lower(line[at])) || hri_is_digit(line[at]) || line[at] == '_');)
+    at++;
+  return starts_with(line, count, at, ">: ");
+}
+
 /* What the beginning of a raw line, whose text starts at `start`, says about it. */
 uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
@@ -179,10 +195,12 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
     at++; /* a quotation is what it quotes */
   if (at + 2 < count && (line[at] == '/' || (line[at] == '-' && line[at + 2] != '-')) && line[at + 1] == line[at])
     shape |= HRI_OOM_COMMENT;
-  if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z')
+  if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z' &&
+      !is_program_tag(line, at, count)) /* "<jemalloc>: ..." is a program's name */
     shape |= HRI_OOM_COMMENT;
-  if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*'))
-    shape |= HRI_OOM_COMMENT; /* an item */
+  if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*') &&
+      !starts_with(line, count, at + 2, "device #")) /* how programs number devices */
+    shape |= HRI_OOM_COMMENT;                        /* an item */
   if (at + 2 < count && hri_is_digit(line[at]) && strchr(".)", line[at + 1]) && line[at + 2] == ' ')
     shape |= HRI_OOM_COMMENT;
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))

@@ -32,7 +32,9 @@ static bool is_middle(const char *words) {
 /* Whether figures stand before the head too. */
 static bool reads_before(const hri_oom_head *head, hri_oom_reading r, bool cut) {
   return cut || r.kind == HRI_OOM_VLLM_BUSY || strstr(head->words, "array exceeds") ||
-         strstr(head->words, "kv cache is needed") || strcmp(r.source, "pytorch-directml") == 0;
+         strstr(head->words, "more than the limit") || strstr(head->words, "maximum supported size") ||
+         strstr(head->words, "small for your genome") || strstr(head->words, "kv cache is needed") ||
+         strcmp(r.source, "pytorch-directml") == 0;
 }
 
 /* A message's request where its beginning was cut off: "... gib (gpu 0; ...". */

@@ -171,7 +171,7 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
   while (open > 0 && text[open - 1] != '(') open--;
   if (array < count && open > 0) (void)hri_oom_size_at(text, open, count, &f[HR_OOM_REQUESTED]);
   (void)hri_oom_size_after(text, count, "size preference (", &f[HR_OOM_ALLOWED]);
-  (void)hri_oom_count_after(text, count, "the limit of [", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_count_after(text, count, " limit of [", &f[HR_OOM_ALLOWED]);
   (void)hri_oom_size_after(text, count, "object size is", &f[HR_OOM_REQUESTED]);
 }
 
@@ -179,6 +179,74 @@ static void read_limit(const char *text, size_t count, hr_oom_value *f) {
 static void read_sbcl(const char *text, size_t count, hr_oom_value *f) {
   if (!hri_oom_size_before(text, count, " available, ", &f[HR_OOM_FREE])) return;
   (void)hri_oom_count_after(text, count, " available, ", &f[HR_OOM_REQUESTED]);
+}
+
+/* ---- by speaker ---- */
+
+/* What speakers print behind words of their own. */
+static const struct {
+  const char *source, *words;
+  hri_oom_kind kind;
+  size_t within;
+  hr_oom_figure figure;
+  bool bare; /* a number without a unit */
+} spoken[] = {
+    {"vllm", "swap space.", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, false},
+    {"vllm", " out of the", HRI_OOM_HOST, 60, HR_OOM_TOTAL, false},
+    {"ios", "hard", HRI_OOM_HOST, 60, HR_OOM_ALLOWED, false},
+    {"shared-memory", "write total of", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, false},
+    {"shared-memory", "space requested:", HRI_OOM_HOST, 400, HR_OOM_REQUESTED, false},
+    {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, false},
+    {"kernel", "vmalloc error: size", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, true},
+    {"hermes", ", allocated =", HRI_OOM_HEAP, 160, HR_OOM_ALLOCATED, true},
+    {"java", "totalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOCATED, false}, /* JavaCPP's, as the next four */
+    {"java", " + ", HRI_OOM_HEAP, 120, HR_OOM_REQUESTED, false},
+    {"java", "> maxbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, false},
+    {"java", " physicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_THIS_PROCESS, false},
+    {"java", "> maxphysicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, false},
+    {"emscripten", "memory arrays to size", HRI_OOM_HEAP, 60, HR_OOM_REQUESTED, true},
+    {"petsc", "memory requested", HRI_OOM_BARE, 300, HR_OOM_REQUESTED, true},
+    {"web-ui", " need:", HRI_OOM_BARE, 160, HR_OOM_REQUESTED, false},
+    {"web-ui", " have:", HRI_OOM_BARE, 160, HR_OOM_FREE, false},
+    {"tensorrt", "total gpu memory (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_TOTAL, false},
+    {"tensorrt", "creation attempt (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, false},
+    {"kernel of the device", "memory size (requested", HRI_OOM_CHIP, 80, HR_OOM_REQUESTED, true},
+    {"elasticsearch", "new bytes reserved: [", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"solr", "and allocated threshold", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"neo4j", "allocation of an extra", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
+    {"neo4j", "than the limit", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
+    {"libfuzzer", "; limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
+    {"tvm", "attempted to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"tvm", "in region that is", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
+    {"starrocks", ", limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"lm-studio", "model requires approximately", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
+    {"star", "limitgenomegenerateram=", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"star", "not less than", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"star", "--limitbamsortram", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"postgresql", "alloc request size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"sanitizer", "requested allocation size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"sanitizer", "supported size of", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"ggml", "memory pool (needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"ggml", ", available", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true}, /* all that the pool has */
+    {"ggml-alloc", "(needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"ggml-alloc", "buffer to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"ggml-alloc", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, true}, /* what is left of the buffer */
+    {"spades", "you need approx.", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
+    {"kraken2", "attempt to allocate", HRI_OOM_HOST, 100, HR_OOM_REQUESTED, true},
+    {"tflite", "buffers. needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"tflite", "but only", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
+    {"tflite", "memory. requested:", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
+    {"tflite", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, true}, /* what is left of it */
+};
+
+static void read_spoken(const char *text, size_t count, hri_oom_message *message) {
+  hr_oom_failure *failure = &message->failure;
+  for (size_t i = 0; i < HRI_COUNT(spoken); i++) {
+    const size_t within = count < spoken[i].within ? count : spoken[i].within;
+    if (message->kind != spoken[i].kind || strcmp(failure->source, spoken[i].source) != 0) continue;
+    if (spoken[i].bare) (void)hri_oom_count_after(text, within, spoken[i].words, &failure->figures[spoken[i].figure]);
+    else (void)hri_oom_size_after(text, within, spoken[i].words, &failure->figures[spoken[i].figure]);
+  }
 }
 
 /* ---- by kind ---- */
@@ -269,7 +337,7 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
       (void)hri_oom_count_after(at, count < 400 ? count : 400, "growth limit", &f[HR_OOM_ALLOWED]);
     }
     break;
-  case HRI_OOM_LIMIT: read_limit(at, count < 200 ? count : 200, f); break;
+  case HRI_OOM_LIMIT: read_limit(at, count < 320 ? count : 320, f); break;
   case HRI_OOM_CHIP:
     (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
     for (size_t i = 0; i < HRI_COUNT(chip_limits) && !hri_oom_known(&f[HR_OOM_ALLOWED]); i++)
@@ -288,7 +356,9 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
   }
   if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */
-    (void)hri_oom_count_after(at, count < 60 ? count : 60, "<= available failed,", &f[HR_OOM_REQUESTED]);
+    if (hri_oom_count_after(at, count < 120 ? count : 120, "received allocating:", &f[HR_OOM_REQUESTED]))
+      (void)hri_oom_count_after(at, count < 120 ? count : 120, "> available:", &f[HR_OOM_FREE]);
+    else (void)hri_oom_count_after(at, count < 60 ? count : 60, "<= available failed,", &f[HR_OOM_REQUESTED]);
     if (hri_oom_known(&f[HR_OOM_REQUESTED]))
       (void)hri_oom_count_after(at, count < 90 ? count : 90, " > ", &f[HR_OOM_FREE]);
   }
@@ -299,5 +369,6 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
     if (!hri_oom_known(&f[HR_OOM_TOTAL])) /* "is used (11.8 / 12.3 gb)" */
       (void)hri_oom_size_after(at, count < 160 ? count : 160, " / ", &f[HR_OOM_TOTAL]);
   }
+  read_spoken(at, count, message);
   settle(message);
 }

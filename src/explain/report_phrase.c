@@ -119,7 +119,8 @@ static const char *const modifiers[] =
      "gpu's",     "vram",    "allocated", "container",   "per-process", "opencl",    "sycl",      "xpu",
      "mps",       "xla",     "large",     "huge",        "a",           "buffer",    "runtime",   "usable",
      "worker",    "address", "space",     "maximum",     "max",         "limit",     "backend",   "direct",
-     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total"};
+     "os",        "stack",   "array",     "per-node",    "query",       "user",      "total",     "distributed",
+     "allowed"};
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -157,6 +158,9 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
   size_t end = hri_sentence_end(text, to, to + 100 < count ? to + 100 : count), before, near;
   bool done = hri_match_at(text, to - (to - from < 2 ? 0 : 2), to, "ed"), agent = hri_match_at(text, to - 2, to, "or");
   before = find_back(text, line, from, 56, negations, HRI_COUNT(negations), 5);
+  if (before < from && hri_match_end(text, from, to, "ing") && !hri_match_at(text, before, from, "failed while") &&
+      !hri_match_at(text, before, from, "failed in") && !hri_match_at(text, before, from, "insufficient"))
+    before = from; /* "cannot find buffer, mallocing new one" */
   if (before < from && (!done || hri_oom_word(text, before, from, " be ") < from)) {
     *p = (hri_oom_phrase){before, to, false};
     if (done) /* "3 gib of memory could not be allocated": what it was stands before */
@@ -186,6 +190,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */
     return speaks_of_memory(text, at - to <= 4 ? p->from : from, from, to, count);
   }
+  if (hri_match_at(text, to, count, " errors")) return false; /* many are a topic */
   if (hri_match_at(text, to, count, " error") ||
       hri_match_at(text, to, count, ": error")) { /* "memory allocation error" */
     *p = (hri_oom_phrase){hri_oom_with_modifiers(text, line, from), to + 6, false};
@@ -200,11 +205,31 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
       {"out of",  "out-of",    "not enough",         "insufficient",    "no",
        "lack of", "exhausted", "too little",         "too much",        "exceeded",
        "exceeds", "exceeding", "not provide enough", "not have enough", "doesn't have enough"};
-  static const char *const behind[] = {" exhausted",         " is exhausted",  " limit exceeded",  " exceeded",
-                                       " is full",           " overflow",      " is insufficient", " insufficient",
-                                       " isn't enough",      " is not enough", " not enough",      " not sufficient",
-                                       " is not sufficient", " limit reached", " was exhausted",   " ran out",
-                                       " has run out",       " depleted",      " space exhausted", " isn't sufficient"};
+  static const char *const behind[] = {" exhausted",
+                                       " is exhausted",
+                                       " limit exceeded",
+                                       " exceeded",
+                                       " is full",
+                                       " overflow",
+                                       " is insufficient",
+                                       " insufficient",
+                                       " isn't enough",
+                                       " is not enough",
+                                       " not enough",
+                                       " not sufficient",
+                                       " is not sufficient",
+                                       " limit reached",
+                                       " was exhausted",
+                                       " ran out",
+                                       " usage limit reached",
+                                       " allocation limit reached",
+                                       " budget exceeded",
+                                       " quota exceeded",
+                                       " quota!",
+                                       " has run out",
+                                       " depleted",
+                                       " space exhausted",
+                                       " isn't sufficient"};
   static const char *const doing[] = {" while allocating", " when allocating", " trying to allocate",
                                       " while trying to allocate"};
   static const char *const after_no[] = {" available", " left", " for", " to ", " on ", " remaining", " could", " in "};
@@ -303,11 +328,14 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
 
 /* What the words around the phrase say: an error of another kind, or of something else that ran out. */
 static bool is_other(const hri_oom_place *p, const hri_oom_phrase *f) {
-  static const char *const other[] = {"driver version",        "no cuda-capable",  "invalid device",
-                                      "permission denied",     "invalid argument", "device-side assert",
-                                      "illegal memory",        "not supported",    "initialization error",
-                                      "invalid configuration", "unauthorized",     "timed out",
-                                      "pointer being freed",   "invalid pointer",  "corrupted"};
+  static const char *const other[] = {"driver version",       "no cuda-capable",
+                                      "invalid device",       "permission denied",
+                                      "invalid argument",     "device-side assert",
+                                      "illegal memory",       "not supported",
+                                      "initialization error", "invalid configuration",
+                                      "unauthorized",         "timed out",
+                                      "number of devices",    "pointer being freed",
+                                      "invalid pointer",      "corrupted"};
   static const char *const elsewhere[] = {"disk", "inodes", "license", "file system", "nodes are available", "skipped"};
   return hri_match_any(p->text, p->line, f->to, elsewhere, HRI_COUNT(elsewhere)) ||
          hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other, HRI_COUNT(other));

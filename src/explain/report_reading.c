@@ -8,6 +8,7 @@
 #include "explain/figures.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
+#include "explain/wording.h"
 
 /* Where what belongs to the report ends: its line, or the next words where a line was wrapped, and items that follow;
  * no traceback and no other failure's figures. */
@@ -68,23 +69,42 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
   }
 }
 
+/* PyTorch's words in another framework's exception, whose class the line above names. */
+static void name_by_class(const hri_oom_place *p, hri_oom_message *m) {
+  const size_t far = p->before_count, from = far > 160 ? far - 160 : 0;
+  const size_t thrown = hri_oom_word(p->before, from, far, "instance of '");
+  const char *who = hri_oom_framework_in(p->before, thrown, far);
+  if (thrown < far && who &&
+      hri_oom_word(p->text, p->line, p->line + 12 < p->at ? p->line + 12 : p->at, "what():") < p->at)
+    hri_oom_set_framework(m, who);
+}
+
+/* Whether the next line is a server's hint or detail about it. */
+static bool hints_behind(const hri_oom_place *p) {
+  size_t from = p->line_end, end = from + 64 < p->count ? from + 64 : p->count; /* behind a log's prefix */
+  return from < end &&
+         (hri_match_whole(p->text, from, end, "hint:") < end || hri_match_whole(p->text, from, end, "detail:") < end);
+}
+
 /* The figures of such a message: in its line; a framework's own words often go over several. */
 static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
   size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at), end;
+  const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
+  const size_t behind = p->at + (head && strlen(head->words) > 13 ? strlen(head->words) : 13);
   hri_oom_phrase f = {p->at, p->at, false};
   bool goes_on =
       hri_match_end(p->text, p->line, p->line_end, ": ") || hri_match_end(p->text, p->line, p->line_end, ":");
   for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */
-  end = report_end(p, &f, foreign || goes_on ? 200 : 0);
+  end = report_end(p, &f, hints_behind(p) ? 400 : foreign || goes_on ? 200 : 0);
   if (p->tick_from < p->tick_to && hri_count_words(p->text, p->tick_to, p->line_end) >
                                        0) { /* what is quoted; what is said of it has other figures */
     if (p->tick_from > from) from = p->tick_from;
     end = p->tick_to < end ? p->tick_to : end;
   }
-  if (!foreign && p->at + 13 < end) end = hri_oom_word(p->text, p->at + 13, end, "out of memory"); /* another message */
+  if (!foreign && behind < end) end = hri_oom_word(p->text, behind, end, "out of memory"); /* another message */
   hri_oom_read_labelled(p->text, from, end, end, m->failure.figures);
 }
 
@@ -125,8 +145,9 @@ static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) 
 static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *allowed) {
   size_t used = hri_oom_word(p->text, from, p->line_end, " used)"), slash = used;
   while (slash > from && used - slash < 24 && p->text[slash] != '/') slash--;
-  if (used < p->line_end && p->text[slash] == '/' && allowed->state == HR_OOM_ABSENT)
-    (void)hri_oom_size_at(p->text, slash + 1, used, allowed);
+  if (used < p->line_end && p->text[slash] == '/' && allowed->state == HR_OOM_ABSENT &&
+      !hri_oom_size_at(p->text, slash + 1, used, allowed))
+    (void)hri_oom_count_after(p->text + slash, used - slash, "/", allowed); /* in bytes, without a unit */
 }
 
 /* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path
@@ -161,6 +182,7 @@ void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
   bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT;
   if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
+  else if (m->kind == HRI_OOM_CACHING) name_by_class(p, m);
   else if (m->kind == HRI_OOM_FOREIGN && is_untagged(p, m)) m->anybodys = true;
   for (size_t i = 0; i < HRI_COUNT(ends); i++) reads = reads && strcmp(m->failure.source, ends[i]) != 0;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
@@ -168,8 +190,9 @@ void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
 }
 
 size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
-  const size_t from = hri_sentence_start(p->text, p->line, f->from);
-  size_t end;
+  size_t from = hri_sentence_start(p->text, p->line, f->from), end;
+  if (from > p->line + 2 && p->text[from - 1] == ';') /* "8 bytes requested; not enough memory" */
+    from = hri_sentence_start(p->text, p->line, from - 1);
   hri_oom_name_speaker(p, f->from, f->to, m);
   end = report_end(p, f, m->kind == HRI_OOM_HOST ? 160 : 60);
   hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);

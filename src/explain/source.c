@@ -258,11 +258,24 @@ static bool ends_statement(const span *s) {
   return ends(s, ";") && (has(s, " = ") || name_end(s, s->from) == s->to - 1);
 }
 
+/* Whether a label and words follow where the bracket at `open` is closed: "python(823,0x7fff9a08) malloc: ... (error code=3)". */
+static bool goes_on_in_words(const span *s, size_t open) {
+  int depth = 0;
+  size_t at = open;
+  for (; at < s->to; at++) {
+    depth += s->text[at] == '(' ? 1 : s->text[at] == ')' ? -1 : 0;
+    if (depth == 0) break;
+  }
+  if (at + 2 >= s->to || s->text[at + 1] != ' ') return false;
+  for (at += 2; at < s->to && is_word_char(s->text[at]);) at++;
+  return begins(s, at, ": ");
+}
+
 /* "name.of.function(...)" and nothing behind it. The name of an error before a bracket is how an exception prints
  * itself. */
 static bool is_call(const span *s) {
   size_t at = name_end(s, s->from);
-  if (at == s->from || at >= s->to || s->text[at] != '(' || !ends(s, ")")) return false;
+  if (at == s->from || at >= s->to || s->text[at] != '(' || !ends(s, ")") || goes_on_in_words(s, at)) return false;
   return !names_error(s, at);
 }
 
@@ -319,6 +332,14 @@ static bool is_exception(const span *s) {
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
+/* How C++, Rust and WebAssembly print what ended a program. */
+static bool is_thrown(const span *s) {
+  return (begins(s, s->from, "Aborted(") && has(s, " ")) || /* Emscripten's */
+         begins(s, s->from, "(error \"") ||                 /* a solver's */
+         begins(s, s->from, "what():") || has(s, "called `Result::unwrap()` on an") ||
+         has(s, "called `Option::unwrap()` on a");
+}
+
 /* Behind a bar and a level, "| WARNING: ...": a record of a log. */
 static bool is_levelled(const span *s) {
   size_t at = s->from + 2;
@@ -338,7 +359,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_bracket(&s))
+  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_thrown(&s) ||
+      is_bracket(&s))
     return HRI_SOURCE_NONE;
   if (is_field(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */

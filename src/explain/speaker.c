@@ -50,6 +50,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"nvinfer1", "tensorrt", false},
                                      {"nvinfer", "tensorrt", false},
                                      {"trtexec", "tensorrt", false},
+                                     {"trt-llm", "tensorrt", false},
                                      {"tensorrt_llm", "tensorrt", false},
                                      {"virtualmemorybuffer.cpp", "tensorrt", false},
                                      {"defaultallocator.cpp", "tensorrt", false},
@@ -64,6 +65,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"cuml", "rapids", false},
                                      {"cugraph", "rapids", false},
                                      {"rapids", "rapids", false},
+                                     {"raft", "rapids", true},
                                      {"xgboost", "xgboost", false},
                                      {"xgboosterror", "xgboost", false},
                                      {"gpu_hist", "xgboost", false},
@@ -78,6 +80,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"chainer", "chainer", false},
                                      {"use 'gpudevice", "matlab", false},
                                      {"theano", "theano", false},
+                                     {"cnmem_status", "theano", false},
                                      {"gpuarray", "theano", false},
                                      {"apply node that caused the error", "theano", false},
                                      {"julia", "julia", true},
@@ -94,6 +97,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"mlx", "mlx", false},
                                      {"[metal]", "metal", false},
                                      {"metal::malloc", "mlx", false},
+                                     {"[malloc_or_wait]", "mlx", false},
                                      {"kiogpucommandbuffercallbackerroroutofmemory", "metal", false},
                                      {"ioaf code", "metal", false},
                                      {"ctranslate2", "ctranslate2", false},
@@ -117,6 +121,9 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"wgpu", "wgpu", false},
                                      {"tinygrad", "tinygrad", false},
                                      {"openvino", "openvino", false},
+                                     {"intel_gpu", "openvino", false},
+                                     {"intel_npu", "openvino", false},
+                                     {"[cl ext]", "openvino", false},
                                      {"ncnn", "ncnn", false},
                                      {"mnn", "mnn", false},
                                      {"kaldi", "kaldi", false},
@@ -136,6 +143,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"cl_out_of_", "opencl", false},
                                      {"cl_mem_object_", "opencl", false},
                                      {"vulkan", "vulkan", false},
+                                     {"vkallocatememory", "vulkan", false},
                                      {"directml", "", false},
                                      {"dxgi", "directx", false},
                                      {"d3d12", "directx", false},
@@ -160,7 +168,14 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"kokkos", "kokkos", false},
                                      {"flashlight", "flashlight", false},
                                      {"arrayfire", "arrayfire", false},
+                                     {"arrayfire exception", "arrayfire", false},
+                                     {"open3d", "open3d", false},
+                                     {"pcl", "pcl", true},
+                                     {"turbomind", "turbomind", false},
+                                     {"lmdeploy", "turbomind", false},
+                                     {"[tm][", "turbomind", false},
                                      {"megengine", "megengine", false},
+                                     {"mgb_", "megengine", false},
                                      {"oneflow", "oneflow", false},
                                      {"jittor", "jittor", false},
                                      {"caffe", "caffe", true},
@@ -176,6 +191,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"tdrv", "neuron", false},
                                      {"nrt", "neuron", true},
                                      {"nrt_", "neuron", false},
+                                     {"ncc_eoom", "neuron", false},
                                      {"poplar", "poplar", true},
                                      {"qnn", "qnn", true},
                                      {"snpe", "snpe", false},
@@ -229,6 +245,7 @@ static const speaker libraries[] = {{"cublas", "cublas", false},
                                     {"transformer_engine", "transformer-engine", false},
                                     {"nvrtc", "nvrtc", false},
                                     {"rtmalloc", "cann", false},
+                                    {"halmemalloc", "cann", false},
                                     {"torch_memory_saver", "torch_memory_saver", false},
                                     {"deep_ep", "deep_ep", false},
                                     {"deepep", "deep_ep", false},
@@ -245,8 +262,8 @@ static bool is_in_code(const char *text, size_t from, size_t at, size_t end, siz
     return true;
   if (end + 1 < to && text[end] == ' ' && text[end + 1] == ':') return true; /* a tag of a column's width */
   bool before = at > from && (strchr(beside, text[at - 1]) || (text[at - 1] == '.' && at > from + 1));
-  bool behind =
-      end < to && (strchr(beside, text[end]) || (text[end] == '.' && end + 1 < to && hri_is_letter(text[end + 1])));
+  bool behind = end < to && (strchr(beside, text[end]) || (text[end] == '.' && end + 1 < to &&
+                                                           hri_is_name(text[end + 1]) && !hri_is_digit(text[end + 1])));
   return before || behind;
 }
 
@@ -312,12 +329,21 @@ static bool is_source_place(const char *text, size_t at, size_t to) {
   return false;
 }
 
+/* Whether the word at text[at, end) is the folder of a file of Python in the last frame of a traceback: what raised it. */
+static bool is_last_frame(const char *text, size_t at, size_t end, size_t to) {
+  size_t close = hri_oom_word(text, end, to, ".py\", line "), length = end - at;
+  bool own = hri_match_end(text, 0, at, "-packages/") ||
+             (at > length + 1 && text[at - 1] == '/' && memcmp(text + at - length - 1, text + at, length) == 0);
+  return own && end < to && text[end] == '/' && close < to && hri_oom_word(text, at, close, "file \"") == close &&
+         hri_oom_word(text, close, to, "file \"") == to;
+}
+
 bool hri_oom_is_own_place(const char *text, size_t from, size_t to, const char *name) {
   for (size_t i = 0; i < HRI_COUNT(frameworks); i++) {
     const char *word = frameworks[i].word;
     if (strcmp(frameworks[i].name, name) != 0) continue;
     for (size_t at = hri_oom_word(text, from, to, word); at < to; at = hri_oom_word(text, at + 1, to, word))
-      if (is_source_place(text, at, to)) return true;
+      if (is_source_place(text, at, to) || is_last_frame(text, at, at + strlen(word), to)) return true;
   }
   return false;
 }
@@ -330,11 +356,36 @@ const char *hri_oom_framework_near(const char *text, size_t from, size_t to) {
   return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), true);
 }
 
-static const char *const host_words[] =
-    {"host",           "system memory", "ram",           "main memory",        "physical memory",
-     "virtual memory", "swap",          "paging",        "page file",          "pagefile",
-     "host memory",    "cpu memory",    "address space", "overcommit",         "memory cgroup",
-     "cgroup",         "job memory",    "step memory",   "out_of_host_memory", "outofhostmemory"};
+static const char *const host_words[] = {"host",
+                                         "system memory",
+                                         "ram",
+                                         "main memory",
+                                         "physical memory",
+                                         "virtual memory",
+                                         "swap",
+                                         "paging",
+                                         "page file",
+                                         "pagefile",
+                                         "host memory",
+                                         "cpu memory",
+                                         "address space",
+                                         "overcommit",
+                                         "memory cgroup",
+                                         "cgroup",
+                                         "job memory",
+                                         "step memory",
+                                         "out_of_host_memory",
+                                         "outofhostmemory",
+                                         "cpu buffer",
+                                         "cpu memory",
+                                         "cpu_repack buffer",
+                                         "cpu_mapped buffer",
+                                         "host allocation of",
+                                         "os memory",
+                                         "cpu can't allocate"};
+/* The kernel's ENOMEM as a number. */
+static const char *const enomem_words[] = {"errno 12",      "errno: 12",      "error 12",
+                                           "error code 12", "error code: 12", "cannot allocate memory"};
 /* Lines that one speaker prints when the machine refuses: Slurm, YARN, Spark, Windows, R, the run times of Go and Rust,
  * V8, Python. */
 static const char *const host_lines[] = {"slurmstepd",
@@ -354,7 +405,12 @@ static const char *const host_lines[] = {"slurmstepd",
                                          "system out of memory!",
                                          "total sbrk() is",
                                          "forrtl",
-                                         "out of process memory"};
+                                         "out of process memory",
+                                         "process out of memory",
+                                         "ggml_aligned_malloc",
+                                         "ggml_backend_cpu_buffer_type_alloc_buffer"};
+/* The machine's memory as codes of errors name it, behind whoever's prefix. */
+static const char *const host_names[] = {"out_of_host_memory", "outofhostmemory"};
 static const char *const soft_host[] = {"pinned",
                                         "page-locked",
                                         "shm",
@@ -366,12 +422,14 @@ static const char *const soft_host[] = {"pinned",
                                         "mmap",
                                         "shared memory segment",
                                         "enomem",
-                                        "errno 12",
+                                        "luajit",
+                                        "lua",
                                         "heap",
                                         "fork",
                                         "bad_alloc",
                                         "std::bad_alloc",
                                         "numpy",
+                                        "jellyfish",
                                         "pandas",
                                         "memalign",
                                         "openblas",
@@ -380,8 +438,6 @@ static const char *const soft_host[] = {"pinned",
                                         "system.outofmemoryexception",
                                         "insufficientmemoryexception",
                                         "llvm error",
-                                        "error 12",
-                                        "error code 12",
                                         "exception out_of_memory",
                                         "cpu",
                                         "container",
@@ -423,8 +479,8 @@ static const char *const device_words[] = {"gpu",
                                            "tensor"};
 
 /* Of shared memory on the chip, not of what processes share. */
-static const char *const chip_words[] = {"per block",    "kernel",      "launch", "smem",
-                                         "thread block", "threadblock", "sm",     "carveout"};
+static const char *const chip_words[] = {"per block",   "kernel", "launch",   "smem",      "thread block",
+                                         "threadblock", "sm",     "carveout", "on the gpu"};
 
 static bool speaks_of_device(const char *text, size_t from, size_t to) {
   static const char *const parts[] = {"cudamalloc",        "cumem",   "cuda_", "hip_", "hipmalloc", "gpu", "devicemem",
@@ -438,13 +494,17 @@ const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
 }
 
 /* Some names are those of interfaces, which programs of many kinds use. */
-void hri_oom_set_framework(hri_oom_message *m, const char *name) {
+static bool is_interface(const char *name) {
   static const char *const interfaces[] = {"vulkan", "opencl",      "metal",  "directx",
                                            "numba",  "managedcuda", "opengl", "webgl"};
-  m->kind = HRI_OOM_FOREIGN;
-  m->failure.source = name;
   for (size_t i = 0; i < HRI_COUNT(interfaces); i++)
-    if (strcmp(name, interfaces[i]) == 0) m->kind = HRI_OOM_FOREIGN_LIKELY;
+    if (strcmp(name, interfaces[i]) == 0) return true;
+  return false;
+}
+
+void hri_oom_set_framework(hri_oom_message *m, const char *name) {
+  m->kind = is_interface(name) ? HRI_OOM_FOREIGN_LIKELY : HRI_OOM_FOREIGN;
+  m->failure.source = name;
 }
 
 /* Who speaks of Metal, by the lines before: MLX, ggml; else an interface that many use. */
@@ -461,6 +521,23 @@ static const char *speaker_of_metal(const hri_oom_place *p) {
 static bool is_mps(const hri_oom_place *p) {
   size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
   return hri_oom_word(p->before, from, p->before_count, "metal performance shaders operations") < p->before_count;
+}
+
+/* Whether a function of the machine's memory is named there, by whatever prefix: "zmalloc", "failed to reallocate". Devices
+ * reallocate nothing, and their functions say whose they are. */
+static bool names_host_function(const char *text, size_t from, size_t to) {
+  static const char *const endings[] = {"malloc", "calloc", "realloc", "reallocate"};
+  static const char *const devices[] = {"cu", "hip", "rt",  "cn",  "acl",   "xpu",
+                                        "mu", "dev", "hal", "gpu", "metal", "npu"};
+  for (size_t i = 0; i < HRI_COUNT(endings); i++)
+    for (size_t at = hri_oom_word(text, from, to, endings[i]); at < to;
+         at = hri_oom_word(text, at + 1, to, endings[i])) {
+      size_t start = at, end = at + strlen(endings[i]);
+      while (start > from && (hri_is_name(text[start - 1]) || text[start - 1] == ':')) start--;
+      if ((end == to || !hri_is_name(text[end])) && !hri_match_part(text, start, at, devices, HRI_COUNT(devices)))
+        return true;
+    }
+  return false;
 }
 
 /* The lines right behind the message that say who speaks: a database's detail, the stack of a run time. */
@@ -509,6 +586,8 @@ static bool is_qualified(const char *text, size_t from, size_t to) {
                                        "sys",       "concurrent", "multiprocessing",
                                        "microsoft", "boost",      "caffe2"};
   size_t at = from, end;
+  if (to > from + 2 && text[to - 1] == ':' && text[to - 2] == ':') /* its names end at the phrase */
+    for (at = to; at > from && text[at - 1] != ' ';) at--;
   while (at < to && !hri_is_letter(text[at])) at++;
   for (end = at; end < to && hri_is_name(text[end]);) end++;
   if (end == at || end + 2 >= to || !(text[end] == '.' || (text[end] == ':' && text[end + 1] == ':'))) return false;
@@ -534,15 +613,17 @@ static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
   static const char *const outer[] = {"job",  "step", "container", "cgroup", "pod",  "slurmstepd", "yarn",
                                       "node", "task", "vmem",      "rss",    "mem",  "slurm",      "physical",
                                       "hbm",  "vmem", "tpu",       "shared", "vram", "gpu",        "device"};
-  static const char *const limits[] = {"memory limit", "memory budget", "memory quota"};
+  static const char *const limits[] = {"memory limit",       "memory budget",           "memory quota",
+                                       "memory usage limit", "memory allocation limit", "max. memory"};
   size_t end = hri_sentence_end(p->text, to, p->line_end);
   if (is_pods_limit(p->text, to, end)) return false;
   if (hri_oom_word(p->text, to, end, " used)") < end && memchr(p->text + to, '/', end - to))
     return true; /* "(9.9 gib/10 gib used)" */
   return hri_match_part(p->text, from, end, limits, HRI_COUNT(limits)) &&
-         hri_oom_word(p->text, from, end, "exceed") < end &&
+         (hri_oom_word(p->text, from, end, "exceed") < end || hri_oom_word(p->text, from, end, "reached") < end ||
+          hri_oom_word(p->text, from, end, "quota!") < end) &&
          (hri_match_whole(p->text, from, end, "query") < end ||
-          !hri_match_any(p->text, from, end, outer, HRI_COUNT(outer)));
+          !hri_match_any(p->text, from, to, outer, HRI_COUNT(outer)));
 }
 
 void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
@@ -551,20 +632,23 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   size_t wide = p->line_end + 100 < p->count ? p->line_end + 100 : p->count, far = p->before_count;
   const char *who = hri_oom_framework_in(p->text, from, to), *library = NULL;
   bool host_line = hri_match_any(p->text, sentence, end, host_lines, HRI_COUNT(host_lines));
-  bool host = host_line || hri_match_any(p->text, sentence, end, host_words, HRI_COUNT(host_words));
+  bool host = host_line || hri_match_any(p->text, sentence, end, host_words, HRI_COUNT(host_words)) ||
+              hri_match_any(p->text, sentence, to, enomem_words, HRI_COUNT(enomem_words)) ||
+              hri_match_part(p->text, first, last, host_names, HRI_COUNT(host_names));
   bool soft = hri_match_any(p->text, sentence, end, soft_host, HRI_COUNT(soft_host));
   bool device = speaks_of_device(p->text, sentence, end);
+  bool function = !device && names_host_function(p->text, sentence, end + 80 < to ? end + 80 : to);
   library = hri_oom_library_in(p->text, from, to);
   if (!who && !library && hri_match_at(p->text, p->line, to, "what():")) { /* the exception's name stands before */
-    size_t thrown = hri_oom_word(p->before, far > 160 ? far - 160 : 0, far, "instance of '");
+    size_t thrown = hri_oom_word(p->before, far > 240 ? far - 240 : 0, far, "instance of '");
     if (thrown < far) library = hri_oom_library_in(p->before, thrown, far);
   }
   m->anybodys = !who || !hri_oom_is_own_line(p->text, from, to, first, last, who);
   if (!who && !library && (who = hri_oom_framework_near(p->text, to, wide)) != NULL)
     m->anybodys =
         !hri_oom_is_own_line(p->text, from, hri_sentence_end(p->text, last, wide), first, last, who); /* wrapped */
-  if (!who && !library && (who = hri_oom_framework_near(p->before, far > 160 ? far - 160 : 0, far)) != NULL)
-    m->anybodys = !hri_oom_is_own_place(p->before, far > 160 ? far - 160 : 0, far, who);
+  if (!who && !library && (who = hri_oom_framework_near(p->before, far > 240 ? far - 240 : 0, far)) != NULL)
+    m->anybodys = !hri_oom_is_own_place(p->before, far > 240 ? far - 240 : 0, far, who);
   if (who && strcmp(who, "metal") == 0) who = speaker_of_metal(p);
   if (p->before_count > 0 && !who) {
     size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
@@ -589,7 +673,11 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
   } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {
     m->kind = HRI_OOM_HOST;
     m->failure.source = "host";
-    m->anybodys = m->anybodys && !host_line; /* a framework's own line, of the host's memory */
+    m->anybodys =
+        (m->anybodys || (who && is_interface(who))) && !host_line; /* a framework's own line, of the host's memory */
+  } else if (function) {
+    m->kind = HRI_OOM_HOST_LIKELY;
+    m->failure.source = "host";
   } else if (who && strcmp(who, "metal") == 0 && is_mps(p)) {
     m->kind = HRI_OOM_BARE;
     m->failure.source = "pytorch-mps";

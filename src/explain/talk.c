@@ -52,55 +52,36 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
-  static const char *const before[] = {"failure",
-                                       "failed with",
-                                       "fails with",
-                                       "failing with",
-                                       "died with",
-                                       "crashed with",
-                                       "crashes with",
-                                       "aborted with",
-                                       "error with",
-                                       "panicked at",
-                                       "failed:",
-                                       "failure 2",
-                                       " msg=",
-                                       " error=",
-                                       " err=",
-                                       " message=",
-                                       " reason=",
-                                       ",message=",
-                                       " exception=",
-                                       " stderr=",
-                                       "by",
-                                       "err(",
-                                       "last error:",
-                                       "value: ",
-                                       "error_out_of_memory,",
-                                       "raised with",
-                                       "following error",
-                                       "die with",
-                                       "dies with",
-                                       "instance of",
-                                       "throwing",
-                                       "search for",
-                                       "result",
-                                       "arrived as",
-                                       "surfaced as",
-                                       "appeared as",
-                                       "reported as",
-                                       "showed up as",
-                                       "failed as"};
+  static const char *const before[] = {"failure",      "failed with",
+                                       "fails with",   "failing with",
+                                       "died with",    "crashed with",
+                                       "crashes with", "aborted with",
+                                       "error with",   "panicked at",
+                                       "failed:",      "failure 2",
+                                       " msg=",        " error=",
+                                       " err=",        " message=",
+                                       " reason=",     ",message=",
+                                       " exception=",  " stderr=",
+                                       "by",           "err(",
+                                       "(error",       "last error:",
+                                       "value: ",      "error_out_of_memory,",
+                                       "raised with",  "following error",
+                                       "die with",     "dies with",
+                                       "instance of",  "throwing",
+                                       "search for",   "result",
+                                       "arrived as",   "surfaced as",
+                                       "appeared as",  "reported as",
+                                       "showed up as", "failed as"};
   /* what somebody tells of one event; a document says these things in the present */
   static const char *const told[] =
       {" with",    " then",        " printed",   " reported", " showed",   " logged",      " threw",
        " raised",  " resulted in", " caused",    " saw",      " repeated", "\xe6\x8a\xa5", "\xe6\x8a\xa5\xe9\x94\x99",
        "symptom:", "said:",        "printed:",   "got:",      "saw:",      "threw:",       "showed:",
        "logged:",  " confirmed:",  " confirms:", " reads:",   " says:"};
-  static const char *const keys[] = {"\"msg\":",       "\"message\":", "\"error\":",  "\"evalue\":",
-                                     "\"exception\":", "\"stderr\":",  "\"detail\":", "\"reason\":",
-                                     "\"log\":",       "\"output\":",  "\"text\":",   "\"traceback\":",
-                                     "\"exc_info\":",  "\"err\":",     "\"status\":", "\"ename\":"};
+  static const char *const keys[] = {"\"msg\":",    "\"message\":",   "\"error\":",    "\"evalue\":", "\"exception\":",
+                                     "\"stderr\":", "\"detail\":",    "\"reason\":",   "\"log\":",    "\"output\":",
+                                     "\"text\":",   "\"traceback\":", "\"exc_info\":", "\"err\":",    "\"status\":",
+                                     "\"ename\":",  "\"errortype\":"};
   size_t end = quote;
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
@@ -487,8 +468,9 @@ static bool denies_failure(const hri_oom_place *p) {
 /* Whether the request was for something that a program does without: pages locked in memory, one of several ways to
  * compute a layer. */
 static bool is_optional(const hri_oom_place *p) {
-  static const char *const tactics[] = {"insufficient to use tactic", "insufficient memory to use tactic"};
-  static const char *const before[] = {"failed to mlock", "failed to munlock", "skipping tactic"};
+  static const char *const tactics[] = {"insufficient to use tactic", "insufficient memory to use tactic",
+                                        "falling back to non-pinned"};
+  static const char *const before[] = {"failed to mlock", "failed to munlock", "unable to lock", "skipping tactic"};
   return hri_match_part(p->text, p->line, p->at, before, HRI_COUNT(before)) ||
          hri_match_part(p->text, p->line, p->line_end, tactics, HRI_COUNT(tactics));
 }

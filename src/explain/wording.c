@@ -102,8 +102,9 @@ static bool is_named(const hri_oom_around *a) {
   static const char *const behind[] = {" = ",    ";",        "&",          " &",     "():",  "();",
                                        " as ",   " is ",     " was ",      " when ", " if ", " means",
                                        " occur", " message", " exception", "/",      "ed"};
-  static const char *const reports[] = {"failed with", "exited with", "died with",    "ended with",
-                                        "error with",  "fails with",  "crashes with", "crash with"};
+  static const char *const reports[] = {"failed with",        "exited with",  "died with",    "ended with",
+                                        "error with",         "fails with",   "crashes with", "crash with",
+                                        "terminating due to", "terminated by"};
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (before_ends(a, reports[i])) return false;
   if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at)) return false;
@@ -170,7 +171,10 @@ static hri_oom_reading read_macro(const hri_oom_around *a) {
   if (after_starts(a, " allocating ") && after_has(a, 80, "after a total of"))
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "compiler"};
   if (before_ends(a, "libgomp:")) return (hri_oom_reading){HRI_OOM_HOST, "libgomp"};
-  if (after_starts(a, " allocating ") && after_has(a, 60, " bytes")) return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
+  if (after_starts(a, " allocating ") && after_has(a, 120, "failing in thread:"))
+    return (hri_oom_reading){HRI_OOM_LIBRARY, "openacc"};
+  if (after_starts(a, " allocating ") && (after_has(a, 100, " bytes (allocated so far") || before_has(a, "cupy")))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
   if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total"))
     return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
   if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator"))
@@ -251,7 +255,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     static const char *const verbs[] = {" was", " got", " been", " were", " is", " being", " gets", " getting"};
     for (size_t i = 0; i < HRI_COUNT(verbs) && !before_has(a, "oom_kill") && !before_ends(a, "init was"); i++)
       if (before_ends(a, verbs[i])) return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
-    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "container init was")
+    return before_ends(a, "reason:") || before_ends(a, "reason\": \"") || before_ends(a, "message: \"") ||
+                   before_ends(a, "container init was")
                ? certain
                : nothing;
   }
@@ -314,8 +319,50 @@ static hri_oom_reading read_exhausted(const hri_oom_around *a) {
   return (hri_oom_reading){HRI_OOM_NOTHING, ""};
 }
 
+/* Heads of which words before or behind them tell whose they are: the first row that holds; NULL: whatever stands there. */
+static const struct {
+  const char *words, *before, *after;
+  size_t within; /* how far behind */
+  hri_oom_kind kind;
+  const char *source;
+} told_beside[] = {
+    {"unexpected error occurred during cuda execution", NULL, "cuda_error_out_of_memory", 60, HRI_OOM_FOREIGN,
+     "matlab"},
+    {"allocation failure", "nrt_", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
+    {"allocation failure", "message=", NULL, 0, HRI_OOM_BARE, "a run time"},
+    {"could not reserve enough space for", NULL, "kb object heap", 24, HRI_OOM_HOST, "java"},
+    {"could not reserve enough space for", NULL, NULL, 0, HRI_OOM_HOST_LIKELY, "java"},
+    {"could not satisfy request for", "tdrv:", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
+    {"memory quota exceeded", "error r1", NULL, 0, HRI_OOM_HOST, "heroku"},
+    {"memory quota exceeded", "heroku", NULL, 0, HRI_OOM_HOST, "heroku"},
+    {"memory quota exceeded", NULL, NULL, 0, HRI_OOM_LIMIT, "server"},
+    {"kokkos failed to allocate memory for label", NULL, "named \"host\"", 100, HRI_OOM_HOST, "kokkos"},
+    {"kokkos failed to allocate memory for label", NULL, NULL, 0, HRI_OOM_FOREIGN, "kokkos"},
+    {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
+    {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
+    {"failed attempt to allocate", NULL, "may not have enough free memory", 60, HRI_OOM_HOST, "kraken2"},
+    {"too many k-mers to fit into available memory", NULL, "you need approx", 24, HRI_OOM_LIMIT, "spades"},
+    {"too many k-mers to fit into available memory", NULL, " limit. increase memory", 32, HRI_OOM_LIMIT, "spades"},
+    {"out of memory allocating the", NULL, "for the bowtie index", 60, HRI_OOM_HOST, "bowtie"},
+    {"container oom ", NULL, "image=", 4000, HRI_OOM_HOST, "docker"}, /* an event's attributes */
+};
+
+static bool is_told_beside(const char *words, const hri_oom_around *a, hri_oom_reading *reading) {
+  bool known = false;
+  *reading = (hri_oom_reading){HRI_OOM_NOTHING, ""};
+  for (size_t i = 0; i < HRI_COUNT(told_beside) && reading->kind == HRI_OOM_NOTHING; i++) {
+    if (strcmp(words, told_beside[i].words) != 0) continue;
+    known = true;
+    if ((!told_beside[i].before || before_has(a, told_beside[i].before)) &&
+        (!told_beside[i].after || after_has(a, told_beside[i].within, told_beside[i].after)))
+      *reading = (hri_oom_reading){told_beside[i].kind, told_beside[i].source};
+  }
+  return known;
+}
+
 static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
-  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
+  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, beside;
+  if (is_told_beside(words, a, &beside)) return beside;
   if (strcmp(words, "enforce fail at") == 0) {
     if (after_has(a, 60, "alloc_cpu") || after_has(a, 60, "cpuallocator"))
       return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
@@ -325,7 +372,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
   if (strcmp(words, "memoryerror") == 0) {
     bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
     if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
-    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda")) return nothing;
+    if (after_has(a, 120, "device memory") || after_has(a, 120, "gpu") || after_has(a, 120, "cuda") ||
+        after_starts(a, ": metal ") || after_has(a, 80, "no memory is available"))
+      return nothing;
     bool header =
         after_starts(a, " traceback (most"); /* the exception itself stands behind its frames, unless they are cut */
     if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
@@ -412,6 +461,9 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     return after_has(a, 32, ") exceeds limit (") ? (hri_oom_reading){HRI_OOM_CHIP, "compiler"} : nothing;
   if (strncmp(words, "threadgroup", 11) == 0)
     return after_has(a, 40, ") exceeds the maximum") ? (hri_oom_reading){HRI_OOM_CHIP, "metal"} : nothing;
+  if (strcmp(words, "failed with -9") == 0)
+    return a->after == a->count || !hri_is_name(a->text[a->after]) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"}
+                                                                   : nothing;
   if (strcmp(words, "heap exhausted") == 0) return read_exhausted(a);
   if (strcmp(words, "exceeded memory limit (") ==
       0) /* "job 4021 exceeded memory limit (4220000 > 4194304), being killed" */
@@ -434,6 +486,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (!after_has(a, 200, "out of memory") && !after_has(a, 200, "oom when") && !after_has(a, 200, "allocat") &&
         !after_has(a, 200, "attempting to reserve") && !after_has(a, 200, "exceeding available bytes"))
       return nothing;
+    if (after_has(a, 300, "/cpu_allocator.cc")) return (hri_oom_reading){HRI_OOM_HOST, "paddle"};
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
       return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
     return (hri_oom_reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
@@ -524,7 +577,8 @@ static hri_oom_reading read_heap(const hri_oom_head *head, const hri_oom_around 
 
 /* Whether the shared memory that ran out is a block's on the chip, not what processes share. */
 static bool is_on_chip(const hri_oom_around *a) {
-  static const char *const words[] = {"per block", "per-block", "thread block", "threadblock", "per sm", "smem"};
+  static const char *const words[] = {"per block", "per-block", "thread block", "threadblock",
+                                      "per sm",    "smem",      "on the gpu"};
   for (size_t i = 0; i < HRI_COUNT(words); i++)
     if (before_has(a, words[i]) || after_has(a, 80, words[i])) return true;
   return false;
@@ -545,6 +599,8 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
     r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
   if (strcmp(r.source, "shared-memory") == 0 && strstr(head->words, "shared memory") && is_on_chip(a))
     r = (hri_oom_reading){HRI_OOM_NOTHING, ""}; /* report.c tells whether it is reported */
+  if (strcmp(head->words, "out of shared memory") == 0 && after_has(a, 60, "need to increase max_"))
+    r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"}; /* its table of locks */
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
   if (strcmp(head->words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(a, r);
   if (strcmp(head->words, "sigkill") == 0 && before_has(a, "root cause")) r.kind = HRI_OOM_ENDED;
