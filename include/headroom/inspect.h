@@ -145,10 +145,16 @@ typedef struct hr_growth {
   hr_growth_kind kind;
   uint32_t stack;
   uint16_t category;
-  uint64_t bytes, count; /* made within the steps and alive at the trace's last allocation */
+  uint64_t bytes,
+      count; /* made within the steps and alive at the trace's last allocation; of a leak at regular distances
+                            without its newest part */
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
 } hr_growth;
+/* Whether nearly every step (or pass) left something; else some did, at regular distances or not. */
+static inline bool hr_growth_every_step(const hr_growth *growth) {
+  return growth->steps_grown + 2 >= growth->steps_seen;
+}
 /* What it is in a word or two: "leak", "settled", "one-off", "larger", "kept graph", "kept outputs", "cache". Never NULL. */
 HR_API const char *hr_growth_name(hr_growth_kind kind);
 

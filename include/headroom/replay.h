@@ -67,8 +67,9 @@ typedef struct hr_replay {
   uint64_t trace_reserved_peak_bytes;          /* what the trace itself shows */
   uint64_t same_address_count, compared_count; /* allocs of `recorded` at the recorded address, of all */
   uint64_t same_segment_count, segment_count;
-  bool recorded_failed; /* the trace has an out-of-memory event */
-  uint64_t recorded_failed_event;
+  bool recorded_failed;           /* the trace has an out-of-memory event */
+  uint64_t recorded_failed_event; /* the last one */
+  uint64_t recorded_failed_count;
   uint64_t capacity_bytes; /* used; UINT64_MAX: unlimited */
   const char
       *capacity_from; /* "given", "out-of-memory event", "a cap ...", "segments returned to make room", "unlimited" */
@@ -78,6 +79,13 @@ typedef struct hr_replay {
   uint64_t start_live_bytes, start_reserved_bytes;
   uint64_t late_free_count; /* frees that waited for other streams: their moments depend on time, not on requests */
 } hr_replay;
+
+/* Whether the replay fails where an earlier failure was recorded, of several: the program went on in another way than it
+ * would have without it, and how is not recorded. */
+static inline bool hr_replay_failed_before(const hr_replay *replay) {
+  return replay->recorded_failed_count > 1 && replay->recorded.failed &&
+         replay->recorded.failed_event < replay->recorded_failed_event;
+}
 
 /* USAGE for settings that do not parse and a trace that is not there; INPUT for a trace without events of an allocator
  * (none, or a profiler's) and for one that is damaged beyond replay; UNSUPPORTED for the asynchronous backend. */

@@ -133,6 +133,7 @@ static void write_replay(const hr_replay *r, const hr_replay_result *results, ui
   json_write_count(&json, "trace_reserved_peak_bytes", r->trace_reserved_peak_bytes);
   json_write_bool(&json, "recorded_failed", r->recorded_failed);
   if (r->recorded_failed) json_write_count(&json, "recorded_failed_event", r->recorded_failed_event);
+  json_write_count(&json, "recorded_failed_count", r->recorded_failed_count);
   json_write_count(&json, "same_address_count", r->same_address_count);
   json_write_count(&json, "compared_count", r->compared_count);
   json_write_count(&json, "same_segment_count", r->same_segment_count);

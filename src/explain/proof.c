@@ -26,6 +26,19 @@ uint32_t hri_oom_carried_count(const hri_oom_facts *k) {
   return count;
 }
 
+bool hri_oom_step_carried(const hri_oom_facts *k) {
+  for (uint32_t r = 0; hri_oom_can_prove(k) && r < k->evidence->result_count; r++)
+    if (k->evidence->results[r].reach >= HR_REPLAY_STEP) return true;
+  return false;
+}
+
+bool hri_oom_rest_fails(const hri_oom_facts *k) {
+  uint32_t carried = hri_oom_carried_count(k), failing = 0;
+  for (uint32_t r = 0; carried && r < k->evidence->result_count; r++)
+    failing += !k->evidence->results[r].failed && k->evidence->results[r].rest_failed_bytes > 0;
+  return carried > 0 && failing == carried;
+}
+
 static hr_oom_basis basis_of(const hr_replay *r, const hr_replay_result *result) {
   if (hr_replay_is_proven(r, result)) return HR_OOM_PROVEN;
   return result->reach >= HR_REPLAY_STEP ? HR_OOM_REPLAYED : HR_OOM_REQUEST;
@@ -84,7 +97,13 @@ void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k) {
   const hr_replay_result *listed[LISTED];
   uint32_t proofs = hri_oom_carried_count(k), count = 0;
   if (!r) return;
-  if (k->oom && !repeats_request(r))
+  if (k->oom && !repeats_request(r) && hr_replay_failed_before(r))
+    hri_oom_line(
+        f,
+        "%llu failures are recorded, and replay repeats the first; what the program would have done without the "
+        "earlier ones is not recorded, so replay proves nothing of the last",
+        (unsigned long long)r->recorded_failed_count);
+  else if (k->oom && !repeats_request(r))
     hri_oom_line(f, "replay does not repeat the failure under the recorded settings, so it proves nothing here");
   else if (k->oom && r->trust == HR_REPLAY_ROUGH)
     hri_oom_line(f, "replay is only rough, so it proves nothing: %.150s%s", r->trust_reason,

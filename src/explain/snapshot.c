@@ -118,11 +118,13 @@ static void note_pinned(hr_oom_failure *f, const hri_oom_facts *k) {
                SIZE(g->pinned[0].free_bytes), where);
 }
 
-/* The step that an event is in; behind the last boundary, that one's. step_count when it is in none. */
+enum { NO_STEP = UINT32_MAX };
+
+/* The step that an event is in; behind the last boundary step_count, for one that has hardly begun. */
 static uint32_t step_of(const hr_inspection *i, uint64_t event) {
   for (uint32_t s = 0; s < i->step_count; s++)
     if (event >= i->steps[s].first_event && event - i->steps[s].first_event < i->steps[s].event_count) return s;
-  return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count - 1 : i->step_count;
+  return i->step_count > 0 && event >= i->steps[i->step_count - 1].first_event ? i->step_count : NO_STEP;
 }
 
 static uint64_t peak_of(const hri_oom_facts *k, uint32_t step) { return k->i->steps[step].peak_live_bytes; }
@@ -131,10 +133,10 @@ static uint64_t peak_of(const hri_oom_facts *k, uint32_t step) { return k->i->st
  * one before by 1 in 256, or all of the last third of the steps are above all of the first third, the first step aside.
  * They leave rests of other sizes each time, and what is lacking next time is more than pieces. */
 static bool rises(const hri_oom_facts *k) {
-  const uint32_t step = step_of(k->i, k->oom->event), third = step > 1 ? (step - 1) / 3 : 0;
+  const uint32_t step = step_of(k->i, k->oom->event), third = step > 1 && step != NO_STEP ? (step - 1) / 3 : 0;
   uint64_t early = 0, late = UINT64_MAX;
   bool each = true;
-  if (step < 3 || step >= k->i->step_count) return false;
+  if (step < 3 || step == NO_STEP) return false;
   for (uint32_t s = step - 2; s < step; s++)
     each = each && peak_of(k, s) >= peak_of(k, s - 1) + peak_of(k, s - 1) / 256;
   for (uint32_t s = 0; s < third; s++) {
@@ -165,21 +167,34 @@ static const char *doubt_of_pieces(const hri_oom_facts *k) {
   return NULL;
 }
 
+/* Hardly anything would have been left, and all the same replay carries the rest of the step under another setting: then
+ * pieces were lacking, unless the steps need more and more. */
+static bool step_is_carried(const hri_oom_facts *k) {
+  return k->i->step_count >= 2 && k->knows_free && k->cached > 0 && k->device_free + k->cached >= k->need &&
+         hri_oom_step_carried(k) && !rises(k) && left_more(k->i) < k->live / 10;
+}
+
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
-  bool proven = hri_oom_carried_count(k) > 0;
-  int weight = hri_short_by_pieces(&k->shortage);
+  const bool carried = hri_oom_carried_count(k) > 0, proven = carried && !hri_oom_rest_fails(k);
+  int weight = hri_short_by_pieces(&k->shortage) > 0 ? hri_short_by_pieces(&k->shortage) : step_is_carried(k);
   const char *doubt = proven && weight == 2 ? doubt_of_pieces(k) : NULL;
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
-  if (k->oom->live_bytes + k->request <= k->i->peak_live_bytes)
+  if (k->oom->live_bytes + k->request <= hri_live_before(&k->shortage))
     hri_oom_line(f, "live %s + request %s is not more than was live before, %s", SIZE(k->oom->live_bytes),
-                 SIZE(k->request), SIZE(k->i->peak_live_bytes));
+                 SIZE(k->request), SIZE(hri_live_before(&k->shortage)));
   else hri_oom_line(f, "in one piece it would have fit, with %s to spare", SIZE(k->device_free + k->cached - k->need));
-  if (proven) hri_oom_line(f, "replayed under other settings, this request is met: see below");
+  if (proven)
+    hri_oom_line(f, "replayed under other settings, this request %s met: see below",
+                 hri_oom_step_carried(k) ? "and the rest of its step are" : "is");
+  else if (carried)
+    hri_oom_line(f, "replayed under other settings, this request is met, and the rest of its step fails all the same");
   else hri_oom_line(f, hri_oom_can_prove(k) ? "but replay found no setting that avoids it" : "not proven by a replay");
   if (doubt) hri_oom_line(f, "%s", doubt);
   hri_oom_say(f, HR_OOM_FRAGMENTED, proven && weight == 2 && !doubt ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "%s were cached, but in pieces too small for %s", SIZE(k->cached), SIZE(k->request));
+              k->cached < k->request ? "%s were free or cached, but in pieces too small for %s"
+                                     : "%s were cached, but in pieces too small for %s",
+              SIZE(k->cached < k->request ? k->device_free + k->cached : k->cached), SIZE(k->request));
   return true;
 }
 
@@ -202,9 +217,9 @@ static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
     note_passes(f, k, where);
     return;
   }
-  hri_oom_line(f, "%s more every step, in %u of %u steps, %s left at the end: %s",
-               SIZE((uint64_t)k->leak->bytes_per_step), k->leak->steps_grown, k->leak->steps_seen, SIZE(k->leak->bytes),
-               where);
+  hri_oom_line(f, "%s more %s, in %u of %u steps, %s left at the end: %s", SIZE((uint64_t)k->leak->bytes_per_step),
+               hr_growth_every_step(k->leak) ? "every step" : "per step on average", k->leak->steps_grown,
+               k->leak->steps_seen, SIZE(k->leak->bytes), where);
 }
 
 static const char *what_grows(const hri_oom_facts *k) {
@@ -213,7 +228,7 @@ static const char *what_grows(const hri_oom_facts *k) {
   case HR_GROWTH_OUTPUTS: return "every pass of the model leaves results behind";
   case HR_GROWTH_CACHE: return "a cache grows with every token";
   case HR_GROWTH_LARGER: return "a tensor is made anew in every step, each time larger";
-  default: return "memory grows with every step";
+  default: return hr_growth_every_step(k->leak) ? "memory grows with every step" : "memory grows from step to step";
   }
 }
 
@@ -223,7 +238,7 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   if (!hri_short_by_growth(&k->shortage)) return false;
   note_leak(f, k);
   /* Steps that are only repetition can be the layers of a model that loads. */
-  every = k->leak->steps_seen >= 5 && k->leak->steps_grown + 2 >= k->leak->steps_seen &&
+  every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
           (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
           k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE; /* which a long text needs */
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
@@ -258,8 +273,7 @@ static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wante
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t wanted = k->oom->live_bytes + k->request, usual = k->i->usual_peak_bytes;
   uint32_t step = step_of(k->i, k->oom->event);
-  if (k->i->step_count < 4 || step < 3 || step == k->i->step_count || usual == 0 || !is_training(k->oom->stage))
-    return false;
+  if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return false;
   if (wanted < usual + usual / 5) return false;
   for (uint32_t s = step - 3; s < step; s++)
     if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return false;
@@ -361,8 +375,15 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_note_live(f, k);
 }
 
+/* Whether it is passes that failed which are kept: a program that tries again. */
+static bool passes_failed(const hri_oom_facts *k) {
+  return (k->leak->kind == HR_GROWTH_GRAPH || k->leak->kind == HR_GROWTH_OUTPUTS) && k->i->oom_total > 1 &&
+         (k->i->oom_total - 1) * 2 >= k->leak->steps_grown;
+}
+
 /* What grows within a step has advice of its own, in place of that for leaks over steps. */
-static void advise_passes(hr_oom_failure *f, hr_growth_kind kind) {
+static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
+  const hr_growth_kind kind = facts->leak->kind;
   static const struct {
     hr_growth_kind kind;
     const char *text, *cost;
@@ -389,6 +410,12 @@ static void advise_passes(hr_oom_failure *f, hr_growth_kind kind) {
       {HR_GROWTH_CACHE,
        "where no cache is wanted: use_cache=False, and torch.no_grad() with .detach() for what is kept", "some speed"},
   };
+  if (passes_failed(facts))
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "the passes that failed are still there: an exception keeps its frames and all their tensors. Retry behind the "
+        "except block, not in it, and keep str(e), not e",
+        "none", "", 0);
   for (size_t k = 0; k < sizeof tips / sizeof *tips; k++)
     if (tips[k].kind == kind) hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
@@ -439,7 +466,7 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
                  SIZE(k.total), SIZE(k.reserved + k.device_free));
   }
   hri_oom_add_proofs(f, &k);
-  if (f->cause == HR_OOM_GROWTH) advise_passes(f, k.leak->kind);
+  if (f->cause == HR_OOM_GROWTH) advise_passes(f, &k);
   hri_oom_advise(f);
   e->failures = f;
   e->failure_count = 1;

@@ -2,7 +2,10 @@
  * steps and still live at the last allocation (what goes after it goes with the program, or with the exception that
  * ended it). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
  * steps, so only what older steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
- * one-off came in a single step.
+ * one-off came in a single step. A leak need not come in every step: what is kept at regular distances (each epoch, each
+ * hundredth step, each fold) is one too, but for the newest, which the program may be working with. What was kept for as
+ * long and went again counts against it: a window of the last N, or what is written out from time to time, has had its
+ * size before.
  *
  * And what is made anew in every step, each time larger, in the place of the one before: nothing is older than a step
  * then, and all the same it grows (torch.cat of all that was seen). Outputs of longer and longer batches look like it;
@@ -11,10 +14,11 @@
 #include "inspect/inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 typedef struct survivor {
   uint64_t key, bytes, life;
-  uint32_t step;
+  uint32_t step, gone; /* the step it went in; step_count: it is kept */
 } survivor;
 
 static int survivor_order(const void *a, const void *b) {
@@ -27,12 +31,23 @@ static uint64_t step_end(const hr_inspection *p, uint32_t step) {
   return p->steps[step].first_event + p->steps[step].event_count;
 }
 
+/* The step that an event is in, or the first behind it; step_count when there is none. */
+static uint32_t step_of(const hr_inspection *p, uint64_t event) {
+  uint32_t low = 0, high = p->step_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (step_end(p, middle) <= event) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /* Which lives that were made in a step count. */
 typedef bool choice(const hri_inside *in, const hri_life *life, uint32_t step);
 
-static bool is_kept(const hri_inside *in, const hri_life *life, uint32_t step) {
-  (void)step;
-  return hri_life_kept(in, life);
+/* To the end, or through a whole step at least. */
+static bool is_left(const hri_inside *in, const hri_life *life, uint32_t step) {
+  return hri_life_kept(in, life) || (step + 1 < in->public.step_count && life->end > step_end(&in->public, step + 1));
 }
 
 /* There behind the end of its step, be it for a moment. */
@@ -51,37 +66,106 @@ static uint64_t collect(const hri_inside *in, choice *counts, survivor *rows) {
     if (step == p->step_count) break;
     if (life->alloc < p->steps[step].first_event || !counts(in, life, step)) continue;
     if (rows)
-      rows[count] =
-          (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size, k, step};
+      rows[count] = (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size,
+                               k, step, hri_life_kept(in, life) ? p->step_count : step_of(p, life->end)};
     count++;
   }
   return count;
 }
 
-/* `rows` are of one key, in the order of time. False when nothing is older than the last two steps. */
-static bool judge(const hri_inside *in, const survivor *rows, uint64_t count, hr_growth *g) {
-  uint32_t steps = in->public.step_count, late = 0, half[2] = {0, 0}, last = UINT32_MAX, first = rows[0].step;
-  uint64_t after_two = 0, old_bytes = 0;
-  *g = (hr_growth){.stack = in->lives->lives[rows[0].life].stack,
-                   .category = in->public.life_category[rows[0].life],
-                   .steps_seen = steps};
+typedef struct judging {
+  const hri_inside *in;
+  int64_t *change; /* room for a number for each step, and one more */
+} judging;
+
+/* The steps that left something which is kept. */
+typedef struct grown_steps {
+  uint32_t count, late, half[2], first, last, shortest, longest; /* distances from one to the next */
+} grown_steps;
+
+static void note_step(grown_steps *g, uint32_t step, uint32_t steps) {
+  if (g->count && step == g->last) return;
+  if (g->count) {
+    uint32_t distance = step - g->last;
+    if (g->count == 1 || distance < g->shortest) g->shortest = distance;
+    if (distance > g->longest) g->longest = distance;
+  } else g->first = step;
+  g->last = step;
+  g->count++;
+  g->half[step >= steps / 2]++;
+  g->late += step + 2 < steps && step >= steps - steps / 3 - 2;
+}
+
+/* Three or more, more than a step apart, and as far from each other as from the end at most. */
+static bool is_regular(const grown_steps *g, uint32_t steps) {
+  return g->count >= 3 && g->shortest > 1 && g->longest - g->shortest <= 1 + g->shortest / 8 &&
+         steps - 1 - g->last <= g->longest;
+}
+
+/* Whether nine tenths of what is kept at the end were there before the last third of the steps: by what was kept then and
+ * has gone since. */
+static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept) {
+  const uint32_t steps = j->in->public.step_count;
+  int64_t *change = j->change, level = 0;
+  bool found = false;
+  memset(change, 0, ((size_t)steps + 1) * sizeof *change);
   for (uint64_t k = 0; k < count; k++) {
-    g->bytes += rows[k].bytes;
-    g->count++;
-    if (rows[k].step >= 2) after_two += rows[k].bytes;
-    if (rows[k].step + 2 < steps) old_bytes += rows[k].bytes;
-    if (rows[k].step == last) continue;
-    last = rows[k].step;
-    g->steps_grown++;
-    half[last >= steps / 2]++;
-    late += last + 2 < steps && last >= steps - steps / 3 - 2;
+    change[rows[k].step] += (int64_t)rows[k].bytes;
+    change[rows[k].gone] -= (int64_t)rows[k].bytes;
   }
-  g->bytes_per_step = last >= 2 ? (double)after_two / (last - 1) : 0; /* the trace's last step may have been cut off */
+  for (uint32_t s = 0; s + 2 < steps - steps / 3 && !found; s++) {
+    level += change[s];
+    found = level > 0 && (uint64_t)level >= kept - kept / 10;
+  }
+  return found;
+}
+
+static hr_growth_kind kind_of(const grown_steps *g, bool regular) {
+  if (g->count == 1) return HR_GROWTH_ONCE;
+  if (!g->late && !regular) return HR_GROWTH_SETTLED;
+  return g->half[1] * 2 >= g->half[0] || regular ? HR_GROWTH_LEAK : HR_GROWTH_SETTLED;
+}
+
+/* `rows` are of one key, in the order of time. False when nothing is older than the last two steps. */
+static bool judge(const judging *j, const survivor *rows, uint64_t count, hr_growth *g) {
+  const hri_inside *in = j->in;
+  const uint32_t steps = in->public.step_count;
+  uint64_t after_two = 0, old_bytes = 0, gone = 0, newest_bytes = 0, newest_count = 0;
+  grown_steps grown = {0};
+  bool regular;
+  *g = (hr_growth){.steps_seen = steps};
+  for (uint64_t k = 0; k < count; k++) {
+    const survivor *row = &rows[k];
+    if (row->gone < steps) {
+      gone++;
+      continue;
+    }
+    if (!g->count) {
+      g->stack = in->lives->lives[row->life].stack;
+      g->category = in->public.life_category[row->life];
+    }
+    if (!grown.count || row->step != grown.last) newest_bytes = newest_count = 0;
+    note_step(&grown, row->step, steps);
+    newest_bytes += row->bytes;
+    newest_count++;
+    g->bytes += row->bytes;
+    g->count++;
+    if (row->step >= 2) after_two += row->bytes;
+    if (row->step + 2 < steps) old_bytes += row->bytes;
+  }
+  g->steps_grown = grown.count;
+  /* the trace's last step may have been cut off */
+  g->bytes_per_step = grown.count && grown.last >= 2 ? (double)after_two / (grown.last - 1) : 0;
   if (!old_bytes || steps < 4) return false;
-  if (g->steps_grown == 1) g->kind = HR_GROWTH_ONCE;
-  else if (!late) g->kind = HR_GROWTH_SETTLED;
-  else if (g->steps_grown < 3 || g->steps_grown * 4 < last - first) return false; /* long lives here and there */
-  else g->kind = half[1] * 2 >= half[0] || first >= steps / 2 ? HR_GROWTH_LEAK : HR_GROWTH_SETTLED;
+  regular = is_regular(&grown, steps);
+  g->kind = kind_of(&grown, regular);
+  if (grown.count > 1 && !regular && grown.late && (grown.count < 3 || grown.count * 4 < grown.last - grown.first))
+    return false; /* long lives here and there */
+  if (g->kind == HR_GROWTH_LEAK && gone && was_as_large(j, rows, count, g->bytes)) g->kind = HR_GROWTH_SETTLED;
+  if (g->kind == HR_GROWTH_LEAK && regular) {
+    g->bytes -= newest_bytes;
+    g->count -= newest_count;
+  }
   return true;
 }
 
@@ -91,7 +175,8 @@ enum { LEAST_LARGER = 6 };
 
 /* One a step, replaced in the next, larger each time, by about as much in both halves, and nearly all that the peaks of
  * the steps grow by. */
-static bool judge_larger(const hri_inside *in, const survivor *rows, uint64_t count, hr_growth *g) {
+static bool judge_larger(const judging *j, const survivor *rows, uint64_t count, hr_growth *g) {
+  const hri_inside *in = j->in;
   const hr_inspection *p = &in->public;
   const survivor *first = rows, *last = rows + (count - 1), *middle = rows + count / 2;
   uint64_t grown, half, peak, before, kept = 0;
@@ -132,36 +217,38 @@ static int growth_order(const void *a, const void *b) {
   return (x->stack > y->stack) - (x->stack < y->stack);
 }
 
-typedef bool judgement(const hri_inside *in, const survivor *rows, uint64_t count, hr_growth *g);
+typedef bool judgement(const judging *j, const survivor *rows, uint64_t count, hr_growth *g);
 
 /* Adds what `judges` finds in the rows of each key; p->growth has room for it. */
-static void judge_keys(hri_inside *in, survivor *rows, uint64_t count, judgement *judges) {
+static void judge_keys(hri_inside *in, int64_t *change, survivor *rows, uint64_t count, judgement *judges) {
   hr_inspection *p = &in->public;
   uint64_t from = 0;
   qsort(rows, (size_t)count, sizeof *rows, survivor_order);
   for (uint64_t k = 1; k <= count; k++) {
     if (k < count && rows[k].key == rows[from].key) continue;
-    p->growth_count += judges(in, rows + from, k - from, &p->growth[p->growth_count]);
+    p->growth_count += judges(&(judging){in, change}, rows + from, k - from, &p->growth[p->growth_count]);
     from = k;
   }
 }
 
 hr_status hri_growth_find(hri_inside *in, hr_error *error) {
   hr_inspection *p = &in->public;
-  uint64_t kept, carried;
+  uint64_t left, carried, most;
   survivor *rows;
+  int64_t *change;
   if (p->step_count < 4) return HR_OK;
-  kept = collect(in, is_kept, NULL);
+  left = collect(in, is_left, NULL);
   carried = collect(in, is_carried, NULL);
-  rows = hri_alloc((size_t)((kept > carried ? kept : carried) + 1) * sizeof *rows);
-  p->growth = hri_alloc((size_t)(kept + carried / LEAST_LARGER + 1) * sizeof *p->growth);
-  if (!rows || !p->growth) {
-    hri_free(rows);
-    return hri_fail_memory(error, (kept + carried) * sizeof *rows, "what outlives its step");
+  most = left > carried ? left : carried;
+  rows = hri_alloc((size_t)(most + 1) * sizeof *rows);
+  change = hri_alloc(((size_t)p->step_count + 1) * sizeof *change);
+  p->growth = hri_alloc((size_t)(left + carried / LEAST_LARGER + 1) * sizeof *p->growth);
+  if (rows && change && p->growth) {
+    judge_keys(in, change, rows, collect(in, is_left, rows), judge);
+    judge_keys(in, change, rows, collect(in, is_carried, rows), judge_larger);
+    qsort(p->growth, p->growth_count, sizeof *p->growth, growth_order);
   }
-  judge_keys(in, rows, collect(in, is_kept, rows), judge);
-  judge_keys(in, rows, collect(in, is_carried, rows), judge_larger);
   hri_free(rows);
-  qsort(p->growth, p->growth_count, sizeof *p->growth, growth_order);
-  return HR_OK;
+  hri_free(change);
+  return rows && change && p->growth ? HR_OK : hri_fail_memory(error, most * sizeof *rows, "what outlives its step");
 }

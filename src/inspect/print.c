@@ -111,8 +111,11 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
     bool steps = hr_growth_by_step(s.largest->kind);
     for (uint32_t k = 0; k < p->growth_count; k++)
       if (hr_growth_goes_on(p->growth[k].kind)) per_step += p->growth[k].bytes_per_step;
-    hri_text_add(t, "GROWS by %s every %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
-                 steps ? "step" : "pass", SIZE(s.growing), steps ? "steps" : "passes");
+    hri_text_add(t, "GROWS by %s %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
+                 !steps                            ? "every pass"
+                 : hr_growth_every_step(s.largest) ? "every step"
+                                                   : "per step on average",
+                 SIZE(s.growing), steps ? "steps" : "passes");
   }
   if (p->outlier_step != UINT64_MAX)
     hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n",

@@ -95,6 +95,30 @@ bool hri_steps_are_even(const hri_shortage *s) {
          last->peak_live_bytes <= second->peak_live_bytes + second->peak_live_bytes / 10;
 }
 
+/* In the whole steps before the failure and what came before them; all before it where there are no steps. */
+static uint64_t live_in_steps_before(const hri_shortage *s) {
+  const hr_inspection *in = s->in;
+  const uint64_t failed = s->oom->event;
+  const bool at_start = in->peak_event == UINT64_MAX;
+  uint64_t start = 0, most = 0;
+  if (in->step_count < 2) return at_start || in->peak_event < failed ? in->peak_live_bytes : 0;
+  for (uint32_t k = 0; k < in->step_count; k++) {
+    const hr_step_sums *step = &in->steps[k];
+    const uint64_t end = step->first_event + step->event_count;
+    if (step->first_event <= failed) start = end <= failed ? end : step->first_event;
+    if (end <= failed && step->peak_live_bytes > most) most = step->peak_live_bytes;
+  }
+  return (at_start || in->peak_event < start) && in->peak_live_bytes > most ? in->peak_live_bytes : most;
+}
+
+uint64_t hri_live_before(const hri_shortage *s) {
+  const hr_inspection *in = s->in;
+  const uint64_t most = live_in_steps_before(s), wanted = s->oom->live_bytes + s->request;
+  const bool in_this_step = in->peak_event < s->oom->event && in->peak_live_bytes > most;
+  return in_this_step && in->peak_live_bytes >= wanted + (s->reserved + s->device_free) / 10 ? in->peak_live_bytes
+                                                                                             : most;
+}
+
 /* While a device fills up there is always a request that would have gone well in one piece, and the next one fails. As much
  * was live before, and it went well: that speaks for pieces, and where the steps are known and none of them leaves more
  * behind, it is enough. Else by what would stay free after the request; within the first steps more is to come that nobody
@@ -104,7 +128,8 @@ int hri_short_by_pieces(const hri_shortage *s) {
   if (!s->knows_free || s->cached == 0 || have < s->need) return 0;
   spare = have - s->need;
   if (spare >= capacity / 4) return 2;
-  if (s->oom->live_bytes + s->request <= s->in->peak_live_bytes)
+  if (s->oom->live_bytes + s->request <= live_in_steps_before(s))
     return s->in->step_count >= 4 && hri_steps_are_even(s) ? 2 : 1;
+  if (s->oom->live_bytes + s->request <= hri_live_before(s)) return 1;
   return spare >= (s->in->step_count >= 2 ? capacity / 10 : capacity / 6);
 }

@@ -161,25 +161,37 @@ static bool add_kept(window *w, size_t from, size_t to) {
 
 /* ---- caches ---- */
 
+/* Where the last run of sizes that only rise begins, and the largest size before it: each sequence that is generated
+ * begins small again, and what had that size before and went well is no growth. */
+static size_t last_rise(const window *w, size_t from, size_t to, uint64_t *before) {
+  size_t begin = from;
+  *before = 0;
+  for (size_t k = from + 1; k < to; k++) {
+    if (life_of(w, k)->size >= life_of(w, k - 1)->size) continue;
+    if (life_of(w, k - 1)->size > *before) *before = life_of(w, k - 1)->size;
+    begin = k;
+  }
+  return begin;
+}
+
 /* Larger and larger tensors of one stack, of which only the last few are there: what they grew by since the first. */
 static bool add_cache(window *w, size_t from, size_t to) {
-  uint32_t sizes = 1, down = 0, kept = 0;
-  const hri_life *first = life_of(w, from), *last = life_of(w, to - 1);
+  uint64_t before;
+  const size_t begin = last_rise(w, from, to, &before);
+  uint32_t sizes = 1, kept = 0;
+  const hri_life *first = life_of(w, begin), *last = life_of(w, to - 1);
   hr_growth g = {.kind = HR_GROWTH_CACHE, .stack = last->stack};
   /* What the program around the model joins, pass by pass, is no cache of the model's. */
   if (w->site && !w->in->stacks[w->rows.items[from].stack].site) g.kind = HR_GROWTH_OUTPUTS;
-  for (size_t k = from; k < to; k++) {
+  for (size_t k = begin; k < to; k++) {
     const hri_life *life = life_of(w, k);
-    if (k > from) {
-      sizes += life->size > life_of(w, k - 1)->size;
-      down += life->size < life_of(w, k - 1)->size;
-    }
+    if (k > begin) sizes += life->size > life_of(w, k - 1)->size;
     if (!is_kept(w, life)) continue;
     kept++;
-    g.bytes += life->size - (life->size > first->size ? first->size : life->size);
+    g.bytes += life->size - first->size;
   }
   /* All but the last of each layer are gone, and it is no tensor that a pass takes and gives back. */
-  if (sizes < LEAST_SIZES || down * 20 > to - from || kept == 0 || kept * (sizes - 1) > 2 * (to - from) || !g.bytes)
+  if (sizes < LEAST_SIZES || last->size <= before || kept == 0 || kept * (sizes - 1) > 2 * (to - begin) || !g.bytes)
     return true;
   g.count = kept;
   g.category = w->in->public.life_category[w->rows.items[to - 1].life];

@@ -22,6 +22,8 @@ bool hr_replay_is_proven(const hr_replay *r, const hr_replay_result *x) {
 static const char *no_proof(const hr_replay *r) {
   if (r->trust == HR_REPLAY_ROUGH) return "the replay is only rough";
   if (!r->began_empty) return "the recording lost its beginning";
+  if (hr_replay_failed_before(r))
+    return "what the program would have done without its earlier failures is not recorded";
   return "under the recorded settings the failure does not come out again";
 }
 

@@ -164,6 +164,7 @@ static void meet(room *m, hri_recording *r, uint64_t k) {
     m->capped = e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
     r->oom_recorded = true;
     r->oom_event = k; /* the last one */
+    r->oom_count++;
     break;
   default: break;
   }

@@ -113,6 +113,7 @@ static hr_status follow(hri_recording *rec, const hr_replay_options *o, hr_repla
   r->capacity_from = rec->capacity_from;
   r->recorded_failed = rec->oom_recorded;
   r->recorded_failed_event = rec->oom_event;
+  r->recorded_failed_count = rec->oom_count;
   r->trace_reserved_peak_bytes = rec->lives->peak_reserved_bytes;
   r->began_empty = rec->lives->began_empty;
   r->start_live_bytes = rec->lives->start_live_bytes;

@@ -20,7 +20,7 @@ typedef struct hri_recording {
   uint64_t above;       /* no recorded address is higher */
   uint32_t *event_pool; /* per event of the trace: the pool that its address belongs to; NULL: all default */
   bool oom_recorded;
-  uint64_t oom_event;
+  uint64_t oom_event, oom_count;
   uint64_t lost_frees; /* frees of blocks that are neither in the trace nor in the start state */
 } hri_recording;
 

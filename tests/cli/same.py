@@ -139,8 +139,10 @@ def compare_words(name, d, e, page, text, said):
         expect(name, "request", inspect=f["request_bytes"], failure=last["request_bytes"], explain=e["figures"]["requested_bytes"]["bytes"])
         expect(name, "device free", inspect=last["device_free_bytes"], explain=e["figures"]["free_bytes"]["bytes"])
         headline = [word for word in HEADLINES if re.match(word, text.splitlines()[1])]
-        expect(name, f"headline '{text.splitlines()[1]}' beside {e['cause']}", fits=len(headline) == 1 and e["cause"] in HEADLINES[headline[0]],
-               wanted=True)
+        fits = len(headline) == 1 and e["cause"] in HEADLINES[headline[0]]
+        if headline == ["NEARLY FULL"] and e["cause"] == "fragmented":  # what inspect cannot know: replay carries the rest of the step
+            fits = e["certainty"] == "likely" and any(advice["basis"] in ("proven", "replayed") for advice in e["advice"])
+        expect(name, f"headline '{text.splitlines()[1]}' beside {e['cause']}", fits=fits, wanted=True)
     grows = [g["bytes"] for g in d["growth"] if g["kind"] not in ("settled", "once")]
     if grows:
         expect(name, "growth in the headline", text=f"{size(sum(grows))} outlive their" in text, wanted=True)

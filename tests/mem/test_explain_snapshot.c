@@ -328,6 +328,43 @@ static void test_fragmented(void **state) {
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
   scene_fail(&s, GIB(7), 0, GIB(1), MIB(300), GIB(1)); /* 0.3 of 8.3 GiB: full */
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(7)); /* hardly anything left, and all the same the rest of the step is met under a setting */
+  s.results[0].reach = HR_REPLAY_STEP;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_FRAGMENTED);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_LIKELY);
+  assert_true(says(&e->failures[0], "this request and the rest of its step are met"));
+  hr_explanation_destroy(e);
+  s.results[0].reach = HR_REPLAY_REQUEST; /* this request alone: the next one fails */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(4)); /* as much was live before, but in this very step, which needs twice as much as others */
+  s.steps[7].peak_live_bytes = s.i.peak_live_bytes = GIB(8) + MIB(10);
+  s.i.peak_event = 8990;
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.steps[7].peak_live_bytes = s.i.peak_live_bytes = GIB(9); /* a tenth of all more: this is far from its peak */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.i.peak_event = 9500; /* after the failure */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.i.peak_event = 0;
+  s.i.step_count = 0;
+  s.results[0].reach = HR_REPLAY_RECORDING;
+  scene_fail(&s, GIB(6), 0, GIB(2), MIB(500),
+             GIB(1)); /* 1.5 GiB would be left, in a step that needs more than others */
+  scene_steps(&s, 8, GIB(4));
+  s.results[0].reach = HR_REPLAY_REQUEST;
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.results[0].rest_failed_bytes =
+      MIB(288); /* and the rest of it fails under the setting too: not for want of one piece */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(7));
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_FRAGMENTED);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_LIKELY);
+  assert_true(says(&e->failures[0], "the rest of its step fails all the same"));
+  hr_explanation_destroy(e);
+  s.results[0].rest_failed_bytes = 0;
+  s.results[0].reach = HR_REPLAY_RECORDING;
+  s.i.step_count = 0;
   scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
   s.replay.trust = HR_REPLAY_ROUGH;
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
@@ -377,6 +414,33 @@ static void test_what_replay_knows(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
+}
+
+/* With failures before the last one replay says what it cannot know, and not that it differs from the recording. */
+static void test_failures_before(void **state) {
+  scene s;
+  hr_explanation *e;
+  char sentence[256];
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, GIB(3), MIB(100), GIB(1));
+  scene_replay(&s, true, false);
+  s.replay.recorded.failed_event = 400;
+  s.replay.recorded_failed_event = 9000;
+  s.replay.recorded_failed_count = 5;
+  s.results[0].reach = HR_REPLAY_UNPROVEN;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].advice[0].basis, HR_OOM_ADVICE);
+  assert_true(says(&e->failures[0], "5 failures are recorded, and replay repeats the first"));
+  assert_false(says(&e->failures[0], "does not repeat"));
+  hr_explanation_destroy(e);
+  hr_replay_sentence(&s.replay, &s.results[0], sentence, sizeof sentence);
+  assert_non_null(strstr(sentence, "without its earlier failures is not recorded"));
+  s.replay.recorded.failed_event = 9100; /* behind the last recorded one: it does differ */
+  e = explain(&s);
+  assert_true(says(&e->failures[0], "does not repeat"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
 }
 
 /* What comes to the same is listed once, in the order of the search; what fails later in the step only when nothing
@@ -481,15 +545,45 @@ static void test_growth_of_passes(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
+  for (int failures = 1; failures < 9; failures += 7) { /* a program that tries again within its except block */
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = HR_GROWTH_GRAPH;
+    s.i.oom_total = (uint64_t)failures;
+    e = explain(&s);
+    assert_int_equal(strstr(e->failures[0].advice[0].text, "except block") != NULL, failures > 1);
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
 }
 
 static void test_outlier(void **state) {
   scene s;
+  hr_explanation *e;
   (void)state;
   scene_open(&s, "");
   scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
   scene_steps(&s, 8, GIB(5));
   expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  e = explain(&s);
+  assert_true(says(&e->failures[0], "step 8 needs 60 % more"));
+  hr_explanation_destroy(e);
+  for (int k = 0; k < 8; k++) s.steps[k].first_event -= 1000; /* it fails early in the step behind the last whole one */
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_OUTLIER_BATCH);
+  assert_true(says(&e->failures[0], "step 9 needs 60 % more"));
+  hr_explanation_destroy(e);
+  for (int k = 0; k < 8; k++) s.steps[k].first_event += 1000;
+  scene_steps(&s, 3, GIB(5)); /* the fourth, of which nobody has seen the end: three before are enough */
+  for (int k = 0; k < 3; k++) s.steps[k].first_event -= 1000;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_OUTLIER_BATCH);
+  assert_true(says(&e->failures[0], "step 4 needs 60 % more"));
+  hr_explanation_destroy(e);
+  scene_steps(&s, 8, GIB(5));
   s.ooms[0].stage = HR_STAGE_EVALUATION;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.ooms[0].stage = HR_STAGE_BACKWARD;
@@ -638,6 +732,7 @@ int main(void) {
       cmocka_unit_test(test_trace),
       cmocka_unit_test(test_advice_order),
       cmocka_unit_test(test_what_replay_knows),
+      cmocka_unit_test(test_failures_before),
       cmocka_unit_test(test_listed_once),
       cmocka_unit_test(test_growth_of_passes),
   };

@@ -32,6 +32,7 @@
   "_apply@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:900;to@/usr/lib/python3.11/site-packages/torch/nn/modules/module.py:1170" MAIN
 #define DATA "pin_memory@/usr/lib/python3.11/site-packages/torch/utils/data/_utils/pin_memory.py:10" MAIN
 #define LEAK "log_metrics@train.py:77" MAIN
+#define KEPT "remember@train.py:79" MAIN
 
 /* ---- a training run ---- */
 
@@ -39,7 +40,9 @@ enum { LAYERS = 4, WEIGHT = 3 << 20, ACTIVATION = 5 << 20, LOGITS = 9 << 20 };
 
 typedef struct run_options {
   int steps;
-  uint64_t leak_bytes;   /* kept every step */
+  uint64_t leak_bytes; /* kept every step, or in each `leak_every`th */
+  int leak_every;
+  int window, flush;     /* a tensor each step, of which the last so many are kept; or all go when there are so many */
   int settle_steps;      /* a cache that grows in so many steps */
   int big_step;          /* whose activations are twice as large; -1: none */
   uint64_t joined_bytes; /* each step joins so much more to a tensor that it makes anew */
@@ -49,7 +52,7 @@ typedef struct run_options {
 
 /* What a step leaves for the next one to replace. */
 typedef struct carried {
-  uint64_t gradients[LAYERS], joined, logits;
+  uint64_t gradients[LAYERS], joined, logits, kept[32];
 } carried;
 
 #define S(text) (o->no_stacks ? NULL : (text))
@@ -75,7 +78,11 @@ static void one_step(story *s, const run_options *o, int step, carried *c) {
     if (step) story_free(s, c->logits);
     c->logits = logits;
   }
-  if (o->leak_bytes) story_alloc(s, o->leak_bytes, S(LEAK));
+  if (o->leak_bytes && (!o->leak_every || step % o->leak_every == 0)) story_alloc(s, o->leak_bytes, S(LEAK));
+  if (o->window && step >= o->window) story_free(s, c->kept[step % o->window]);
+  if (o->window) c->kept[step % o->window] = story_alloc(s, MIB, S(KEPT));
+  for (int k = 0; o->flush && step && step % o->flush == 0 && k < o->flush; k++) story_free(s, c->kept[k]);
+  if (o->flush) c->kept[step % o->flush] = story_alloc(s, MIB, S(KEPT));
   if (step < o->settle_steps) story_alloc(s, 2 * MIB, S("get_mask@masks.py:12" MAIN));
   for (int k = LAYERS - 1; k >= 0; k--) {
     uint64_t temporary = story_alloc(s, scale * 1000000, backward);
@@ -97,7 +104,7 @@ static void one_step(story *s, const run_options *o, int step, carried *c) {
 
 static hr_snapshot *train(const run_options *o) {
   story *s = malloc(sizeof *s);
-  carried c = {{0}, 0, 0};
+  carried c = {{0}, 0, 0, {0}};
   hr_snapshot *snapshot;
   story_begin(s, 1024 * MIB);
   s->silent_start = o->late_start;
@@ -232,6 +239,40 @@ static void leaks_caches_and_one_offs(void **unused) {
   assert_null(growth_at(p, "backward"));
   hr_inspection_destroy(p);
   hr_snapshot_destroy(s);
+}
+
+/* What is kept at regular distances is a leak, but for the newest; now and then is none. The last N of something are
+ * there from the Nth step on, and what is written out from time to time had its size before: neither grows. */
+static void leaks_at_distances_and_windows(void **unused) {
+  static const struct {
+    run_options o;
+    const char *where;
+    int found; /* 0: nothing */
+    uint64_t count;
+  } cases[] = {
+      {{.steps = 40, .big_step = -1, .leak_bytes = 300000, .leak_every = 6}, "log_metrics", 1 + HR_GROWTH_LEAK, 6},
+      {{.steps = 16, .big_step = -1, .leak_bytes = 300000, .leak_every = 6}, "log_metrics", 1 + HR_GROWTH_LEAK, 2},
+      {{.steps = 10, .big_step = -1, .leak_bytes = 300000, .leak_every = 6}, "log_metrics", 0, 0}, /* twice */
+      {{.steps = 40, .big_step = -1, .window = 8}, "remember", 1 + HR_GROWTH_SETTLED, 8},
+      {{.steps = 40, .big_step = -1, .window = 30}, "remember", 1 + HR_GROWTH_LEAK, 30}, /* up to step 30 it grew */
+      {{.steps = 40, .big_step = -1, .flush = 15}, "remember", 1 + HR_GROWTH_SETTLED, 10},
+      {{.steps = 26, .big_step = -1, .flush = 15}, "remember", 1 + HR_GROWTH_SETTLED, 11},
+  };
+  (void)unused;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++)
+    for (int python_only = 0; python_only < 2; python_only++) {
+      run_options o = cases[c].o;
+      hr_snapshot *s = (o.python_only = python_only != 0, train(&o));
+      hr_inspection *p = inspect(s, HR_AT_PEAK);
+      const hr_growth *g = growth_at(p, cases[c].where);
+      check_all(p);
+      assert_int_equal(g ? 1 + (int)g->kind : 0, cases[c].found);
+      if (g) assert_int_equal(g->count, cases[c].count);
+      if (g) assert_int_equal(g->bytes, g->count * (o.leak_bytes ? o.leak_bytes : MIB));
+      if (g && o.leak_bytes) assert_false(hr_growth_every_step(g));
+      hr_inspection_destroy(p);
+      hr_snapshot_destroy(s);
+    }
 }
 
 /* torch.cat of all so far, in every step; batches that get longer are none, though their logits look alike. */
@@ -977,13 +1018,15 @@ static void refused_memory_is_an_error(void **unused) {
   "update@/usr/lib/python3.11/site-packages/transformers/cache_utils.py:120;forward@model.py:40" CALL                  \
   ";forward@model.py:60" CALL LOOP
 
-typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE } keeping;
+typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE, KEEPS_CACHE_ANEW } keeping;
+
+enum { SEQUENCE = 24 }; /* passes of a sequence that is generated: KEEPS_CACHE_ANEW begins another one then */
 
 /* Passes of a model, of which the last fails; `steps` of training go before. */
 static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
   run_options o = {.steps = steps, .big_step = -1};
   story *s = malloc(sizeof *s);
-  carried c = {{0}, 0, 0};
+  carried c = {{0}, 0, 0, {0}};
   uint64_t cache[LAYERS] = {0}, out = 0;
   hr_snapshot *snapshot;
   story_begin(s, 2048 * MIB);
@@ -998,8 +1041,9 @@ static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
     for (int k = 0; k < LAYERS; k++) {
       made[2 * k + 1] = story_alloc(s, ACTIVATION, LAYER);
       made[2 * k + 2] = story_alloc(s, ACTIVATION / 2, NORM);
-      if (keep != KEEPS_CACHE) continue;
-      uint64_t larger = story_alloc(s, (uint64_t)MIB * (uint64_t)(pass + 1), KV);
+      if (keep != KEEPS_CACHE && keep != KEEPS_CACHE_ANEW) continue;
+      uint64_t larger =
+          story_alloc(s, (uint64_t)MIB * (uint64_t)((keep == KEEPS_CACHE ? pass : pass % SEQUENCE) + 1), KV);
       if (cache[k]) story_free(s, cache[k]);
       cache[k] = larger;
     }
@@ -1050,6 +1094,11 @@ static void growth_within_a_step(void **unused) {
     assert_int_equal(p->ooms[0].stage, HR_STAGE_GENERATION);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
+    s = evaluate(steps, 3 * SEQUENCE - 4, KEEPS_CACHE_ANEW); /* two sequences went well, the third is no longer */
+    p = inspect(s, HR_AT_OOM);
+    for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
     s = evaluate(steps, 9, KEEPS_NOTHING);
     p = inspect(s, HR_AT_OOM);
     for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
@@ -1078,6 +1127,7 @@ int main(void) {
       cmocka_unit_test(a_run_with_stacks),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
+      cmocka_unit_test(leaks_at_distances_and_windows),
       cmocka_unit_test(what_is_made_anew_and_larger),
       cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(the_users_own_frame_stands),
