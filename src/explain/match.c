@@ -24,9 +24,10 @@ static size_t find(const char *text, size_t from, size_t to, const char *word, s
 }
 
 /* Whether no letter, digit or "_" of another word stands beside the word text[at, end). What is negated is another word:
- * "can't", "could not"; an option of a command, "-i", is none. */
+ * "can't", "could not"; an option of a command, "-i", is none, nor is a folder, "/users/". */
 static bool is_whole(const char *text, size_t from, size_t to, size_t at, size_t end) {
   if (hri_match_at(text, end, to, "'t| not ") || (at > from && hri_match_end(text, 0, at, " -"))) return false;
+  if (at > from && text[at - 1] == '/' && end < to && text[end] == '/') return false;
   return (at == from || !hri_is_name(text[at - 1]) || !hri_is_name(text[at])) &&
          (end == to || !hri_is_name(text[end]) || !hri_is_name(text[end - 1]));
 }

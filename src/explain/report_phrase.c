@@ -40,7 +40,7 @@ static const char others[] =
     " address | cpus| cores| a port| inode| an id| a pty| pod| subnet| volume| a gpu| quota";
 /* Functions whose very name is a request for memory. */
 static const char functions[] =
-    "memoryalloc|malloc|calloc|realloc|memalign|cumemcreate|memalloc|allocatememory|hostalloc|bad_alloc|mem_alloc";
+    "memoryalloc|malloc|calloc|realloc|memalign|cumemcreate|memalloc|allocatememory|hostalloc|bad_alloc|mem_alloc|alloc_gmem";
 
 static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t verb_end, size_t to) {
   size_t end = verb_end + 120 < to ? verb_end + 120 : to;

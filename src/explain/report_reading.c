@@ -136,13 +136,17 @@ static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) 
   else if (hri_oom_word(p->text, at, to, " allocated") < to) f[HR_OOM_ALLOCATED] = other;
 }
 
-/* "(9.9 gib/10.0 gib used)": the second is the limit. */
-static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *allowed) {
-  size_t used = hri_oom_word(p->text, from, p->line_end, " used)"), slash = used;
+/* "(9.9 gib/10.0 gib used)": what the process has, and its limit. */
+static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *figures) {
+  hr_oom_value *allowed = &figures[HR_OOM_ALLOWED], *has = &figures[HR_OOM_THIS_PROCESS];
+  size_t used = hri_oom_word(p->text, from, p->line_end, " used)"), slash = used, open;
   while (slash > from && used - slash < 24 && p->text[slash] != '/') slash--;
-  if (used < p->line_end && p->text[slash] == '/' && allowed->state == HR_OOM_ABSENT &&
-      !hri_oom_size_at(p->text, slash + 1, used, allowed))
+  if (used == p->line_end || p->text[slash] != '/') return;
+  for (open = slash; open > from && slash - open < 24 && p->text[open] != '(';) open--;
+  if (allowed->state == HR_OOM_ABSENT && !hri_oom_size_at(p->text, slash + 1, used, allowed))
     (void)hri_oom_count_after(p->text + slash, used - slash, "/", allowed); /* in bytes, without a unit */
+  if (has->state == HR_OOM_ABSENT && p->text[open] == '(' && !hri_oom_size_at(p->text, open + 1, slash, has))
+    (void)hri_oom_count_after(p->text + open, slash - open, "(", has);
 }
 
 /* Words of TensorFlow's that stand without its name: neither a tag in the line, nor the class of its exceptions, nor a path
@@ -183,6 +187,6 @@ size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri
   end = report_end(p, f, m->kind == HRI_OOM_HOST ? 160 : 60);
   hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);
   if (m->kind == HRI_OOM_FOREIGN) read_usage(p, f->to, m);
-  if (m->kind == HRI_OOM_LIMIT) read_share_used(p, f->to, &m->failure.figures[HR_OOM_ALLOWED]);
+  if (m->kind == HRI_OOM_LIMIT) read_share_used(p, f->to, m->failure.figures);
   return end;
 }

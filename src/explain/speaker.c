@@ -557,6 +557,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
     m->failure.source = "pytorch-mps";
   } else if (who) {
     hri_oom_set_framework(m, who);
+    if (hri_match_part(p->text, first, last, "out_of_resources")) m->kind = HRI_OOM_FOREIGN_LIKELY; /* memory is one */
   } else if (library) {
     m->kind = HRI_OOM_LIBRARY;
     m->failure.source = library;

@@ -327,7 +327,7 @@ bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); 
 /* Behind the colon of the line that introduces the message; 0 when none does. */
 static size_t intro_end(const hri_oom_place *p) {
   size_t end = p->intro_count;
-  while (end > 0 && (p->before[end - 1] == ' ' || p->before[end - 1] == '`')) end--;
+  while (end > 0 && strchr(" `+", p->before[end - 1])) end--; /* "+" of a difference */
   end =
       hri_match_last(p->before, 0, end, " text| txt| console| log| bash| shell| sh| output"); /* of the block's mark */
   return end > 0 && p->before[end - 1] == ':' ? end : 0;
@@ -335,10 +335,11 @@ static size_t intro_end(const hri_oom_place *p) {
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|example";
-  static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps"; /* "here is the log, if you need it:" */
+  static const char own[] = /* "here is the log, if you need it:", "if you read it you'll see the reason for the error:" */
+      HRI_OWN "|got|if you need|if you want|if it helps|the reason";
   const size_t end = intro_end(p);
   const size_t from = end ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
-  return end > 0 && hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own);
+  return end > 0 && !(p->shape & HRI_OOM_DATED) && hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own);
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
