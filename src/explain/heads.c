@@ -352,6 +352,7 @@ static const hri_oom_head heads[] = {
     {"code 137", "kill", HRI_OOM_HOST_LIKELY},
     {"error 137", "kill", HRI_OOM_HOST_LIKELY},
     {"status of 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"child returned 137", "kill", HRI_OOM_HOST_LIKELY},
     /* words of which report.c tells whether they belong to a report; behind all others that begin alike */
     {"alloc", GENERAL, HRI_OOM_NOTHING},
     {"memory", GENERAL, HRI_OOM_NOTHING},

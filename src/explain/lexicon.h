@@ -22,7 +22,7 @@
 /* What a change to a program does, as its title begins; what lists of changes say of it. */
 #define HRI_CHANGE                                                                                                     \
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
-  "introduce|increase|reduce|expose|emit|proposal"
+  "introduce|increase|reduce|expose|emit|check|proposal"
 #define HRI_CHANGED                                                                                                    \
   "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
   "troubleshooting"

@@ -168,6 +168,8 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
     if (hri_match_at(text, at, from, "exceed")) /* "exceeded job memory limit" */
       return hri_match_at(text, to, count, " limit| budget| quota");
     if (hri_match_at(text, at, from, "too much")) return shared;
+    if (hri_match_at(text, at, from, "lack of")) /* alone it names a thing: "lack of memory for spikes" */
+      return hri_match_end(text, line, at, "due to |because of |by |: ") || at == line;
     if (!hri_match_at(text, at, from, "no ")) return true;
     return to == count || strchr(".,:)(;!", text[to]) ||
            hri_match_at(text, to, count, " available| left| for| to | on | remaining| could| in ");

@@ -28,6 +28,17 @@ uint32_t hri_oom_figure_count(const hri_oom_message *m) {
   return count;
 }
 
+/* Whether the line above ends with the exception's class, "cupy_backends.cuda.api.runtime.cudaruntimeerror:", which is `who`'s. */
+static bool is_class_above(const hri_oom_place *p, const char *who) {
+  size_t end = p->before_count, from;
+  const char *named;
+  while (end > 0 && p->before[end - 1] == ' ') end--;
+  if (!hri_match_end(p->before, 0, end, "error:|exception:")) return false;
+  for (from = end; from > 0 && p->before[from - 1] != ' ';) from--;
+  named = hri_oom_framework_in(p->before, from, end);
+  return named && strcmp(named, who) == 0;
+}
+
 /* Whose a message is whose words are many programs': by the names in its line, and around one that is no exception of
  * Python. */
 static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
@@ -55,7 +66,7 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
   if (!who && m->kind == HRI_OOM_BARE) who = hri_oom_framework_near(p->text, p->line_end, behind);
   if (who) {
     m->anybodys =
-        !hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, who) &&
+        !hri_oom_is_own_line(p->text, p->line, p->line_end, p->at, p->at, who) && !is_class_above(p, who) &&
         !hri_oom_is_own_place(p->text, p->line_end, behind, who) &&
         !hri_oom_is_own_place(p->before, p->before_count > 200 ? p->before_count - 200 : 0, p->before_count, who);
     hri_oom_set_framework(m, who);

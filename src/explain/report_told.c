@@ -44,7 +44,7 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   if (name > line && strchr("\"'", p->text[name - 1])) name--;
   verb = name - hri_match_end(p->text, line, name, " ");
   verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
-  if (verb + 1 < name) return true;
+  if (verb + 1 < name || hri_match_end(p->text, line, name, " reason=")) return true;
   if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
 }

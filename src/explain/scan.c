@@ -221,7 +221,7 @@ static bool goes_on(const hr_explainer *e) {
  * the line before is. */
 static void see_long_literal(hr_explainer *e, size_t count, hri_source_kind before) {
   enum { LONGEST = 60 };
-  static const char *const quotes[] = {"\"\"\"", "`"};
+  static const char *const quotes[] = {"\"\"\"", "'''", "`"};
   const char *quote = e->literal_lines > 0 ? e->literal_quote : NULL;
   unsigned seen = 0;
   size_t first = 0;
@@ -246,9 +246,9 @@ static void see_long_literal(hr_explainer *e, size_t count, hri_source_kind befo
     e->comment_end = 0;
   }
   if (seen % 2 == 0) return;
-  bool opens = quote[0] == '"' ? hri_source_opens_literal(e->line, count)
+  bool opens = quote[0] != '`' ? hri_source_opens_literal(e->line, count)
                                : before == HRI_SOURCE_CODE && e->line[first] == '`' && first + 3 < count && goes_on(e);
-  e->is_comment = !opens && hri_match_at(e->line, first, count, "\"\"\"");
+  e->is_comment = !opens && hri_match_at(e->line, first, count, "\"\"\"|'''");
   if (!opens && !e->is_comment) return;
   e->literal_lines = LONGEST;
   e->literal_quote = quote;

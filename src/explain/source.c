@@ -330,7 +330,7 @@ static bool is_levelled(const span *s) {
 
 bool hri_source_opens_literal(const char *line, size_t count) {
   span s = trim(line, count);
-  size_t at = hri_oom_word(line, s.from, s.to, "\"\"\"");
+  size_t at = hri_match_first(line, s.from, s.to, "\"\"\"|'''");
   while (at > s.from && strchr(" fFrRbBuU", line[at - 1])) at--;
   return at > s.from && at < s.to && strchr("=([{,+:", line[at - 1]);
 }

@@ -94,6 +94,7 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"matlab", "matlab", false},
                                      {"parallel:gpu", "matlab", false},
                                      {"opencv", "opencv", false},
+                                     {"iree", "iree", true},
                                      {"mlx", "mlx", false},
                                      {"[metal]", "metal", false},
                                      {"metal::malloc", "mlx", false},
@@ -366,7 +367,7 @@ static const char host_lines[] =
     "slurmstepd|yarn|vector of size|runtime: out of memory|runtime: cannot allocate memory|memory allocation of|"
     "call_and_retry_last|paging file is too small|exceeding memory limits|outofmemoryerror()|in memory context|"
     "failed on request of size|of memory (of type|virtualalloc of|system out of memory!|total sbrk() is|forrtl|"
-    "out of process memory|process out of memory|ggml_aligned_malloc|ggml_backend_cpu_buffer_type_alloc_buffer";
+    "out of process memory|process out of memory|modules/core/src/alloc.cpp|ggml_aligned_malloc|ggml_backend_cpu_buffer_type_alloc_buffer";
 static const char soft_host[] =
     "pinned|page-locked|shm|/dev/shm|posix_memalign|malloc|realloc|calloc|mmap|shared memory segment|enomem|luajit|lua|"
     "heap|fork|bad_alloc|std::bad_alloc|numpy|jellyfish|pandas|memalign|openblas|duckdb|nomemoryerror|system.outofmemoryexception|"

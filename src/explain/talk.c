@@ -47,7 +47,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   /* of a record on one line, or of a notebook's output */
   static const char keys[] =
       "\"msg\":|\"message\":|\"error\":|\"exception\":|\"stderr\":|\"detail\":|\"reason\":|\"log\":|"
-      "\"output\":|\"exc_info\":|\"err\":|\"status\":|\"errortype\":";
+      "\"output\":|\"exc_info\":|\"err\":|\"status\":|\"errortype\":|\"event\":";
   size_t end = quote;
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
   while (end > line && text[end - 1] == ' ') end--;
@@ -335,11 +335,13 @@ static size_t intro_end(const hri_oom_place *p) {
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|example";
-  static const char own[] = /* "here is the log, if you need it:", "if you read it you'll see the reason for the error:" */
+  static const char
+      own[] = /* "here is the log, if you need it:", "if you read it you'll see the reason for the error:" */
       HRI_OWN "|got|if you need|if you want|if it helps|the reason";
   const size_t end = intro_end(p);
   const size_t from = end ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
-  return end > 0 && !(p->shape & HRI_OOM_DATED) && hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own);
+  return end > 0 && !(p->shape & HRI_OOM_DATED) && hri_match_any(p->before, from, end, cases) &&
+         !hri_match_any(p->before, from, end, own);
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */

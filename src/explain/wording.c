@@ -366,6 +366,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (after_starts(a, ": process \"")) return nothing; /* a builder of images, whose words go on with the kernel's */
     if (!after_has(a, 200, "out of memory|oom when|allocat|attempting to reserve|exceeding available bytes"))
       return nothing;
+    if (before_has(a, "iree")) return (hri_oom_reading){HRI_OOM_FOREIGN, "iree"};
     if (after_has(a, 300, "/cpu_allocator.cc")) return (hri_oom_reading){HRI_OOM_HOST, "paddle"};
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
       return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
