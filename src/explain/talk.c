@@ -335,9 +335,9 @@ static size_t intro_end(const hri_oom_place *p) {
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|example";
-  static const char
-      own[] = /* "here is the log, if you need it:", "if you read it you'll see the reason for the error:" */
-      HRI_OWN "|got|if you need|if you want|if it helps|the reason";
+  /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
+  static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
+                                    "in case you|in case anyone|the reason";
   const size_t end = intro_end(p);
   const size_t from = end ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
   return end > 0 && !(p->shape & HRI_OOM_DATED) && hri_match_any(p->before, from, end, cases) &&
