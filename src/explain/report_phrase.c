@@ -27,7 +27,8 @@ static const char negations[] =
     "failed to|fails to|fail to|failure to|unable to|not able to|cannot be|cannot|can not|can't|"
     "could not|couldn't|refused to|failed while|failed in|impossible to|not possible to|"
     "insufficient|unsuccessful";
-static const char failing[] = "failed|failure|failing|fails|fail|refused|unsuccessful|returned null|not possible";
+static const char failing[] =
+    "failed|failedaborted|failure|failing|fails|fail|refused|unsuccessful|returned null|not possible";
 static const char beyond[] = "greater than|larger than|exceeds|exceed |more than|bigger than";
 
 /* What can be allocated that is memory; what comes first behind the verb and is none. */

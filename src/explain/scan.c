@@ -246,8 +246,10 @@ static void see_long_literal(hr_explainer *e, size_t count, hri_source_kind befo
     e->comment_end = 0;
   }
   if (seen % 2 == 0) return;
-  bool opens = quote[0] != '`' ? hri_source_opens_literal(e->line, count)
-                               : before == HRI_SOURCE_CODE && e->line[first] == '`' && first + 3 < count && goes_on(e);
+  bool opens = quote[0] != '`'
+                   ? hri_source_opens_literal(e->line, count)
+                   : (before == HRI_SOURCE_CODE && e->line[first] == '`' && first + 3 < count && goes_on(e)) ||
+                         hri_match_end(e->line, first, count, "= `|+ `|(`");
   e->is_comment = !opens && hri_match_at(e->line, first, count, "\"\"\"|'''");
   if (!opens && !e->is_comment) return;
   e->literal_lines = LONGEST;
@@ -612,7 +614,7 @@ static hri_oom_place place_of(const hr_explainer *e, size_t at, size_t m) {
   if (e->marks.items[m].line == 1 && m + 1 < e->marks.count && e->marks.items[m + 1].line > 2 &&
       !(p.shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT)))
     p.shape |= HRI_OOM_TITLE;
-  p.shape |= e->marks.items[m].source == HRI_SOURCE_LITERAL ? HRI_OOM_LITERAL : 0;
+  p.shape |= e->marks.items[m].source == HRI_SOURCE_LITERAL && is_element(e, m) ? HRI_OOM_LITERAL : 0;
   if (e->marks.items[m].source == HRI_SOURCE_CODE ||
       (e->marks.items[m].source == HRI_SOURCE_LITERAL && p.shape & HRI_OOM_AMONG && is_element(e, m)))
     p.shape |= HRI_OOM_SOURCE;

@@ -550,7 +550,7 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
     m->failure.source = "host";
     m->anybodys =
         (m->anybodys || (who && is_interface(who))) && !host_line; /* a framework's own line, of the host's memory */
-  } else if (function) {
+  } else if (function || hri_match_part(p->text, sentence, end, "cuda_host")) { /* ggml's name for pinned memory */
     m->kind = HRI_OOM_HOST_LIKELY;
     m->failure.source = "host";
   } else if (who && strcmp(who, "metal") == 0 && is_mps(p)) {

@@ -334,7 +334,7 @@ static size_t intro_end(const hri_oom_place *p) {
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|example";
+  static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|an example|example of|example:";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
                                     "in case you|in case anyone|the reason";
@@ -342,6 +342,16 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const size_t from = end ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
   return end > 0 && !(p->shape & HRI_OOM_DATED) && hri_match_any(p->before, from, end, cases) &&
          !hri_match_any(p->before, from, end, own);
+}
+
+/* Whether the line is a quotation as a whole, of somebody who is no program. */
+static bool is_quotation(const hri_oom_place *p) {
+  size_t from = p->line, to = p->line_end;
+  while (from < to && p->text[from] == ' ') from++;
+  while (to > from && p->text[to - 1] == ' ') to--;
+  if (hri_match_at(p->text, p->line_end, p->count, "- ")) return false; /* explained below */
+  return !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL)) && to > from + 20 && to - from < 160 &&
+         p->text[from] == '"' && p->text[to - 1] == '"' && !memchr(p->text + from + 1, '"', to - from - 2);
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
@@ -365,7 +375,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
   SIGN(TOLD, p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote));
   SIGN(QUOTED,
-       p->tick_from == p->tick_to && find_quote(p, &quote) &&
+       p->tick_from == p->tick_to && !is_quotation(p) && find_quote(p, &quote) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
   SIGN(TOLD, is_valued(p) && !(p->shape & HRI_OOM_ROW));
   SIGN(ROW, p->shape & HRI_OOM_ROW && !is_result_row(p, m));
