@@ -118,7 +118,7 @@ static void note_pinned(hr_oom_failure *f, const hri_oom_facts *k) {
                SIZE(g->pinned[0].free_bytes), where);
 }
 
-enum { NO_STEP = UINT32_MAX };
+static const uint32_t NO_STEP = UINT32_MAX;
 
 /* The step that an event is in; behind the last boundary step_count, for one that has hardly begun. */
 static uint32_t step_of(const hr_inspection *i, uint64_t event) {
