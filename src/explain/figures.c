@@ -4,8 +4,7 @@
 
 #include <assert.h>
 
-static bool is_digit(char c) { return c >= '0' && c <= '9'; }
-static bool is_letter(char c) { return c >= 'a' && c <= 'z'; }
+#include "explain/match.h"
 
 size_t hri_oom_word(const char *text, size_t from, size_t count, const char *word) {
   const size_t length = strlen(word);
@@ -45,10 +44,10 @@ static size_t read_number(const char *text, size_t at, size_t end, long double *
   bool point = false;
   *number = 0;
   *place = 1;
-  for (; at < end && at - start < 40 && (is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
+  for (; at < end && at - start < 40 && (hri_is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
     if (text[at] == ',') {
       size_t digits = at + 1;
-      while (digits < end && is_digit(text[digits])) digits++;
+      while (digits < end && hri_is_digit(text[digits])) digits++;
       if (digits == at + 1) break;
       if (digits == at + 4) continue; /* of thousands; else the comma is the point, as half of the world writes it */
       if (point) break;
@@ -57,14 +56,14 @@ static size_t read_number(const char *text, size_t at, size_t end, long double *
     }
     if (text[at] == '.') {
       if (point) return start;
-      if (at + 1 >= end || !is_digit(text[at + 1])) break;
+      if (at + 1 >= end || !hri_is_digit(text[at + 1])) break;
       point = true;
       continue;
     }
     *number = *number * 10 + (text[at] - '0');
     if (point) *place *= 10;
   }
-  return at > start && is_digit(text[start]) ? at : start;
+  return at > start && hri_is_digit(text[start]) ? at : start;
 }
 
 static void set_size(hr_oom_value *value, long double number, long double place, uint64_t unit) {
@@ -80,7 +79,7 @@ static uint64_t unit_of_label(const char *text, size_t at) {
   size_t end, start;
   while (at > 0 && strchr(" :=", text[at - 1])) at--;
   if (at == 0 || text[at - 1] != ')') return 0;
-  for (end = start = at - 1; start > 0 && is_letter(text[start - 1]);) start--;
+  for (end = start = at - 1; start > 0 && hri_is_letter(text[start - 1]);) start--;
   return start > 0 && text[start - 1] == '(' ? unit_bytes(text + start, end - start) : 0;
 }
 
@@ -88,7 +87,7 @@ static uint64_t unit_of_label(const char *text, size_t at) {
 static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
   long double number, place;
   const size_t start = at;
-  const bool of_size = at >= 8 && memcmp(text + at - 8, "of size ", 8) == 0; /* "of size 31.99 g", Kokkos' */
+  const bool of_size = hri_match_end(text, 0, at, "of size "); /* "of size 31.99 g", Kokkos' */
   size_t after = read_number(text, at, end, &number, &place), unit_end;
   uint64_t unit;
   if (after == at) return false;
@@ -99,7 +98,7 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   }
   if (after < end && text[after] == '.') after++; /* "77. gib", NumPy's */
   for (at = after; at < end && text[at] == ' ';) at++;
-  for (unit_end = at; unit_end < end && is_letter(text[unit_end]);) unit_end++;
+  for (unit_end = at; unit_end < end && hri_is_letter(text[unit_end]);) unit_end++;
   unit = unit_bytes(text + at, unit_end - at);
   if (unit == 1 && at == after && unit_end == at + 1 && number > 0 && number < 512) return false; /* "llama-3b" */
   if (unit == 0 && (at == after || of_size) && unit_end == at + 1) unit = letter_bytes(text[at]);
@@ -132,13 +131,13 @@ static bool is_cut_number(const char *text, size_t start) {
 static bool read_before(const char *text, size_t at, size_t count, hr_oom_value *value) {
   size_t start = at;
   while (start > 0 && text[start - 1] == ' ') start--;
-  while (start > 0 && is_letter(text[start - 1]) && at - start < 12) start--;
+  while (start > 0 && hri_is_letter(text[start - 1]) && at - start < 12) start--;
   while (start > 0 && text[start - 1] == ' ') start--;
   at = start;
   while (start > 0 && at - start < 40 &&
-         (is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
+         (hri_is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
     start--;
-  while (start < at && !is_digit(text[start])) start++;
+  while (start < at && !hri_is_digit(text[start])) start++;
   if (start == at || is_cut_number(text, start)) return false;
   return hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
 }
@@ -149,7 +148,7 @@ static bool read_hexadecimal(const char *text, size_t at, size_t end, hr_oom_val
   size_t start = at + 2;
   if (at + 2 >= end || text[at] != '0' || text[at + 1] != 'x') return false;
   for (at = start; at < end && at - start < 16; at++) {
-    if (is_digit(text[at])) number = number * 16 + (uint64_t)(text[at] - '0');
+    if (hri_is_digit(text[at])) number = number * 16 + (uint64_t)(text[at] - '0');
     else if (text[at] >= 'a' && text[at] <= 'f') number = number * 16 + (uint64_t)(text[at] - 'a') + 10;
     else break;
   }
@@ -173,10 +172,10 @@ bool hri_oom_size_in_unit_of(const char *text, size_t slash, size_t count, hr_oo
   long double number, place, second, second_place;
   size_t start = slash, behind = read_number(text, slash + 1, count, &second, &second_place), end;
   uint64_t unit;
-  while (start > 0 && (is_digit(text[start - 1]) || text[start - 1] == '.')) start--;
+  while (start > 0 && (hri_is_digit(text[start - 1]) || text[start - 1] == '.')) start--;
   if (read_number(text, start, slash, &number, &place) != slash) return false;
   while (behind < count && text[behind] == ' ') behind++;
-  for (end = behind; end < count && is_letter(text[end]);) end++;
+  for (end = behind; end < count && hri_is_letter(text[end]);) end++;
   unit = unit_bytes(text + behind, end - behind);
   if (unit == 0) return false;
   set_size(value, number, place, unit);
@@ -291,12 +290,7 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" in use)", HR_OOM_THIS_PROCESS}, /* Go's */
                                       {" in use", HR_OOM_FIGURE_COUNT}};
 
-static bool begins_at(const char *text, size_t at, size_t count, const char *words) {
-  const size_t length = strlen(words);
-  return count - at >= length && memcmp(text + at, words, length) == 0;
-}
-
-static bool is_word_part(char c) { return is_letter(c) || is_digit(c); }
+static bool is_word_part(char c) { return hri_is_letter(c) || hri_is_digit(c); }
 
 /* "batch size 32 on 12 gb": a size is the number that follows at once. */
 static bool figure_needs_number_next(const char *word) {
@@ -323,7 +317,8 @@ static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool
     for (size_t i = hri_oom_word(text, start, at, before_labels[l].word); i < at;
          i = hri_oom_word(text, i + 1, at, before_labels[l].word)) {
       size_t end = i + length;
-      bool whole = (i == start || !is_letter(text[i - 1]) || length >= 5) && (end == at || !is_letter(text[end]));
+      bool whole =
+          (i == start || !hri_is_letter(text[i - 1]) || length >= 5) && (end == at || !hri_is_letter(text[end]));
       if (figure_needs_number_next(before_labels[l].word) && is_apart(text, end, at)) continue;
       if (!whole || (*found && (end < best || (end == best && length <= longest)))) continue;
       best = end;
@@ -344,9 +339,9 @@ static hr_oom_figure label_behind(const char *text, size_t at, size_t count, boo
   *found = true;
   for (size_t l = 0; l < sizeof behind_labels / sizeof *behind_labels; l++) {
     size_t length = strlen(behind_labels[l].word);
-    if (count - at >= length && memcmp(text + at, behind_labels[l].word, length) == 0 &&
-        (at + length == count || !is_letter(text[at + length])) &&
-        !begins_at(text, at + length, count, " size")) /* of the next figure */
+    if (hri_match_at(text, at, count, behind_labels[l].word) &&
+        (at + length == count || !hri_is_letter(text[at + length])) &&
+        !hri_match_at(text, at + length, count, " size")) /* of the next figure */
       return behind_labels[l].figure;
   }
   *found = false;
@@ -355,26 +350,21 @@ static hr_oom_figure label_behind(const char *text, size_t at, size_t count, boo
 
 /* Whether the word right before text[at] calls a number memory's: "limit: 31357083254". */
 static bool is_named(const char *text, size_t from, size_t at) {
-  static const char *const words[] = {"limit: ", "allocated: ", "wanted: ", "asked: ",
-                                      "used: ",  "malloc(",     "calloc(",  "mmap("};
-  for (size_t i = 0; i < sizeof words / sizeof *words; i++)
-    if (at >= from + strlen(words[i]) && begins_at(text, at - strlen(words[i]), at, words[i])) return true;
-  return false;
+  return hri_match_end(text, from, at, "limit: |allocated: |wanted: |asked: |used: |malloc(|calloc(|mmap(");
 }
 
 /* A bare number counts as bytes where the words before it speak of a size or of memory. */
 static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
   long double number, place;
   size_t start = at > from + 24 ? at - 24 : from;
-  bool sized = at >= from + 8 && memcmp(text + at - 8, "of size ", 8) == 0; /* whatever it is, it is a size */
-  if (read_hexadecimal(text, at, end, value)) {                             /* no address: a size, or of bytes */
+  const bool sized = hri_match_end(text, from, at, "of size "); /* whatever it is, it is a size */
+  if (read_hexadecimal(text, at, end, value)) {                 /* no address: a size, or of bytes */
     for (*behind = at + 2; *behind < end && is_word_part(text[*behind]);) (*behind)++;
-    return begins_at(text, *behind, end, " byte") || begins_at(text, *behind, end, " (") ||
-           hri_oom_word(text, start, at, "size") < at;
+    return hri_match_at(text, *behind, end, " byte| (") || hri_oom_word(text, start, at, "size") < at;
   }
   *behind = read_number(text, at, end, &number, &place);
   if ((*behind - at < 5 && !sized && !is_named(text, start, at)) || *behind == at || place != 1 ||
-      (*behind < end && (is_letter(text[*behind]) || text[*behind] == '/')))
+      (*behind < end && (hri_is_letter(text[*behind]) || text[*behind] == '/')))
     return false;
   if (at > from + 1 && text[at - 1] == 'x') return false;
   if (hri_oom_word(text, at > from + 80 ? at - 80 : from, at, "descriptors") < at) return false; /* of open files */
@@ -399,7 +389,7 @@ void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t en
     size_t behind, exact_behind;
     bool sized, found, named;
     hr_oom_figure figure, other;
-    if (!is_digit(text[at]) || (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '_'))) continue;
+    if (!hri_is_digit(text[at]) || (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '_'))) continue;
     if (is_cut_number(text, at)) continue;
     sized = read_sized(text, at, end, &value, &behind);
     bool counts = at < bare || hri_oom_word(text, at > from + 8 ? at - 8 : from, at, "size") < at;

@@ -89,8 +89,7 @@ static void name_by_class(const hri_oom_place *p, hri_oom_message *m) {
 /* Whether the next line is a server's hint or detail about it. */
 static bool hints_behind(const hri_oom_place *p) {
   size_t from = p->line_end, end = from + 64 < p->count ? from + 64 : p->count; /* behind a log's prefix */
-  return from < end &&
-         (hri_match_whole(p->text, from, end, "hint:") < end || hri_match_whole(p->text, from, end, "detail:") < end);
+  return hri_match_any(p->text, from, end, "hint:|detail:");
 }
 
 /* The figures of such a message: in its line; a framework's own words often go over several. */

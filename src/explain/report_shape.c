@@ -134,8 +134,7 @@ bool hri_oom_is_concrete(const char *text, size_t from, size_t to) {
 /* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word. */
 static bool starts_with_level(const char *text, size_t line, size_t to) {
   static const char levels[] = "error |fatal |critical |severe |e |f |w |warn |err ";
-  if (hri_match_at(text, line, to, levels)) return true;
-  return false;
+  return hri_match_at(text, line, to, levels);
 }
 
 uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is_code) {

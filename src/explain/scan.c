@@ -216,23 +216,30 @@ static bool goes_on(const hr_explainer *e) {
   return end > 0 && strchr("([{=,+:?", e->text[end - 1]);
 }
 
+/* How often quotes over several lines stand in the raw line: `only` if one is given, else the first kind that does, which
+ * *quote becomes. */
+static unsigned count_quotes(const hr_explainer *e, size_t count, const char *only, const char **quote) {
+  static const char *const kinds[] = {"\"\"\"", "'''", "`"};
+  unsigned seen = 0;
+  for (size_t i = 0; i < HRI_COUNT(kinds) && !seen; i++) {
+    *quote = only ? only : kinds[i];
+    for (size_t at = hri_oom_word(e->line, 0, count, *quote); at < count;
+         at = hri_oom_word(e->line, at + strlen(*quote), count, *quote))
+      seen++;
+    if (only) break;
+  }
+  return seen;
+}
+
 /* A literal over several lines that a statement opens, `text = """` or "say(`": what stands in it is the program's. A text
  * that begins with the quotes is a comment on what follows: it speaks for itself unless a program follows. `before` is what
  * the line before is. */
 static void see_long_literal(hr_explainer *e, size_t count, hri_source_kind before) {
   enum { LONGEST = 60 };
-  static const char *const quotes[] = {"\"\"\"", "'''", "`"};
-  const char *quote = e->literal_lines > 0 ? e->literal_quote : NULL;
-  unsigned seen = 0;
+  const char *quote;
+  const unsigned seen = count_quotes(e, count, e->literal_lines > 0 ? e->literal_quote : NULL, &quote);
   size_t first = 0;
   while (first < count && hri_line_is_blank(e->line[first])) first++;
-  for (size_t i = 0; i < HRI_COUNT(quotes) && !seen; i++) {
-    if (quote && quote != quotes[i]) continue;
-    for (size_t at = hri_oom_word(e->line, 0, count, quotes[i]); at < count;
-         at = hri_oom_word(e->line, at + strlen(quotes[i]), count, quotes[i]))
-      seen++;
-    if (seen) quote = quotes[i];
-  }
   if (e->literal_lines > 0) {
     e->literal_lines--;
     if (!e->is_comment) e->source = HRI_SOURCE_CODE;

@@ -363,8 +363,10 @@ static bool spans_lines(const hri_oom_place *p) {
 
 uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to) {
   const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
-  const bool killed = strcmp(m->failure.source, "kill") == 0;
+  const bool killed = strcmp(m->failure.source, "kill") == 0, row = p->shape & HRI_OOM_ROW;
+  const bool result = row && is_result_row(p, m);
   size_t quote = 0;
+  const bool quoted = p->tick_from == p->tick_to && find_quote(p, &quote);
   uint64_t signs = 0;
 #define SIGN(name, when)                                                                                               \
   do {                                                                                                                 \
@@ -373,14 +375,12 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(OPENS, opens_with_error(p));
   SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !hri_voice_happened(p, to) && !spans_lines(p));
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
-  SIGN(TOLD, p->tick_from == p->tick_to && find_quote(p, &quote) && hri_voice_meets(p->text, p->line, quote));
   SIGN(QUOTED,
-       p->tick_from == p->tick_to && !is_quotation(p) && find_quote(p, &quote) &&
+       quoted && !is_quotation(p) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
-  SIGN(TOLD, is_valued(p) && !(p->shape & HRI_OOM_ROW));
-  SIGN(ROW, p->shape & HRI_OOM_ROW && !is_result_row(p, m));
+  SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
+  SIGN(ROW, row && !result);
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
-  SIGN(TOLD, (p->shape & HRI_OOM_ROW && is_result_row(p, m)));
   SIGN(ENTRY, is_expected(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
                   hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));

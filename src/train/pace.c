@@ -1,3 +1,5 @@
+/* The arithmetic of pace.h: steps go on at the mean of those done, what interrupts them is counted by when it is due. The
+ * neighbours may rely on this: nothing is measured here and no state is kept but what they add (hri_pause_add). */
 #include "train/pace.h"
 
 #include <assert.h>
