@@ -496,7 +496,7 @@ static bool is_guess(const hr_explainer *e, size_t i, const hr_oom_failure *fail
 static size_t find_general(const hr_explainer *e, const hr_oom_failure *failure) {
   for (size_t i = e->failures.count; i-- > 0;) {
     const hr_oom_failure *old = &e->failures.items[i];
-    if (strcmp(failure->source, "kill") == 0 && old->cause != HR_OOM_UNKNOWN) continue; /* it says less */
+    if (hri_oom_is_kill(failure->source) && old->cause != HR_OOM_UNKNOWN) continue; /* it says less */
     if (e->origins.items[i].general && ranks_agree(old->rank, failure->rank) &&
         failure->line - old->line <= NEAR_LINES && old->figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT)
       return i;
@@ -545,7 +545,7 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   hri_oom_context(e->text + at - behind, behind, message);
   if (e->framework) failure->framework = e->framework;
   hri_oom_judge(message);
-  hri_oom_advise(failure);
+  hri_oom_advise(failure, message->expandable);
   if (line < e->failures.count) {
     failure->repeats = e->failures.items[line].repeats;
     e->failures.items[line] = *failure;
@@ -664,7 +664,7 @@ static bool is_known_later(hr_explainer *e, const hri_oom_place *p) {
   for (size_t at = hri_oom_find(p->text, p->at + 1, to); at < p->line_end; at = hri_oom_find(p->text, at + 1, to)) {
     if (hri_oom_is_general(p->text, at, to)) continue;
     if (hri_oom_parse(p->text, at, p->count, &e->message, &end) != HRI_OOM_NOTHING &&
-        strcmp(e->message.failure.source, "kill") != 0) /* which says less than words of memory */
+        !hri_oom_is_kill(e->message.failure.source)) /* which says less than words of memory */
       return true;
   }
   return false;
