@@ -606,9 +606,19 @@ static bool is_element(const hr_explainer *e, size_t m) {
          (m + 1 < e->marks.count && e->marks.items[m + 1].source != HRI_SOURCE_NONE);
 }
 
-/* How many bytes from `from` on stand before the block of output that holds mark `m`; before its line when none does. */
+/* Whether the line of mark `m` is a program's, or one that a traceback lists with its number: "111 else:". */
+static bool is_listed(const hr_explainer *e, size_t m) {
+  size_t at = e->marks.items[m].offset;
+  if (e->marks.items[m].source == HRI_SOURCE_CODE) return true;
+  while (at < e->count && hri_is_digit(e->text[at])) at++;
+  return at > e->marks.items[m].offset && at < e->count && e->text[at] == ' ';
+}
+
+/* How many bytes from `from` on stand before the block of output that holds mark `m`; before its line when none does. A line of
+ * source introduces nothing: 0. */
 static size_t intro_of(const hr_explainer *e, size_t m, size_t from) {
   while (m > 0 && e->marks.items[m].shape & HRI_OOM_FENCED && e->marks.items[m - 1].shape & HRI_OOM_FENCED) m--;
+  if (m > 0 && is_listed(e, m - 1)) return 0;
   return e->marks.items[m].offset > from ? e->marks.items[m].offset - from : 0;
 }
 

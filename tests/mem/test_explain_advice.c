@@ -61,7 +61,7 @@ static void test_versions(void **state) {
       {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 "
        "GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.60 GiB memory in use. Of the "
        "allocated memory 19.10 GiB" NEW_TAIL,
-       "expandable_segments:True", "max_split_size_mb"},
+       "expandable_segments:True", "before 2.1"},
       {"HIP out of memory. Tried to allocate 2.72 GiB (GPU 0; 10.92 GiB total capacity; 7.12 GiB already allocated; "
        "2.03 GiB free; 8.36 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting "
        "max_split_size_mb to avoid fragmentation.",
