@@ -83,6 +83,8 @@ static const hri_oom_head heads[] = {
     {"unable to find an engine to execute", "cudnn", HRI_OOM_LIBRARY},
     {"failed to cuda calloc", "nccl", HRI_OOM_LIBRARY},
     {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"killed by signal:killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"ran out of memory when regular vae", "pytorch-cuda", HRI_OOM_BARE}, /* ComfyUI's, which goes on with tiles */
     {"killed by signal: bus error", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"insufficient shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"unable to write to file </torch_", "", HRI_OOM_NOTHING}, /* storages that processes share */
@@ -140,7 +142,7 @@ static const hri_oom_head heads[] = {
     {"heap exhausted", "", HRI_OOM_NOTHING}, /* SBCL's, GHC's */
     {"exhausted heap space, trying to allocate", "dart", HRI_OOM_HEAP},
     {"cannot enlarge memory arrays", "emscripten", HRI_OOM_HEAP},
-    {"maximum pool size exceeded", "rmm", HRI_OOM_FOREIGN},
+    {"maximum pool size exceeded", "rmm", HRI_OOM_LIBRARY},
     {"enforce allocating <= available failed", "paddle", HRI_OOM_FOREIGN},
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
     {"out of resource: shared memory", "triton", HRI_OOM_CHIP},

@@ -749,7 +749,7 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   hri_oom_place place = place_of(e, at, m);
   bool general = hri_oom_is_general(e->text, at, e->count);
   size_t start, count, end;
-  bool talk = false;
+  bool talk = false, whole = false;
   e->message.kind = HRI_OOM_NOTHING;
   if (!is_worth_it(e, &place, m, general)) return at + 1;
   if (general ? at < e->spoken || !hri_oom_is_reported(&place) : at < e->muted) {
@@ -761,6 +761,7 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   move_place(&place, e->one, start, count);
   if (!general) {
     e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
+    whole = e->message.kind == HRI_OOM_CACHING && !e->message.cut;
     if (e->message.kind != HRI_OOM_NOTHING) hri_oom_add_words(&place, &e->message);
     else talk = strcmp(e->message.failure.source, HRI_OOM_TALK) == 0;
     if (talk) e->spoken = at + (end - start);
@@ -774,7 +775,8 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   }
   if (e->message.kind == HRI_OOM_NOTHING) {
     e->tries += 4;
-    if (!general && end > start && end - start < 60) e->muted = at + (end - start); /* the rest of the same words */
+    if (!general && end > start && (whole || end - start < 60))
+      e->muted = at + (end - start); /* the rest of the same words */
     return at + 1;
   }
   /* With other lines left out between, an offset in the copy is no offset in the window: then only the head is

@@ -133,6 +133,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
   }
   if (after_starts(a, " (allocated ") && after_has(a, 60, ") (tried to allocate"))
     return (hri_oom_reading){HRI_OOM_HOST, "php"};
+  if (after_has(a, 300, "failed on request of size")) return (hri_oom_reading){HRI_OOM_HOST, "postgresql"};
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
     return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
@@ -167,6 +168,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
                : nothing;
   }
   if (strcmp(words, "oomkilled") == 0) {
+    if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
+    if (before_ends(a, "for reason:")) return nothing;               /* "look for Reason: OOMKilled" */
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
@@ -257,6 +260,11 @@ static bool is_told_beside(const char *words, const hri_oom_around *a, hri_oom_r
   return known;
 }
 
+/* TensorFlow's "oom when allocating tensor with shape ... on /.../device:cpu:0 by allocator cpu". */
+static bool is_by_host_allocator(const hri_oom_around *a) {
+  return after_has(a, 260, "device:cpu:0 by allocator|by allocator cpu|by allocator mklcpu");
+}
+
 static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
   hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, beside;
   if (is_told_beside(words, a, &beside)) return beside;
@@ -305,7 +313,8 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
                : nothing;
   }
   if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
-    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock|shared memory|/dev/shm|posix_fallocate")
+    return after_has(a, 24, "/dev/shm/") || after_has(a, 200, "-> '/dev/shm/") ||
+                   before_has(a, "semlock|shared memory|/dev/shm|posix_fallocate")
                ? (hri_oom_reading){HRI_OOM_HOST, "shared-memory"}
                : nothing;
   if (strncmp(words, "os::", 4) == 0)
@@ -371,6 +380,7 @@ static hri_oom_reading read_other_head(const char *words, const hri_oom_around *
     if (after_has(a, 300, "/cpu_allocator.cc")) return (hri_oom_reading){HRI_OOM_HOST, "paddle"};
     if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
       return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
+    if (is_by_host_allocator(a)) return (hri_oom_reading){HRI_OOM_HOST, "tensorflow"};
     return (hri_oom_reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
   }
   for (size_t at = a->after; at < a->count && at - a->after < 12; at++) { /* exit codes */
@@ -392,6 +402,7 @@ static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading p
   if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
       !after_has(a, 160, "cudaerrormemoryallocation") && !after_has(a, 20, "rmm failure at"))
     return plain;
+  if (after_has(a, 260, "maximum pool size exceeded")) return (hri_oom_reading){HRI_OOM_LIBRARY, "rmm"};
   return before_has(a, "rmm") || after_has(a, 160, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
                                                           : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
 }
@@ -429,7 +440,8 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
                                                                  a->at > 1 && a->text[a->at - 2] != '_')))
     return true;                                                                  /* a part of a name */
   if (strcmp(words, "sigkill") == 0 && after_starts(a, " when mem")) return true; /* earlyoom says when it will */
-  if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
+  if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror") &&
+      !before_ends(a, "]' died with <signals."))
     return true; /* what that exception says when it is printed without its name: it was caught */
   return strstr(words, "exhausted") && after_starts(a, ", \""); /* a status that a program makes */
 }
@@ -467,6 +479,9 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
   if (strcmp(head->words, "out of shared memory") == 0 && after_has(a, 60, "need to increase max_"))
     r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"}; /* its table of locks */
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
+  if (strcmp(head->words, "oom when allocating") == 0 && is_by_host_allocator(a)) r.kind = HRI_OOM_HOST;
+  if (strcmp(head->words, "maximum pool size exceeded") == 0 && before_has(a, "[rmm]"))
+    r.kind = HRI_OOM_FOREIGN; /* its log */
   if (strcmp(head->words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(a, r);
   if (strcmp(head->words, "sigkill") == 0 && before_has(a, "root cause")) r.kind = HRI_OOM_ENDED;
   if (r.kind != HRI_OOM_NOTHING && reports_nothing(head, a, r.source))
