@@ -10,7 +10,9 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
 #include <sys/wait.h>
 
 #include "base/file.h"
@@ -286,6 +288,29 @@ static void test_a_scratch_is_found_where_its_folder_went(void **state) {
   }
 }
 
+static void test_without_descriptors_nothing_stays(void **state) {
+  (void)state;
+  for (rlim_t spare = 0; spare < 6; spare++) {
+    int status;
+    pid_t pid;
+    assert_int_equal(mkdir(at("starved"), 0755), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+      hri_scratch *s;
+      int next = open("/dev/null", O_RDONLY);
+      struct rlimit most = {(rlim_t)next + spare, (rlim_t)next + spare};
+      if (next < 0 || close(next) != 0 || setrlimit(RLIMIT_NOFILE, &most) != 0) _exit(3);
+      if (hri_scratch_open(at("starved"), true, &s, NULL) != HR_OK) _exit(1);
+      hri_scratch_close(s);
+      _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), spare < 3 ? 1 : 0); /* parent, marker, and the directory to sync it */
+    assert_int_equal(rmdir(at("starved")), 0);                /* it is empty */
+  }
+}
+
 static void test_nothing_is_published_over(void **state) {
   static const char *const kinds[] = {"file", "directory"};
   (void)state;
@@ -325,6 +350,7 @@ int main(void) {
       cmocka_unit_test(test_sweeping_beside_makers),
       cmocka_unit_test(test_what_is_aside_comes_back),
       cmocka_unit_test(test_a_scratch_is_found_where_its_folder_went),
+      cmocka_unit_test(test_without_descriptors_nothing_stays),
       cmocka_unit_test(test_nothing_is_published_over),
   };
   int failed;
