@@ -9,6 +9,7 @@
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 enum { HEAD_BYTES = 1024 };
 
@@ -30,7 +31,10 @@ static bool is_ours(const char *path, output_kind kind) {
 }
 
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error) {
+  char place[4096];
+  bool special;
   struct stat info;
+  if (kind != OUTPUT_LOG) HRI_TRY(hri_file_place(path, place, &special, error)); /* a log is added to where it stands */
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0 || is_ours(path, kind)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--%s: %s is there already%s", option, path,
            kind == OUTPUT_OTHER ? "" : " and is nothing that this option wrote");

@@ -13,6 +13,7 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/file.h"
@@ -288,6 +289,47 @@ static void test_a_scratch_is_found_where_its_folder_went(void **state) {
   }
 }
 
+static bool is_kind(const char *path, mode_t kind) {
+  struct stat info;
+  return lstat(path, &info) == 0 && (info.st_mode & S_IFMT) == kind;
+}
+
+/* A device or a pipe gets the bytes and stays what it is; behind a link the file gives way, and the link stays. Devices
+ * are named by links: a mistake here must not cost them. */
+static void test_what_is_no_file_is_not_replaced(void **state) {
+  char link[PATH_BYTES], text[16] = "";
+  hr_error error = {0};
+  int reader;
+  (void)state;
+  assert_int_equal(mkdir(at("ends"), 0755), 0);
+  assert_int_equal(mkfifo(at("ends/pipe"), 0600), 0);
+  assert_int_equal(hri_file_can_replace(at("ends/pipe"), NULL), HR_OK);
+  assert_int_equal(hri_file_replace(at("ends/pipe"), "x", 1, &error), HR_ERROR_IO); /* nobody reads */
+  reader = open(at("ends/pipe"), O_RDONLY | O_NONBLOCK);
+  assert_int_equal(hri_file_replace(at("ends/pipe"), "piped", 5, NULL), HR_OK);
+  assert_int_equal(read(reader, text, sizeof text), 5);
+  assert_string_equal(text, "piped");
+  close(reader);
+  assert_true(is_kind(at("ends/pipe"), S_IFIFO));
+  (void)snprintf(link, sizeof link, "%s", at("ends/device"));
+  assert_int_equal(symlink("/dev/full", link), 0);
+  assert_int_equal(hri_file_can_replace(link, NULL), HR_OK);
+  assert_int_equal(hri_file_replace(link, "x", 1, &error), HR_ERROR_IO);
+  assert_true(is_kind(link, S_IFLNK));
+  (void)snprintf(link, sizeof link, "%s", at("ends/link"));
+  assert_int_equal(symlink("../target", link), 0);
+  assert_int_equal(hri_file_can_replace(link, &error), HR_ERROR_USAGE);
+  assert_int_equal(hri_file_replace(link, "x", 1, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "link to a file that is not there"));
+  put_text(at("target"), "old");
+  assert_int_equal(hri_file_replace(link, "new", 3, NULL), HR_OK);
+  assert_file_says(at("target"), "new");
+  assert_true(is_kind(link, S_IFLNK) && is_kind(at("target"), S_IFREG));
+  assert_int_equal(hri_file_replace(at("ends"), "x", 1, &error), HR_ERROR_USAGE);
+  assert_no_scratch(at("ends"));
+  assert_int_equal(hri_dir_remove(at("ends"), NULL), HR_OK);
+}
+
 static void test_without_descriptors_nothing_stays(void **state) {
   (void)state;
   for (rlim_t spare = 0; spare < 6; spare++) {
@@ -350,6 +392,7 @@ int main(void) {
       cmocka_unit_test(test_sweeping_beside_makers),
       cmocka_unit_test(test_what_is_aside_comes_back),
       cmocka_unit_test(test_a_scratch_is_found_where_its_folder_went),
+      cmocka_unit_test(test_what_is_no_file_is_not_replaced),
       cmocka_unit_test(test_without_descriptors_nothing_stays),
       cmocka_unit_test(test_nothing_is_published_over),
   };
