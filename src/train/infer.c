@@ -4,6 +4,7 @@
 #include <time.h>
 
 #include "device/host.h"
+#include "job/job.h"
 #include "train/session.h"
 
 static double now(void) {
@@ -25,6 +26,7 @@ hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_r
     status = hri_fail(error, HR_ERROR_USAGE, "evaluate needs data");
     return hri_hint(error, status, "add --data FILE");
   }
+  HRI_TRY_OUT(hri_job_finished(job, error));
   HRI_TRY_OUT(hri_session_need_weights(job, error));
   HRI_TRY_OUT(hr_data_find(options->data_paths, options->data_path_count, error));
   HRI_TRY_OUT(hri_session_plan(&session, job, NULL, error));

@@ -483,6 +483,7 @@ static hr_status loop(trainer *t, hr_error *error) {
 /* ---- set-up ---- */
 
 static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_error *error) {
+  HRI_TRY(hri_job_finished(job, error));
   if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "this job is not a training job");
   if (o->resume_directory && o->out_directory && strcmp(o->resume_directory, o->out_directory) != 0)
     return hri_fail(error, HR_ERROR_USAGE, "a run goes on in its own directory: %s and %s differ", o->resume_directory,

@@ -32,7 +32,9 @@ static void assert_refused(const hr_job *job, const char *named) {
   hr_status status = hr_job_finish(&copy, &error);
   if (status != HR_ERROR_USAGE || !strstr(error.message, named))
     fail_msg("status %d, \"%s\" does not name %s", status, error.message, named);
-  assert_memory_equal(&copy, job, sizeof copy); /* a refused job is as it was */
+  assert_false(copy.finished);
+  copy.finished = job->finished;
+  assert_memory_equal(&copy, job, sizeof copy); /* else a refused job is as it was */
 }
 
 static void test_defaults(void **state) {
@@ -139,6 +141,8 @@ static void test_ranges(void **state) {
   assert_field_refused(epochs = 0, "--epochs");
   assert_field_refused(threads = 5000, "--threads");
   assert_field_refused(given = HR_GIVEN_BUDGET, "--budget");
+  assert_field_refused(budget_share = 1.5, "--budget");
+  assert_field_refused(budget_share = NAN, "--budget");
   assert_field_refused(optimizer = (hr_optimizer)9, "--optimizer");
   assert_field_refused(on_nonfinite = (hr_on_nonfinite)2, "--on-nonfinite");
   assert_field_refused(max_skipped = 0, "--max-skipped");
@@ -374,6 +378,45 @@ static void test_recompute_round_trip(void **state) {
   }
 }
 
+static void assert_unfinished(hr_status status, const hr_error *error) {
+  if (status != HR_ERROR_USAGE || !strstr(error->message, "hr_job_finish"))
+    fail_msg("status %d, \"%s\" does not name hr_job_finish", status, error->message);
+}
+
+/* What a plan divides by may be 0 in it. */
+static void nothing_plans(const hr_job *job) {
+  static hr_fix fixes[HR_MAX_FIXES];
+  hr_job copy = *job;
+  hr_error error = {0};
+  uint32_t count = 0;
+  hr_plan *plan;
+  assert_unfinished(hr_plan_create(job, &plan, &error), &error);
+  assert_unfinished(hr_plan_fixes(job, fixes, &count, &error), &error);
+  assert_unfinished(hr_plan_recompute(&copy, NULL, NULL, &error), &error);
+  copy.rows_choice = HR_ROWS_OPEN;
+  assert_unfinished(hr_plan_rows(&copy, NULL, &error), &error);
+  assert_unfinished(hr_plan_auto(&copy, NULL, NULL, &error), &error);
+}
+
+static void test_only_finished_jobs_are_planned(void **state) {
+  hr_job job, none = {0};
+  hr_plan *plan;
+  (void)state;
+  nothing_plans(&none);
+  hr_job_init(&job); /* without a model */
+  nothing_plans(&job);
+  job = job_for("micro-llama-bytes"); /* without hr_job_finish */
+  nothing_plans(&job);
+  finish(&job);
+  job.sequence_length = 1;
+  (void)!hr_job_finish(&job, NULL); /* refused, and nobody looked */
+  nothing_plans(&job);
+  job.sequence_length = 16;
+  finish(&job);
+  assert_int_equal(hr_plan_create(&job, &plan, NULL), HR_OK);
+  hr_plan_destroy(plan);
+}
+
 static void test_names(void **state) {
   (void)state;
   assert_string_equal(hr_optimizer_name(HR_OPTIMIZER_MOMENTUM), "momentum");
@@ -404,6 +447,7 @@ int main(void) {
       cmocka_unit_test(test_recompute_texts),
       cmocka_unit_test(test_recompute_errors),
       cmocka_unit_test(test_recompute_round_trip),
+      cmocka_unit_test(test_only_finished_jobs_are_planned),
       cmocka_unit_test(test_names),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
