@@ -4,6 +4,7 @@
 #include "job/job.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,10 +72,10 @@ static hr_status check_fields(const hr_job *job, hr_error *error) {
     HRI_TRY(check_given(f, &value, job, error));
     HRI_TRY(hr_field_check(f, &value, error));
   }
-  if (hri_optimizer_get(job->optimizer)->divides_by_epsilon && job->epsilon == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; %s divides by it where a gradient is 0",
-                    hr_optimizer_name(job->optimizer));
-  return HR_OK;
+  if (!hri_optimizer_get(job->optimizer)->divides_by_epsilon || job->epsilon >= FLT_MIN) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--eps is %g%s; %s divides by it where a gradient is 0", job->epsilon,
+           job->epsilon > 0 ? ", which fp32 has no number for" : "", hr_optimizer_name(job->optimizer));
+  return hri_hint(error, HR_ERROR_USAGE, "give at least 1.2e-38");
 }
 
 /* Rows of a micro-step are numbered by int32 in kernels and inputs. */
@@ -89,7 +90,8 @@ static hr_status check_rows(const hr_job *job, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE,
              "--micro-batch %u times --seq %u is %llu tokens in a micro-step; at most %d are possible",
              job->micro_batch, job->sequence_length, (unsigned long long)rows, INT32_MAX);
-    return hri_hint(error, HR_ERROR_USAGE, "lower --micro-batch and raise --accumulate");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    job->micro_batch > 1 ? "lower --micro-batch and raise --accumulate" : "lower --seq");
   }
   if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk < MIN_LOSS_CHUNK && job->loss_chunk < rows)
     return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk is %u tokens; it must be auto, off, or at least %d",

@@ -120,6 +120,7 @@ static void test_sqrt(void **state) {
 
 static void test_ranges(void **state) {
   hr_job job = job_for("llama-3-8b");
+  hr_error error = {0};
   (void)state;
   assert_field_refused(accumulate = 0, "--accumulate");
   assert_field_refused(accumulate = UINT32_MAX, "--accumulate");
@@ -133,6 +134,8 @@ static void test_ranges(void **state) {
   assert_field_refused(beta1 = 1, "--betas");
   assert_field_refused(beta2 = -0.1, "--betas");
   assert_field_refused(epsilon = 0, "--eps");
+  assert_field_refused(epsilon = 1e-50, "--eps"); /* 0 in fp32 */
+  assert_field_refused(epsilon = 1e-45, "--eps"); /* 0 once it is multiplied by a bias correction */
   assert_field_refused(momentum = 1, "--momentum");
   assert_field_refused(clip = -1, "--clip");
   assert_field_refused(warmup = -1, "--warmup");
@@ -153,6 +156,10 @@ static void test_ranges(void **state) {
   assert_field_refused(label_smoothing = -0.1, "--label-smoothing");
   assert_field_refused(recompute.kind = HR_RECOMPUTE_LEVELS, "--recompute");
   assert_field_refused(model.layer_count = 0, "layer_count");
+  job.sequence_length = 1u << 31; /* of one row: there is no --micro-batch to lower */
+  assert_int_equal(hr_job_finish(&job, &error), HR_ERROR_USAGE);
+  assert_null(strstr(error.hint, "--micro-batch"));
+  job.sequence_length = 0;
   job.micro_batch = (1u << 21) - 1; /* one row less than 2^31 tokens is legal */
   finish(&job);
 }
