@@ -396,6 +396,10 @@ static hr_status sample(trainer *t, hr_error *error) {
   HRI_TRY_OUT(sample_text(t, made, count, &text, error));
   hri_session_tell(&t->session, HR_EVENT_SAMPLE, &t->metrics, hri_text_get(&text));
 out:
+  if (status == HR_ERROR_DIVERGED) { /* what that means for the run, its next step says */
+    hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, "no sample: the model's scores are not finite");
+    status = HR_OK;
+  }
   hr_tokens_deinit(&prompt);
   hri_text_deinit(&text);
   return status;
