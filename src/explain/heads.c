@@ -186,8 +186,8 @@ static const hri_oom_head heads[] = {
     {"valgrind's memory management: out of memory", "valgrind", HRI_OOM_HOST},
     {"exceeded mem limit: ", "ios", HRI_OOM_HOST},
     {"not enough virtual memory or paging file quota", "windows", HRI_OOM_HOST},
-    {"unable to execute command: killed", "kill", HRI_OOM_HOST_LIKELY}, /* Clang's */
-    {"out_of_me+", "slurm", HRI_OOM_HOST},                              /* sacct's column */
+    {"unable to execute command: killed", "build", HRI_OOM_HOST_LIKELY}, /* Clang's */
+    {"out_of_me+", "slurm", HRI_OOM_HOST},                               /* sacct's column */
     {"term_memlimit", "lsf", HRI_OOM_HOST},
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
     {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
@@ -205,9 +205,9 @@ static const hri_oom_head heads[] = {
     {"exited (137)", "kill", HRI_OOM_HOST_LIKELY}, /* Docker's list of containers */
     {"exit(137)", "kill", HRI_OOM_HOST_LIKELY},
     {"exit string: killed (signal 9", "mpi", HRI_OOM_HOST_LIKELY},
-    {"killed (program ", "kill", HRI_OOM_HOST_LIKELY},
+    {"killed (program ", "build", HRI_OOM_HOST_LIKELY},
     {"beyond virtual memory limits", "yarn", HRI_OOM_HOST},
-    {"killed signal terminated program", "kill", HRI_OOM_HOST_LIKELY}, /* a compiler's */
+    {"killed signal terminated program", "build", HRI_OOM_HOST_LIKELY}, /* a compiler's */
     {"due to memory pressure for", "systemd-oomd", HRI_OOM_HOST},
     {"signal 9", "", HRI_OOM_NOTHING},
     {"code=killed, status=9/kill", "kill", HRI_OOM_HOST_LIKELY}, /* systemd's */

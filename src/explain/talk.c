@@ -363,7 +363,7 @@ static bool spans_lines(const hri_oom_place *p) {
 
 uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to) {
   const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
-  const bool killed = strcmp(m->failure.source, "kill") == 0, row = p->shape & HRI_OOM_ROW;
+  const bool killed = hri_oom_is_kill(m->failure.source), row = p->shape & HRI_OOM_ROW;
   const bool result = row && is_result_row(p, m);
   size_t quote = 0;
   const bool quoted = p->tick_from == p->tick_to && find_quote(p, &quote);

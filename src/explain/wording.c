@@ -154,7 +154,8 @@ static bool ends_task(const hri_oom_around *a, const char *words) {
  * 0. */
 static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a) {
   static const char *const reports[] = {":constraint", " event", "' "};
-  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
+  const bool step = before_has(a, "slurmstepd");
+  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, step ? "slurm" : "kernel"};
   size_t at = a->after;
   if (strcmp(words, "oom killed") == 0 || strcmp(words, "oom-killed") == 0) { /* in people's words, or as a reason */
     hri_oom_around killed = *a;
@@ -166,7 +167,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
                : nothing;
   }
   if (strcmp(words, "oomkilled") == 0) {
-    if (before_ends(a, "reason:")) return certain; /* Kubernetes */
+    if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
                      !before_ends(a, "was|got|been|with"); /* "restarts with oomkilled status" */
@@ -413,7 +414,7 @@ bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, co
   const char *words = head->words;
   const bool signal = strcmp(words, "sigkill") == 0;
   if (signal && (before_has(a, signals) || after_has(a, 40, signals))) return true; /* one of several */
-  if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
+  if (hri_oom_is_kill(source) && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
   return (signal || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 || strcmp(words, "oomkilled") == 0) &&
          is_named(a);
 }
@@ -423,7 +424,7 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
   const char *words = head->words;
   if (strcmp(words, "tried to allocate") == 0) /* the host's; or no size follows */
     return before_has(a, "malloc failed (") || (!after_has(a, 24, "ib") && !after_has(a, 30, "b"));
-  if (strcmp(source, "kill") == 0 && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
+  if (hri_oom_is_kill(source) && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
   if (strcmp(words, "sigkill") == 0 && (after_starts(a, "_") || (a->at > a->start && a->text[a->at - 1] == '_' &&
                                                                  a->at > 1 && a->text[a->at - 2] != '_')))
     return true;                                                                  /* a part of a name */
