@@ -641,8 +641,10 @@ static void begin(grid *g, const hr_job *job) {
 /* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
  * not in its fixed bytes. */
 hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *error) {
-  grid *g = hri_alloc_zero(1, sizeof *g);
+  grid *g;
   hr_status status = HR_OK;
+  HRI_TRY(hri_job_finished(job, error));
+  g = hri_alloc_zero(1, sizeof *g);
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
   begin(g, job);
   hri_mem_keep(true);

@@ -29,6 +29,7 @@
 
 #include "base/mem.h"
 #include "formats/order.h"
+#include "job/job.h"
 #include "search/search.h"
 
 enum {
@@ -791,6 +792,7 @@ out:
 hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   hr_job chosen = *job;
   hri_choice choice;
+  HRI_TRY(hri_job_finished(job, error));
   if (job->purpose != HR_PURPOSE_TRAIN)
     return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
   HRI_TRY(hri_choose_levels(job, NULL, NULL, &choice, frontier, error));
