@@ -29,7 +29,7 @@ hr_status hri_file_place(const char *path, char place[4096], bool *special, hr_e
   bool any = stat(path, &there) == 0, link = lstat(path, &itself) == 0 && S_ISLNK(itself.st_mode);
   char *led;
   *special = any && !S_ISREG(there.st_mode);
-  if (length >= MOST_PATH) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+  if (length >= MOST_PATH) return hri_fail_errno(error, ENAMETOOLONG, "create", path);
   if (length == 0 || path[length - 1] == '/' || (any && S_ISDIR(there.st_mode)))
     return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
   (void)strcpy(place, path);
