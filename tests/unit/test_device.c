@@ -198,8 +198,8 @@ static void test_assumed_rates_follow_the_processor(void **state) {
   static const struct {
     hri_cpu_facts facts;
     double flops, factor;
-  } cases[] = {{{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x02, true, false}, 230e9, 2}, /* Zen 5: EPYC 9005 */
-               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x44, true, false}, 230e9, 2}, /* desktop */
+  } cases[] = {{{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x02, true, false}, 258e9, 2}, /* Zen 5: EPYC 9005 */
+               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x44, true, false}, 258e9, 2}, /* desktop */
                {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x24, true, false}, 105e9, 2}, /* notebook */
                {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x19, 0x11, true, false}, 105e9, 2}, /* Zen 4: EPYC 9004 */
                {{HRI_CPU_AMD, HRI_CPU_AVX2, 0x19, 0x01, false, false}, 60e9, 0},   /* Zen 3 */
