@@ -1,6 +1,7 @@
 #include "device/cpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -24,7 +25,8 @@ uint32_t hr_device_cpu_threads(void) { return hri_host_cores_now().usable; }
  * datapath's width a cycle at a server's clock, or less where one core does not keep it.
  *
  *   Zen 5 (family 1Ah), EPYC and desktop: 250 to 265 GFLOP/s measured in the steps of training runs, of a peak of 260 to
- *     276; dot instruction 510 to 535.
+ *     276; dot instruction 510 to 535. 250 with AVX-512 alone and 130 to 140 with AVX2, in bf16 as well, where these are all
+ *     that may be used.
  *   Zen 4 (family 19h): 109 measured of a peak of 118; dot instruction 213 of 236.
  *   Zen 5 of notebooks (models 20h to 2Fh and 60h to 6Fh): never measured; AMD describes datapaths of 256 bits, as Zen
  *     4 has them.
@@ -44,6 +46,8 @@ typedef struct assumed {
 
 static const assumed rates[] = {
     {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX512, true, false, 258e9, 2},
+    {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX512, false, false, 258e9, 0},
+    {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX2, false, false, 130e9, 0},
     {HRI_CPU_AMD, 0, -1, HRI_CPU_AVX512, true, false, 105e9, 2},
     {HRI_CPU_INTEL, 0, -1, HRI_CPU_AVX512, true, true, 170e9, 6},
     {HRI_CPU_INTEL, 0, -1, HRI_CPU_AVX512, true, false, 170e9, 1},
@@ -113,6 +117,17 @@ hri_cpu_facts hri_cpu_facts_now(void) {
   return f;
 }
 
+/* HEADROOM_ISA chooses what products run with (backend/cpu/isa.c, which refuses what is no level): rates are of that. */
+static void cap_facts(hri_cpu_facts *f, const char *level) {
+  if (!level || !*level || f->vectors == HRI_CPU_NEON) return;
+  if (strcmp(level, "amx") == 0) return;
+  f->tiles = false;
+  if (strcmp(level, "avx512bf16") == 0) return;
+  f->pairs = false;
+  if (strcmp(level, "avx2") == 0 && f->vectors == HRI_CPU_AVX512) f->vectors = HRI_CPU_AVX2;
+  if (strcmp(level, "base") == 0) f->vectors = HRI_CPU_BASE;
+}
+
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 /* What the whole process may have: what is left now plus what it holds already, because a budget counts its fixed
@@ -132,6 +147,7 @@ void hri_device_cpu(hr_device *device) {
   uint32_t threads = hr_device_cpu_threads();
   hri_cpu_facts facts = hri_cpu_facts_now();
   double core_flops, factor;
+  cap_facts(&facts, getenv("HEADROOM_ISA"));
   hri_cpu_assumed(&facts, &core_flops, &factor);
   memset(device, 0, sizeof *device);
   (void)snprintf(device->name, sizeof device->name, "cpu");

@@ -23,7 +23,8 @@
 /* Shares of the GEMM rate that attention reaches: of a GPU, and of a CPU forward and backward. Assumptions, where no
  * probe of the machine tells. */
 static const double ATTENTION_SHARE = 0.5, CPU_ATTENTION_SHARES[HR_ATTENTION_KINDS] = {0.75, 0.85};
-static const double EDGE = 100;                                                                   /* tokens */
+static const double TEAM_SHARE = 0.95; /* of several threads, which wait for each other */
+static const double EDGE = 100;        /* tokens */
 static const double PACK_FLOPS[HR_RATE_TYPES] = {34, 20}, STORE_FLOPS = 8, THIN_STORE_FLOPS = 40; /* a word */
 enum { TILE = 32, FEW_ROWS = 16 };
 /* A core moves no more bytes than this many flops take. */
@@ -85,15 +86,14 @@ static double product_seconds(const hri_job *job, const hri_node *node, uint32_t
   const bool dw = hri_rule_get(node->op)->product == HRI_PRODUCT_DW;
   if (fmin(dw ? p.m : p.depth, p.n) <= TILE)
     return (2 * a * n + PACK_FLOPS[0] * (a + b) + (p.depth <= TILE ? THIN_STORE_FLOPS : STORE_FLOPS) * c) / core;
-  return 2 * a * n / rate +
-         (PACK_FLOPS[type] * (a + (!dw && p.m <= FEW_ROWS ? b / 2 : b)) + STORE_FLOPS * c) / core;
+  return 2 * a * n / rate + (PACK_FLOPS[type] * (a + (!dw && p.m <= FEW_ROWS ? b / 2 : b)) + STORE_FLOPS * c) / core;
 }
 
 static double cpu_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
   const hri_rate_class c = hri_rate_class_of(job, node);
   const double team = team_share(job, device) * device->gemm_efficiency, all = team * device->flops_fp32,
                core = all / fmin(job->team, device->rated_threads ? device->rated_threads : job->team),
-               rate = hri_peak_of(job, node, device) * team,
+               rate = hri_peak_of(job, node, device) * team * (job->team > 1 ? TEAM_SHARE : 1),
                bandwidth = fmin(device->memory_bytes_per_second * device->memory_efficiency, all / FLOPS_A_BYTE);
   double bytes = hri_node_bytes(job, node) / bandwidth;
   switch (c.table) {
