@@ -4,7 +4,7 @@
  * tokenizer.chat_template in GGUF), evaluated here without Python for the subset that public templates use
  * (docs/chat-templates.md), or a preset by name.
  *
- * Threads: calls on one hr_chat, and on one hr_rendered, must not overlap. */
+ * Threads: a chat is immutable once it is open: several threads may use one, each with its own hr_rendered. */
 #ifndef HEADROOM_CHAT_H
 #define HEADROOM_CHAT_H
 
@@ -52,8 +52,7 @@ HR_API const char *hr_chat_about(const hr_chat *chat);
  * (add_generation_prompt). As transformers does, members of a message that are null are dropped, and reasoning_content,
  * thinking and reasoning stand for each other. Fills `out` on success only; release it with hr_rendered_deinit. INPUT:
  * malformed messages; what the template raises itself (raise_exception), with its message; limits on time, depth and
- * size.
- * Several threads may use one `chat` at the same time. */
+ * size. */
 HR_CHECKED hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt,
                                     hr_rendered *out, hr_error *error);
 HR_API void hr_rendered_deinit(hr_rendered *rendered);

@@ -187,6 +187,8 @@ typedef struct hr_job {
   uint32_t position_count; /* rows of the tables of rotary positions; 0 = as many as the longest sequence */
   bool with_generation;    /* train: the job also holds the prefill and decode programs (--sample) */
   bool check;              /* --check: dead storage is poisoned, guard zones are verified */
+
+  bool finished; /* by hr_job_finish, whose last call accepted the job: no other is planned or run */
 } hr_job;
 
 enum {
@@ -214,9 +216,8 @@ HR_API void hr_job_init(hr_job *job);
 
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
  * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate
- * from batch_tokens, every from sqrt, loss_chunk and precision from AUTO, budget from the device, threads). USAGE names the option;
- * `job` is then
- * unchanged. */
+ * from batch_tokens, every from sqrt, loss_chunk and precision from AUTO, budget from the device, threads). USAGE names
+ * the option; `job` is then unchanged, but not `finished`. Who changes a field of a finished job finishes it again. */
 HR_CHECKED hr_status hr_job_finish(hr_job *job, hr_error *error);
 
 /* What HR_PRECISION_AUTO stands for on a device: bf16 with fp32 master weights where a GPU computes it, which is what

@@ -136,7 +136,7 @@ typedef struct hr_run_result {
  * On any error nothing on disk is half-written. */
 HR_CHECKED hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_result *result, hr_error *error);
 
-/* Mean token loss over data_paths (purpose EVALUATE). */
+/* Mean token loss over data_paths (purpose EVALUATE). DIVERGED when it is not finite. */
 HR_CHECKED hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_result *result,
                                  hr_error *error);
 
@@ -181,7 +181,7 @@ typedef struct hr_generate_result {
 } hr_generate_result;
 
 /* Generates with the prefill and decode programs and a planned KV cache (purpose GENERATE; job.context_length holds
- * prompt + new tokens). */
+ * prompt + new tokens). DIVERGED when the model's scores are not finite. */
 HR_CHECKED hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_generate_result *result,
                                  hr_error *error);
 

@@ -91,6 +91,20 @@ static hr_status write_marker(hri_scratch *s, bool durable, hr_error *error) {
   return hri_dir_sync(s->directory, error);
 }
 
+static void end(hri_scratch *s) {
+  if (s->fd >= 0) (void)close(s->fd);
+  if (s->parent >= 0) (void)close(s->parent);
+  hri_free(s);
+}
+
+/* Of one whose making failed, so that nothing but the marker is in it: without opening anything, since descriptors may
+ * be what there is none of. */
+static void give_up(hri_scratch *s) {
+  char path[PATH_BYTES];
+  if (s->fd >= 0 && hri_scratch_path(s, MARKER, path, NULL) == HR_OK && is_file_of(s->fd, path)) (void)unlink(path);
+  if (s->directory[0]) (void)rmdir(s->directory); /* empty: rmdir cannot take anything from anybody */
+}
+
 hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scratch, hr_error *error) {
   hri_scratch *s = hri_alloc_zero(1, sizeof *s);
   hr_status status;
@@ -100,8 +114,12 @@ hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scrat
   s->parent = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
   status = strlen(parent) < PATH_BYTES - 296 ? make_directory(s, parent, error) : long_path(parent, error);
   if (status == HR_OK) status = write_marker(s, durable, error);
-  if (status == HR_OK) *scratch = s;
-  else hri_scratch_close(s);
+  if (status == HR_OK) {
+    *scratch = s;
+    return HR_OK;
+  }
+  give_up(s);
+  end(s);
   return status;
 }
 
@@ -189,12 +207,6 @@ static bool find(const hri_scratch *s, char now[PATH_BYTES]) {
   if (s->fd < 0 || has_marker(s, now)) return true;
   (void)snprintf(now, PATH_BYTES, "/proc/self/fd/%d%s", s->parent, strrchr(s->directory, '/'));
   return has_marker(s, now);
-}
-
-static void end(hri_scratch *s) {
-  if (s->fd >= 0) (void)close(s->fd);
-  if (s->parent >= 0) (void)close(s->parent);
-  hri_free(s);
 }
 
 void hri_scratch_abandon(hri_scratch *s) {

@@ -140,6 +140,7 @@ hr_status hri_chat_render_json(const hri_template *template, const hri_token_nam
 }
 
 void hr_rendered_deinit(hr_rendered *rendered) {
+  if (!rendered) return;
   hri_free(rendered->text);
   hri_free(rendered->generated);
   memset(rendered, 0, sizeof *rendered);

@@ -5,10 +5,12 @@
 
 #include <stdbool.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 
 #include "base/error.h"
+#include "base/file.h"
 
 enum { HEAD_BYTES = 1024 };
 
@@ -29,8 +31,29 @@ static bool is_ours(const char *path, output_kind kind) {
   return kind != OUTPUT_OTHER && strstr(head, signs[kind]);
 }
 
+/* Lines of --log-json are those of metrics.jsonl, so the sign does not tell them apart, and a run cannot go on without
+ * its own. */
+static bool is_metrics_of_a_run(const char *path) {
+  char *real = realpath(path, NULL), run[4096];
+  char *name = real ? strrchr(real, '/') : NULL;
+  bool is = false;
+  if (name && strcmp(name + 1, "metrics.jsonl") == 0) {
+    *name = 0;
+    is = hri_path_at(run, real, "run.json", NULL) == HR_OK && hri_path_exists(run);
+  }
+  free(real);
+  return is;
+}
+
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error) {
+  char place[4096];
+  bool special;
   struct stat info;
+  if (kind != OUTPUT_LOG) HRI_TRY(hri_file_place(path, place, &special, error)); /* a log is added to where it stands */
+  if (is_metrics_of_a_run(path)) {
+    hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);
+    return hri_hint(error, HR_ERROR_USAGE, "give another name");
+  }
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0 || is_ours(path, kind)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--%s: %s is there already%s", option, path,
            kind == OUTPUT_OTHER ? "" : " and is nothing that this option wrote");

@@ -2,6 +2,7 @@
 #include "data/dataset.h"
 
 #include <errno.h>
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -134,8 +135,10 @@ static hr_status no_content(const hri_dataset *dataset, const char *what, const 
   const char *first = dataset->sources[0].path, *more = dataset->source_count > 1 ? " and the other data files" : "";
   const char *verb = dataset->source_count > 1 ? "hold" : "holds";
   hr_status code = hri_fail(error, HR_ERROR_INPUT, "%s%s %s %s", first, more, verb, what);
-  if (dataset->found.broken_count > 0)
-    return hri_hint(error, code, "all rows were broken and passed over; the first: %s", dataset->found.broken[0]);
+  uint64_t broken = dataset->found.broken_count;
+  if (broken > 0)
+    return hri_hint(error, code, "%" PRIu64 " broken row%s passed over; the first: %s", broken,
+                    broken == 1 ? " was" : "s were", dataset->found.broken[0]);
   return hri_hint(error, code, "%s", hint);
 }
 

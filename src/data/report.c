@@ -254,6 +254,7 @@ hr_status hr_data_example_make(hr_data *data, uint64_t index, uint64_t limit, hr
 }
 
 void hr_data_example_deinit(hr_data_example *example) {
+  if (!example) return;
   for (uint32_t i = 0; i < example->stretch_count; i++) hri_free(example->stretches[i].text);
   hri_free(example->stretches);
   memset(example, 0, sizeof *example);

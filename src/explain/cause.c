@@ -192,6 +192,14 @@ static bool judge_cap(hr_oom_failure *f, const ledger *l) {
   uint64_t slack = cap->slack_bytes + f->figures[HR_OOM_REQUESTED].slack_bytes +
                    f->figures[l->reserved > 0 ? HR_OOM_RESERVED : HR_OOM_ALLOCATED].slack_bytes;
   if (!hri_oom_known(cap)) return false;
+  if (l->knows_requested && l->knows_free && l->free >= l->requested + l->slack && cap->bytes < l->total &&
+      l->requested > cap->bytes + cap->slack_bytes + f->figures[HR_OOM_REQUESTED].slack_bytes) {
+    hri_oom_line(f, "requested %s > allowed %s, whatever was held before; the device itself had %s free",
+                 HRI_OOM_SIZE(l->requested), HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
+    hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a cap of %s refused it, with %s free on the device",
+                HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(l->free));
+    return true;
+  }
   if (!l->knows_allocated && l->reserved == 0) {
     hri_oom_line(f, "a cap of %s is printed; what was held of it is not in the text", HRI_OOM_SIZE(cap->bytes));
     return false;

@@ -83,6 +83,8 @@ static const hri_oom_head heads[] = {
     {"unable to find an engine to execute", "cudnn", HRI_OOM_LIBRARY},
     {"failed to cuda calloc", "nccl", HRI_OOM_LIBRARY},
     {"killed by signal: killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"killed by signal:killed", "kill", HRI_OOM_HOST_LIKELY},
+    {"ran out of memory when regular vae", "pytorch-cuda", HRI_OOM_BARE}, /* ComfyUI's, which goes on with tiles */
     {"killed by signal: bus error", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"insufficient shared memory", "shared-memory", HRI_OOM_HOST_LIKELY},
     {"unable to write to file </torch_", "", HRI_OOM_NOTHING}, /* storages that processes share */
@@ -140,7 +142,7 @@ static const hri_oom_head heads[] = {
     {"heap exhausted", "", HRI_OOM_NOTHING}, /* SBCL's, GHC's */
     {"exhausted heap space, trying to allocate", "dart", HRI_OOM_HEAP},
     {"cannot enlarge memory arrays", "emscripten", HRI_OOM_HEAP},
-    {"maximum pool size exceeded", "rmm", HRI_OOM_FOREIGN},
+    {"maximum pool size exceeded", "rmm", HRI_OOM_LIBRARY},
     {"enforce allocating <= available failed", "paddle", HRI_OOM_FOREIGN},
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
     {"out of resource: shared memory", "triton", HRI_OOM_CHIP},
@@ -186,8 +188,8 @@ static const hri_oom_head heads[] = {
     {"valgrind's memory management: out of memory", "valgrind", HRI_OOM_HOST},
     {"exceeded mem limit: ", "ios", HRI_OOM_HOST},
     {"not enough virtual memory or paging file quota", "windows", HRI_OOM_HOST},
-    {"unable to execute command: killed", "kill", HRI_OOM_HOST_LIKELY}, /* Clang's */
-    {"out_of_me+", "slurm", HRI_OOM_HOST},                              /* sacct's column */
+    {"unable to execute command: killed", "build", HRI_OOM_HOST_LIKELY}, /* Clang's */
+    {"out_of_me+", "slurm", HRI_OOM_HOST},                               /* sacct's column */
     {"term_memlimit", "lsf", HRI_OOM_HOST},
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
     {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
@@ -205,9 +207,9 @@ static const hri_oom_head heads[] = {
     {"exited (137)", "kill", HRI_OOM_HOST_LIKELY}, /* Docker's list of containers */
     {"exit(137)", "kill", HRI_OOM_HOST_LIKELY},
     {"exit string: killed (signal 9", "mpi", HRI_OOM_HOST_LIKELY},
-    {"killed (program ", "kill", HRI_OOM_HOST_LIKELY},
+    {"killed (program ", "build", HRI_OOM_HOST_LIKELY},
     {"beyond virtual memory limits", "yarn", HRI_OOM_HOST},
-    {"killed signal terminated program", "kill", HRI_OOM_HOST_LIKELY}, /* a compiler's */
+    {"killed signal terminated program", "build", HRI_OOM_HOST_LIKELY}, /* a compiler's */
     {"due to memory pressure for", "systemd-oomd", HRI_OOM_HOST},
     {"signal 9", "", HRI_OOM_NOTHING},
     {"code=killed, status=9/kill", "kill", HRI_OOM_HOST_LIKELY}, /* systemd's */

@@ -91,7 +91,7 @@ static void judge_share(hr_oom_failure *f) {
   hri_oom_line(f, "one request of full length needs %s of KV cache, %s are left for it", HRI_OOM_SIZE(need->bytes),
                HRI_OOM_SIZE(room->bytes));
   hri_oom_say(f, HR_OOM_CAP,
-              need->bytes > room->bytes + need->slack_bytes + room->slack_bytes ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+              need->bytes >= room->bytes ? HR_OOM_CERTAIN : HR_OOM_LIKELY, /* it says itself that it is larger */
               "refused by %s's own limit: %s of KV cache needed, %s left by %s", f->source, HRI_OOM_SIZE(need->bytes),
               HRI_OOM_SIZE(room->bytes), share_of(f));
 }

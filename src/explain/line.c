@@ -205,6 +205,8 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
     shape |= HRI_OOM_COMMENT;
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
     shape = (uint16_t)((shape & ~HRI_OOM_COMMENT) | HRI_OOM_HEADING | HRI_OOM_BOLD); /* nothing but bold words */
+  if (count > at + 2 && memcmp(line + count - 2, "\xc2\xb6", 2) == 0)
+    shape |= HRI_OOM_HEADING; /* a page's mark of a heading */
   if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_REMARK;
   if (at + 2 < count && line[at] == '#' &&
       line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */

@@ -89,8 +89,8 @@ void hri_oom_share(hr_oom_failure *f, const char *name, uint64_t bytes);
 void hri_oom_judge(hri_oom_message *message);
 /* Whether the request cannot be meant: a size that wrapped around, or more than a thousand devices. */
 bool hri_oom_is_wrong_size(const hr_oom_failure *failure);
-/* Fills advice for a judged failure. */
-void hri_oom_advise(hr_oom_failure *failure);
+/* Fills advice for a judged failure; where expandable segments are known to be on, none to set them. */
+void hri_oom_advise(hr_oom_failure *failure, bool expandable);
 
 /* Whether a message, which ends before the head of another one, broke off amid its figures: after its request it had
  * begun to speak of the device. One that only names its request was quoted. */
@@ -104,6 +104,11 @@ void hri_oom_untangle(const hr_oom_failure *torn, hri_oom_message *message);
 bool hri_oom_same_figures(const hr_oom_failure *a, const hr_oom_failure *b);
 static inline bool hri_oom_known(const hr_oom_value *v) {
   return v->state == HR_OOM_READ || v->state == HR_OOM_DERIVED;
+}
+
+/* Whether a source tells of a process that was ended, a compiler's too, for whatever reason. */
+static inline bool hri_oom_is_kill(const char *source) {
+  return strcmp(source, "kill") == 0 || strcmp(source, "build") == 0;
 }
 
 /* First place of a word in text[from, count), or `count`. */

@@ -17,7 +17,7 @@ static size_t message_end(const char *text, size_t after, size_t count, hri_oom_
 static size_t search_end(const char *text, size_t after, size_t end, hri_oom_reading r) {
   if (r.kind == HRI_OOM_CACHING || r.kind == HRI_OOM_MPS || r.kind == HRI_OOM_ASYNC)
     return hri_oom_word(text, after, end, "(http"); /* what follows the help address is no longer the message */
-  if (r.kind == HRI_OOM_FOREIGN_LIKELY || strcmp(r.source, "kill") == 0 || strcmp(r.source, "nccl") == 0 ||
+  if (r.kind == HRI_OOM_FOREIGN_LIKELY || hri_oom_is_kill(r.source) || strcmp(r.source, "nccl") == 0 ||
       (strcmp(r.source, "kernel") == 0 && r.kind == HRI_OOM_HOST_LIKELY))
     return after; /* what follows may say more: the kernel, Slurm, how much NCCL asked for, who called an interface */
   return end > after + 200 ? after + 200 : end;

@@ -92,11 +92,12 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
                                               {"transformers/", "transformers"},
                                               {"accelerate/", "accelerate"},
                                               {"diffusers/", "diffusers"}};
-  static const char *const phases[][2] = {{"optimizer.step(", "optimizer"},  {"torch/optim/", "optimizer"},
-                                          {".backward(", "backward"},        {"run_backward", "backward"},
-                                          {"evaluation_loop", "evaluation"}, {"prediction_step", "evaluation"},
-                                          {"cross_entropy", "loss"},         {"from_pretrained", "loading"},
-                                          {"load_state_dict", "loading"}};
+  static const char *const phases[][2] =
+      {{"optimizer.step(", "optimizer"},      {"torch/optim/", "optimizer"},     {".backward(", "backward"},
+       {"run_backward", "backward"},          {"evaluation_loop", "evaluation"}, {"prediction_step", "evaluation"},
+       {"generation/utils.py", "generation"}, {".generate(", "generation"},      {"cross_entropy", "loss"},
+       {"from_pretrained", "loading"},        {"load_state_dict", "loading"},    {"in convert return t.to(", "loading"},
+       {"lambda t: t.cuda(", "loading"}};
   /* Only the last traceback is this failure's. */
   size_t from = 0;
   for (size_t at = hri_oom_word(text, 0, count, "traceback (most recent"); at < count;

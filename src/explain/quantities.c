@@ -197,6 +197,9 @@ static const struct {
     {"shared-memory", "write total of", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, false},
     {"shared-memory", "space requested:", HRI_OOM_HOST, 400, HR_OOM_REQUESTED, false},
     {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, false},
+    {"shared-memory", "\" to", HRI_OOM_HOST, 160, HR_OOM_REQUESTED,
+     false}, /* "could not resize ... to 8388608 bytes" */
+    {"postgresql", "request of size", HRI_OOM_HOST, 300, HR_OOM_REQUESTED, true},
     {"kernel", "vmalloc error: size", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, true},
     {"hermes", ", allocated =", HRI_OOM_HEAP, 160, HR_OOM_ALLOCATED, true},
     {"java", "totalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOCATED, false}, /* JavaCPP's, as the next four */

@@ -67,8 +67,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (m->general) signs |= BIT(GENERAL);
   if (f.is_code) signs |= BIT(NAME);
   if (m->named) signs |= BIT(NAMED);
-  if (strcmp(m->failure.source, "kill") == 0 || (strcmp(m->failure.source, "kernel") == 0 && f.is_code))
-    signs |= BIT(KILL);
+  if (hri_oom_is_kill(m->failure.source) || (strcmp(m->failure.source, "kernel") == 0 && f.is_code)) signs |= BIT(KILL);
   if (figures > 0) signs |= BIT(FIGURE);
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to);

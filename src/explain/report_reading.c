@@ -100,6 +100,8 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   const size_t behind = p->at + (head && strlen(head->words) > 13 ? strlen(head->words) : 13);
   hri_oom_phrase f = {p->at, p->at, false};
   bool goes_on = hri_match_end(p->text, p->line, p->line_end, ": |:");
+  if (from > p->line && hri_match_at(p->text, from, p->at, " result:")) /* "failed to alloc 4096 bytes; result: ..." */
+    from = hri_sentence_start(p->text, p->line, from - 1);
   for (size_t at = hri_oom_word(p->text, back, p->line, "allocating "); foreign && at < p->line;
        at = hri_oom_word(p->text, at + 1, p->line, "allocating "))
     from = at; /* "allocating 4096 mib" on the line before */

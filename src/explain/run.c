@@ -243,7 +243,7 @@ static void advise_run(hr_oom_failure *f, const hr_run_explanation *run) {
        [HR_RUN_STOPPED] = "headroom train --resume RUN goes on from the last checkpoint",
        [HR_RUN_FAILED] = "mend what the error names, then headroom train --resume RUN goes on from the last checkpoint",
        [HR_RUN_KILLED] = "headroom train --resume RUN goes on from the last checkpoint"};
-  hri_oom_advise(f);
+  hri_oom_advise(f, false);
   if (f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_UNKNOWN)
     hr_oom_add_advice(f, HR_OOM_ADVICE, advice[run->end], "none", "", 0);
 }

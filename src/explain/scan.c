@@ -33,6 +33,7 @@ enum {
   TRIES = 96,
   LINE_BEHIND = 320,
   BEFORE = 320,
+  WIDTHS = 16,
   LINE_AHEAD = 400
 };
 
@@ -64,6 +65,10 @@ struct hr_explainer {
   char line[LINE];          /* the raw line so far */
   size_t line_count;
   bool continued;                /* the raw line is the rest of one that was too long: it has no prefix */
+  uint16_t widths[WIDTHS];       /* of the last raw lines, in characters ... */
+  bool opens[WIDTHS];            /* ... and whether the next could have gone on with their last word ... */
+  unsigned width_count;          /* ... how many there were ... */
+  char last_head[3], last_end;   /* ... and how the last one began and ended */
   int32_t rank;                  /* of the current raw line */
   int64_t who;                   /* likewise */
   uint16_t shape;                /* likewise */
@@ -310,14 +315,49 @@ static size_t skip_quotes(const hr_explainer *e, size_t *at, size_t count) {
   return to - 3;
 }
 
+/* Whether the raw line goes on with the word that the one before broke off: a terminal of a certain width did. That one is as
+ * wide as any of the last lines are, so is one more that goes on, or this one, and none that goes on nearly so: words that prose is filled with
+ * end anywhere. Lines that begin alike are a program's, each for itself. */
+static bool is_cut_by_width(hr_explainer *e, size_t count) {
+  enum { LEAST = 60, NEARLY = 10 };
+  uint16_t width = 0, most = 0;
+  unsigned widest = 0, nearly = 0;
+  const unsigned last = e->width_count % WIDTHS;
+  const uint16_t before = e->widths[(last + WIDTHS - 1) % WIDTHS];
+  const bool joins = count > 3 && hri_is_name(e->last_end) && hri_is_name(hri_line_lower(e->line[0])) &&
+                     memcmp(e->line, e->last_head, sizeof e->last_head) != 0;
+  for (size_t i = 0; i < count; i++) width = (uint16_t)(width + ((e->line[i] & 0xc0) != 0x80));
+  e->widths[last] = width;
+  e->width_count++;
+  e->opens[(last + WIDTHS - 1) % WIDTHS] = joins;
+  memcpy(e->last_head, e->line, count < sizeof e->last_head ? count : sizeof e->last_head);
+  e->last_end = count > 0 ? hri_line_lower(e->line[count - 1]) : ' ';
+  e->opens[last] = false;
+  for (unsigned i = 0; i < WIDTHS; i++) most = e->widths[i] > most ? e->widths[i] : most;
+  for (unsigned i = 0; i < WIDTHS; i++) {
+    widest += e->widths[i] == most && (e->opens[i] || i == last);
+    nearly += e->opens[i] && e->widths[i] < most && e->widths[i] + NEARLY > most;
+  }
+  return joins && before == most && most >= LEAST && widest >= 2 && nearly == 0;
+}
+
+/* Takes the blank off the end of the window, which a line that goes on has not. */
+static void drop_blank(hr_explainer *e) {
+  if (e->count == 0 || e->text[e->count - 1] != ' ') return;
+  e->count--;
+  if (e->searched > e->count) e->searched = e->count;
+}
+
 /* Normalises the raw line into the window, which has room for it. False when a mark could not be kept. */
 static bool add_line(hr_explainer *e, bool complete) {
   size_t open;
   size_t count = hri_line_drop_escapes(e->line, e->line_count), at = 0, end, behind = 0;
   hri_source_kind before;
   if (!e->continued && complete) count = open_output(e, count);
+  const bool cut = !e->continued && is_cut_by_width(e, count) && e->marks.count > 0;
   bool kill = false, kept = true, first = true;
-  if (!e->continued) {
+  if (cut) drop_blank(e);
+  if (!e->continued && !cut) {
     e->rank = -1;
     e->who = -1;
     at = hri_line_skip_prefix(e->line, count, &e->rank, &e->who);
@@ -339,7 +379,8 @@ static bool add_line(hr_explainer *e, bool complete) {
   }
   while (at < count && kept) {
     end = hri_line_part_end(e->line, count, at);
-    kept = push_mark(e, hri_line_is_bar(e->line, at, end)) && add_part(e, at, end, first ? open_tick(e, at) : SIZE_MAX);
+    kept = ((cut && first) || push_mark(e, hri_line_is_bar(e->line, at, end))) &&
+           add_part(e, at, end, first ? open_tick(e, at) : SIZE_MAX);
     first = false;
     if (end < count) {
       e->rank = hri_line_rank_at(e->line, count, end, &behind);
@@ -496,7 +537,7 @@ static bool is_guess(const hr_explainer *e, size_t i, const hr_oom_failure *fail
 static size_t find_general(const hr_explainer *e, const hr_oom_failure *failure) {
   for (size_t i = e->failures.count; i-- > 0;) {
     const hr_oom_failure *old = &e->failures.items[i];
-    if (strcmp(failure->source, "kill") == 0 && old->cause != HR_OOM_UNKNOWN) continue; /* it says less */
+    if (hri_oom_is_kill(failure->source) && old->cause != HR_OOM_UNKNOWN) continue; /* it says less */
     if (e->origins.items[i].general && ranks_agree(old->rank, failure->rank) &&
         failure->line - old->line <= NEAR_LINES && old->figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT)
       return i;
@@ -545,7 +586,7 @@ static hr_status keep(hr_explainer *e, size_t at, hr_error *error) {
   hri_oom_context(e->text + at - behind, behind, message);
   if (e->framework) failure->framework = e->framework;
   hri_oom_judge(message);
-  hri_oom_advise(failure);
+  hri_oom_advise(failure, message->expandable);
   if (line < e->failures.count) {
     failure->repeats = e->failures.items[line].repeats;
     e->failures.items[line] = *failure;
@@ -606,9 +647,19 @@ static bool is_element(const hr_explainer *e, size_t m) {
          (m + 1 < e->marks.count && e->marks.items[m + 1].source != HRI_SOURCE_NONE);
 }
 
-/* How many bytes from `from` on stand before the block of output that holds mark `m`; before its line when none does. */
+/* Whether the line of mark `m` is a program's, or one that a traceback lists with its number: "111 else:". */
+static bool is_listed(const hr_explainer *e, size_t m) {
+  size_t at = e->marks.items[m].offset;
+  if (e->marks.items[m].source == HRI_SOURCE_CODE) return true;
+  while (at < e->count && hri_is_digit(e->text[at])) at++;
+  return at > e->marks.items[m].offset && at < e->count && e->text[at] == ' ';
+}
+
+/* How many bytes from `from` on stand before the block of output that holds mark `m`; before its line when none does. A line of
+ * source introduces nothing: 0. */
 static size_t intro_of(const hr_explainer *e, size_t m, size_t from) {
   while (m > 0 && e->marks.items[m].shape & HRI_OOM_FENCED && e->marks.items[m - 1].shape & HRI_OOM_FENCED) m--;
+  if (m > 0 && is_listed(e, m - 1)) return 0;
   return e->marks.items[m].offset > from ? e->marks.items[m].offset - from : 0;
 }
 
@@ -664,7 +715,7 @@ static bool is_known_later(hr_explainer *e, const hri_oom_place *p) {
   for (size_t at = hri_oom_find(p->text, p->at + 1, to); at < p->line_end; at = hri_oom_find(p->text, at + 1, to)) {
     if (hri_oom_is_general(p->text, at, to)) continue;
     if (hri_oom_parse(p->text, at, p->count, &e->message, &end) != HRI_OOM_NOTHING &&
-        strcmp(e->message.failure.source, "kill") != 0) /* which says less than words of memory */
+        !hri_oom_is_kill(e->message.failure.source)) /* which says less than words of memory */
       return true;
   }
   return false;
@@ -698,7 +749,7 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   hri_oom_place place = place_of(e, at, m);
   bool general = hri_oom_is_general(e->text, at, e->count);
   size_t start, count, end;
-  bool talk = false;
+  bool talk = false, whole = false;
   e->message.kind = HRI_OOM_NOTHING;
   if (!is_worth_it(e, &place, m, general)) return at + 1;
   if (general ? at < e->spoken || !hri_oom_is_reported(&place) : at < e->muted) {
@@ -710,6 +761,7 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   move_place(&place, e->one, start, count);
   if (!general) {
     e->message.kind = hri_oom_parse(e->one, start, count, &e->message, &end);
+    whole = e->message.kind == HRI_OOM_CACHING && !e->message.cut;
     if (e->message.kind != HRI_OOM_NOTHING) hri_oom_add_words(&place, &e->message);
     else talk = strcmp(e->message.failure.source, HRI_OOM_TALK) == 0;
     if (talk) e->spoken = at + (end - start);
@@ -723,7 +775,8 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   }
   if (e->message.kind == HRI_OOM_NOTHING) {
     e->tries += 4;
-    if (!general && end > start && end - start < 60) e->muted = at + (end - start); /* the rest of the same words */
+    if (!general && end > start && (whole || end - start < 60))
+      e->muted = at + (end - start); /* the rest of the same words */
     return at + 1;
   }
   /* With other lines left out between, an offset in the copy is no offset in the window: then only the head is

@@ -467,7 +467,7 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
   }
   hri_oom_add_proofs(f, &k);
   if (f->cause == HR_OOM_GROWTH) advise_passes(f, &k);
-  hri_oom_advise(f);
+  hri_oom_advise(f, k.i->snapshot->settings.expandable_segments);
   e->failures = f;
   e->failure_count = 1;
   *explanation = e;

@@ -7,7 +7,7 @@
   "\n"                                                                                                                 \
   "def record_memory():\n"                                                                                             \
   "    rank = os.environ.get(\"RANK\", \"0\")\n"                                                                       \
-  "    torch.cuda.memory._record_memory_history(max_entries=1000000)\n"                                                \
+  "    torch.cuda.memory._record_memory_history(max_entries=1000000)  # PyTorch 2.1 and later\n"                       \
   "    def dump(device, allocated, device_allocated, device_free):\n"                                                  \
   "        torch.cuda.memory._dump_snapshot(f\"oom-rank{rank}.pickle\")\n"                                             \
   "    torch._C._cuda_attach_out_of_memory_observer(dump)\n"                                                           \

@@ -31,7 +31,7 @@ static bool ends(const span *s, const char *words) {
 
 static bool has(const span *s, const char *words) { return hri_oom_word(s->text, s->from, s->to, words) < s->to; }
 
-/* The line without blanks, marks of quotations and differences, and an editor's numbers at its beginning. */
+/* The line without blanks and marks of quotations, sessions and differences at its beginning. */
 static span trim(const char *line, size_t count) {
   span s = {line, 0, count};
   while (s.to > 0 && (hri_line_is_blank(line[s.to - 1]) || line[s.to - 1] == '\r')) s.to--;

@@ -324,24 +324,51 @@ bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_o
 
 bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
 
-/* Behind the colon of the line that introduces the message; 0 when none does. */
+/* Behind the words that introduce the message, without the mark of a block and the "+" of a difference. */
 static size_t intro_end(const hri_oom_place *p) {
+  static const char marks[] =
+      " text| txt| console| log| bash| shell| sh| output| yml| yaml| python| py| json| sql| pytb| "
+      "plaintext| ini| c";
   size_t end = p->intro_count;
-  while (end > 0 && strchr(" `+", p->before[end - 1])) end--; /* "+" of a difference */
-  end =
-      hri_match_last(p->before, 0, end, " text| txt| console| log| bash| shell| sh| output"); /* of the block's mark */
-  return end > 0 && p->before[end - 1] == ':' ? end : 0;
+  while (end > 0 && strchr(" `+", p->before[end - 1])) end--;
+  end = hri_match_last(p->before, 0, end, marks);
+  while (end > 0 && strchr(" `+", p->before[end - 1])) end--;
+  return end;
+}
+
+/* "If you got this error while running a script", without a colon: the last words before the message. */
+static bool sets_case(const char *text, size_t end) {
+  enum { REACH = 100 };
+  size_t at = end > REACH ? end - REACH : 0;
+  for (size_t next = hri_oom_word(text, at, end, "if you "); next < end;
+       next = hri_oom_word(text, at + 1, end, "if you "))
+    at = next;
+  return hri_match_at(text, at, end, "if you ") && hri_match_any(text, at, end, "error|errors|message|exception") &&
+         !hri_match_part(text, at, end, ". |? |! |: ");
+}
+
+/* A page's label above an example, of a list of what goes wrong and what to do: causes or solutions follow. */
+static bool is_symptom(const hri_oom_place *p, size_t end) {
+  enum { AHEAD = 600 };
+  const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
+  const size_t from = end > 16 ? end - 16 : 0;
+  return hri_match_any(p->before, from, end, "symptom|symptoms|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
+         hri_match_part(p->text, p->line_end, to,
+                        "cause:|causes:|solution:|solutions:|resolution:|fix:|gi\xe1\xba\xa3i ph\xc3\xa1p");
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|an example|example of|example:";
+  static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|an example|example of|example:|look for";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
                                     "in case you|in case anyone|the reason";
   const size_t end = intro_end(p);
-  const size_t from = end ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
-  return end > 0 && !(p->shape & HRI_OOM_DATED) && hri_match_any(p->before, from, end, cases) &&
-         !hri_match_any(p->before, from, end, own);
+  const bool colon = end > 0 && p->before[end - 1] == ':';
+  const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
+  if (end == 0 || p->shape & HRI_OOM_DATED) return false;
+  if (!colon) return sets_case(p->before, end);
+  return is_symptom(p, end) ||
+         (hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own));
 }
 
 /* Whether the line is a quotation as a whole, of somebody who is no program. */
@@ -363,7 +390,7 @@ static bool spans_lines(const hri_oom_place *p) {
 
 uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to) {
   const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
-  const bool killed = strcmp(m->failure.source, "kill") == 0, row = p->shape & HRI_OOM_ROW;
+  const bool killed = hri_oom_is_kill(m->failure.source), row = p->shape & HRI_OOM_ROW;
   const bool result = row && is_result_row(p, m);
   size_t quote = 0;
   const bool quoted = p->tick_from == p->tick_to && find_quote(p, &quote);

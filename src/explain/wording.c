@@ -133,6 +133,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
   }
   if (after_starts(a, " (allocated ") && after_has(a, 60, ") (tried to allocate"))
     return (hri_oom_reading){HRI_OOM_HOST, "php"};
+  if (after_has(a, 300, "failed on request of size")) return (hri_oom_reading){HRI_OOM_HOST, "postgresql"};
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
     return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
@@ -154,7 +155,8 @@ static bool ends_task(const hri_oom_around *a, const char *words) {
  * 0. */
 static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a) {
   static const char *const reports[] = {":constraint", " event", "' "};
-  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, "kernel"};
+  const bool step = before_has(a, "slurmstepd");
+  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, step ? "slurm" : "kernel"};
   size_t at = a->after;
   if (strcmp(words, "oom killed") == 0 || strcmp(words, "oom-killed") == 0) { /* in people's words, or as a reason */
     hri_oom_around killed = *a;
@@ -166,7 +168,9 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
                : nothing;
   }
   if (strcmp(words, "oomkilled") == 0) {
-    if (before_ends(a, "reason:")) return certain; /* Kubernetes */
+    if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
+    if (before_ends(a, "for reason:")) return nothing;               /* "look for Reason: OOMKilled" */
+    if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
                      !before_ends(a, "was|got|been|with"); /* "restarts with oomkilled status" */
@@ -241,6 +245,31 @@ static const struct {
     {"too many k-mers to fit into available memory", NULL, " limit. increase memory", 32, HRI_OOM_LIMIT, "spades"},
     {"out of memory allocating the", NULL, "for the bowtie index", 60, HRI_OOM_HOST, "bowtie"},
     {"container oom ", NULL, "image=", 4000, HRI_OOM_HOST, "docker"}, /* an event's attributes */
+    {"unable to allocate", NULL, "for an array|array with|array of shape", 60, HRI_OOM_HOST, "numpy"},
+    {"unable to mmap", NULL, "cannot allocate memory", 400, HRI_OOM_HOST, "mmap"}, /* or a limit on mappings */
+    {"unable to write to file </torch_", NULL, "no space left", 120, HRI_OOM_HOST, "shared-memory"},
+    {"unable to write to file </torch_", NULL, NULL, 0, HRI_OOM_HOST_LIKELY, "shared-memory"},
+    {"/dev/shm/", NULL, "no space left", 200, HRI_OOM_HOST, "shared-memory"},
+    {"/dev/shm/", "error while creating shared memory|failed to extend", NULL, 0, HRI_OOM_HOST_LIKELY, "shared-memory"},
+    {"no space left on device", NULL, "/dev/shm/", 24, HRI_OOM_HOST, "shared-memory"}, /* else it is a disk's */
+    {"no space left on device", NULL, "-> '/dev/shm/", 200, HRI_OOM_HOST, "shared-memory"},
+    {"no space left on device", "semlock|shared memory|/dev/shm|posix_fallocate", NULL, 0, HRI_OOM_HOST,
+     "shared-memory"},
+    {"gpu blocks: 0,", NULL, "traceback|error:", 2000, HRI_OOM_VLLM_CAP, "vllm"}, /* of a start that then failed */
+    {"os::commit_memory(", NULL, "failed; error=", 60, HRI_OOM_HOST, "java"},
+    {"page allocation failure", NULL, "order:", 12, HRI_OOM_HOST, "kernel"},
+    {"sending sigterm to process ", NULL, "vmrss|badness|oom_score", 160, HRI_OOM_HOST, "earlyoom"},
+    {"sending sigkill to process ", NULL, "vmrss|badness|oom_score", 160, HRI_OOM_HOST, "earlyoom"},
+    {"exceeds job hard limit", NULL, "_vmem|_rss|_data", 12, HRI_OOM_HOST, "grid-engine"},
+    {"exceeded memory limit (", NULL, "being killed", 60, HRI_OOM_HOST,
+     "slurm"},                                                                 /* "(4220000 > 4194304), being killed" */
+    {"memory limit of", NULL, "exceeded with", 32, HRI_OOM_HOST, "container"}, /* Cloud Run's and App Engine's */
+    {"memory limit of", "exceeded hard", " with ", 32, HRI_OOM_HOST, "container"},
+    {"local memory (", NULL, ") exceeds limit (", 32, HRI_OOM_CHIP, "compiler"},
+    {"threadgroup memory size (", NULL, ") exceeds the maximum", 40, HRI_OOM_CHIP, "metal"},
+    {"cudahostalloc", NULL, "out of memory", 120, HRI_OOM_PINNED, "pytorch-cuda"},
+    {"cudamallochost", NULL, "out of memory", 120, HRI_OOM_PINNED, "pytorch-cuda"},
+    {"hiphostmalloc", NULL, "out of memory", 120, HRI_OOM_PINNED, "pytorch-cuda"},
 };
 
 static bool is_told_beside(const char *words, const hri_oom_around *a, hri_oom_reading *reading) {
@@ -256,134 +285,176 @@ static bool is_told_beside(const char *words, const hri_oom_around *a, hri_oom_r
   return known;
 }
 
-static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
-  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, beside;
-  if (is_told_beside(words, a, &beside)) return beside;
-  if (strcmp(words, "enforce fail at") == 0) {
-    if (after_has(a, 60, "alloc_cpu|cpuallocator")) return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
-    if (after_has(a, 200, "out of memory")) return (hri_oom_reading){HRI_OOM_BARE, "caffe2"};
+/* TensorFlow's "oom when allocating tensor with shape ... on /.../device:cpu:0 by allocator cpu". */
+static bool is_by_host_allocator(const hri_oom_around *a) {
+  return after_has(a, 260, "device:cpu:0 by allocator|by allocator cpu|by allocator mklcpu");
+}
+
+/* ---- heads of which a row is not enough ---- */
+
+static const hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
+
+/* `source` where the kind is told, else nothing. */
+static hri_oom_reading when(bool told, hri_oom_kind kind, const char *source) {
+  return told ? (hri_oom_reading){kind, source} : nothing;
+}
+
+static bool ends_word(const hri_oom_around *a) { return a->after == a->count || !hri_is_name(a->text[a->after]); }
+
+static hri_oom_reading read_enforce(const hri_oom_around *a) {
+  if (after_has(a, 60, "alloc_cpu|cpuallocator")) return (hri_oom_reading){HRI_OOM_HOST, "pytorch-cpu"};
+  return when(after_has(a, 200, "out of memory"), HRI_OOM_BARE, "caffe2");
+}
+
+/* Python's, unless the words are another one's or a device's. */
+static hri_oom_reading read_memoryerror(const hri_oom_around *a) {
+  const bool whole = a->at == 0 || !(hri_is_letter(a->text[a->at - 1]) || hri_is_digit(a->text[a->at - 1]) ||
+                                     a->text[a->at - 1] == '.');
+  const bool header =
+      after_starts(a, " traceback (most"); /* the exception stands behind its frames, unless they are cut */
+  const bool repr = after_starts(a, "() |()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
+  if (after_has(a, 120, "device memory|gpu|cuda") || after_starts(a, ": metal ") ||
+      after_has(a, 80, "no memory is available"))
     return nothing;
-  }
-  if (strcmp(words, "memoryerror") == 0) {
-    bool whole = a->at == 0 || !hri_is_name(a->text[a->at - 1]) || a->text[a->at - 1] == '_';
-    if (a->at > 0 && a->text[a->at - 1] == '.') whole = false;
-    if (after_has(a, 120, "device memory|gpu|cuda") || after_starts(a, ": metal ") ||
-        after_has(a, 80, "no memory is available"))
-      return nothing;
-    bool header =
-        after_starts(a, " traceback (most"); /* the exception itself stands behind its frames, unless they are cut */
-    if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
-        ((after_starts(a, ": unable to alloc|:unable to alloc| unable to alloc")) && after_has(a, 100, "array")))
-      return nothing;
-    bool repr = after_starts(a, "() |()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
-    bool met = a->after < a->count && strchr(".,;)!", a->text[a->after]) && /* "it dies with a memoryerror." */
-               hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at);
-    return after_starts(a, ":| ") || a->after == a->count || repr || met
-               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "python"}
-               : nothing;
-  }
-  if (strncmp(words, "gpu blocks", 10) == 0) /* of a start that then failed */
-    return after_has(a, 2000, "traceback|error:") ? (hri_oom_reading){HRI_OOM_VLLM_CAP, "vllm"} : nothing;
-  if (strcmp(words, "unable to allocate") == 0)
-    return after_has(a, 60, "for an array|array with|array of shape") ? (hri_oom_reading){HRI_OOM_HOST, "numpy"}
-                                                                      : nothing;
-  if (strcmp(words, "unable to mmap") == 0) /* address space, a limit on mappings, or shared memory */
-    return after_has(a, 400, "cannot allocate memory") ? (hri_oom_reading){HRI_OOM_HOST, "mmap"} : nothing;
-  if (strcmp(words, "cannot allocate memory") == 0) {
-    static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
-    if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
-    if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
-    return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
-  }
-  if (strncmp(words, "unable to write to file", 23) == 0)
-    return (hri_oom_reading){after_has(a, 120, "no space left") ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "shared-memory"};
-  if (strcmp(words, "/dev/shm/") == 0) {
-    if (after_has(a, 200, "no space left")) return (hri_oom_reading){HRI_OOM_HOST, "shared-memory"};
-    return before_has(a, "error while creating shared memory|failed to extend")
-               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "shared-memory"}
-               : nothing;
-  }
-  if (strcmp(words, "no space left on device") == 0) /* of a disk, unless it is about what processes share */
-    return after_has(a, 24, "/dev/shm/") || before_has(a, "semlock|shared memory|/dev/shm|posix_fallocate")
-               ? (hri_oom_reading){HRI_OOM_HOST, "shared-memory"}
-               : nothing;
-  if (strncmp(words, "os::", 4) == 0)
-    return after_has(a, 60, "failed; error=") ? (hri_oom_reading){HRI_OOM_HOST, "java"} : nothing;
-  if (strcmp(words, "killed process ") == 0)
-    return after_has(a, 100, "total-vm") || hri_oom_is_killed_by(a) ? (hri_oom_reading){HRI_OOM_HOST, "kernel"}
-                                                                    : nothing;
-  if (strcmp(words, "bad allocation") == 0)
-    return before_ends(a, ":") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "c++"} : nothing;
-  if (strncmp(words, "error", 5) == 0) /* of a device, by Vulkan or Level Zero */
-    return before_has(a, "vulkan|vk_|vk error") || words[5] == 'o' ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
-                                                                   : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
-  if (strncmp(words, "outofmemoryerror", 16) == 0) /* cudaMallocAsync's, of which the rest was left out */
-    return after_has(a, 40, "would exceed") ? nothing : (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda-async"};
-  if (strcmp(words, "signal 9") == 0) {
-    bool whole = a->after == a->count || !hri_is_name(a->text[a->after]);
-    bool ended = before_ends(a, "on|by|due to|with|***|killed (|of") || after_starts(a, " (kill| (sigkill");
-    return whole && ended ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
-  }
-  if (strcmp(words, "page allocation failure") == 0)
-    return after_has(a, 12, "order:") ? (hri_oom_reading){HRI_OOM_HOST, "kernel"} : nothing;
-  if (strncmp(words, "sending sig", 11) == 0)
-    return after_has(a, 160, "vmrss|badness|oom_score") ? (hri_oom_reading){HRI_OOM_HOST, "earlyoom"} : nothing;
-  if (strcmp(words, "memorystatus: killing") == 0)
-    return after_starts(a, "_idle") ? nothing : (hri_oom_reading){HRI_OOM_HOST, "macos"};
-  if (strcmp(words, "not enough memory resources are available") == 0) /* a device's, where a framework says so */
-    return before_has(a, "8007000e") ? nothing : (hri_oom_reading){HRI_OOM_HOST_LIKELY, "windows"};
-  if (strcmp(words, "exceeds job hard limit") == 0)
-    return after_has(a, 12, "_vmem|_rss|_data") ? (hri_oom_reading){HRI_OOM_HOST, "grid-engine"} : nothing;
-  if (strcmp(words, "memory limit of") == 0) /* Cloud Run's and App Engine's */
-    return after_has(a, 32, "exceeded with") || (before_ends(a, "exceeded hard") && after_has(a, 32, " with "))
-               ? (hri_oom_reading){HRI_OOM_HOST, "container"}
-               : nothing;
-  if (strcmp(words, "local memory (") == 0)
-    return after_has(a, 32, ") exceeds limit (") ? (hri_oom_reading){HRI_OOM_CHIP, "compiler"} : nothing;
-  if (strncmp(words, "threadgroup", 11) == 0)
-    return after_has(a, 40, ") exceeds the maximum") ? (hri_oom_reading){HRI_OOM_CHIP, "metal"} : nothing;
-  if (strcmp(words, "failed with -9") == 0)
-    return a->after == a->count || !hri_is_name(a->text[a->after]) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"}
-                                                                   : nothing;
-  if (strcmp(words, "heap exhausted") == 0) return read_exhausted(a);
-  if (strcmp(words, "exceeded memory limit (") ==
-      0) /* "job 4021 exceeded memory limit (4220000 > 4194304), being killed" */
-    return after_has(a, 32, " > ") && after_has(a, 60, "being killed") ? (hri_oom_reading){HRI_OOM_HOST, "slurm"}
-                                                                       : nothing;
-  if (strcmp(words, "killed") == 0 && hri_oom_is_killed_by(a)) return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
-  if (words[0] == '\xe8')
-    return hri_oom_is_by_other_signal(a) ? nothing : (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"};
-  if (strcmp(words, "killed") == 0)
-    return hri_oom_is_told_kill(a) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
-  if (strcmp(words, "srun: error:") == 0) {
-    if (ends_task(a, ": out of memory")) return (hri_oom_reading){HRI_OOM_HOST, "slurm"};
-    return ends_task(a, ": killed") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
-  }
-  if (strncmp(words, "oom", 3) == 0) return read_kill_head(words, a);
-  if (strstr(words, "host") && strstr(words, "alloc"))
-    return after_has(a, 120, "out of memory") ? (hri_oom_reading){HRI_OOM_PINNED, "pytorch-cuda"} : nothing;
-  if (strncmp(words, "resource", 8) == 0) {              /* resource_exhausted also means quotas of other services */
-    if (after_starts(a, ": process \"")) return nothing; /* a builder of images, whose words go on with the kernel's */
-    if (!after_has(a, 200, "out of memory|oom when|allocat|attempting to reserve|exceeding available bytes"))
-      return nothing;
-    if (before_has(a, "iree")) return (hri_oom_reading){HRI_OOM_FOREIGN, "iree"};
-    if (after_has(a, 300, "/cpu_allocator.cc")) return (hri_oom_reading){HRI_OOM_HOST, "paddle"};
-    if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
-      return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
-    return (hri_oom_reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") || words[8] == 'e' ? "tensorflow" : "jax"};
-  }
-  for (size_t at = a->after; at < a->count && at - a->after < 12; at++) { /* exit codes */
-    char c = a->text[at];
+  if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
+      (after_starts(a, ": unable to alloc|:unable to alloc| unable to alloc") && after_has(a, 100, "array")))
+    return nothing;
+  const bool met = a->after < a->count && strchr(".,;)!", a->text[a->after]) && /* "it dies with a memoryerror." */
+                   hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, a->at), a->at);
+  return when(after_starts(a, ":| ") || a->after == a->count || repr || met, HRI_OOM_HOST_LIKELY, "python");
+}
+
+/* The kernel's ENOMEM, where it stands by itself. */
+static hri_oom_reading read_enomem(const hri_oom_around *a) {
+  static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
+  if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
+  if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
+  return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
+}
+
+static hri_oom_reading read_killed_process(const hri_oom_around *a) {
+  return when(after_has(a, 100, "total-vm") || hri_oom_is_killed_by(a), HRI_OOM_HOST, "kernel");
+}
+
+static hri_oom_reading read_bad_allocation(const hri_oom_around *a) {
+  return when(before_ends(a, ":"), HRI_OOM_HOST_LIKELY, "c++");
+}
+
+/* Of a device, by Vulkan or Level Zero. */
+static hri_oom_reading read_device_code(const hri_oom_around *a) {
+  return before_has(a, "vulkan|vk_|vk error") ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
+                                              : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
+}
+
+static hri_oom_reading read_vulkan(const hri_oom_around *a) {
+  (void)a;
+  return (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"};
+}
+
+/* cudaMallocAsync's, of which the rest was left out. */
+static hri_oom_reading read_async_class(const hri_oom_around *a) {
+  return when(!after_has(a, 40, "would exceed"), HRI_OOM_BARE, "pytorch-cuda-async");
+}
+
+static hri_oom_reading read_signal(const hri_oom_around *a) {
+  return when(ends_word(a) &&
+                  (before_ends(a, "on|by|due to|with|***|killed (|of") || after_starts(a, " (kill| (sigkill")),
+              HRI_OOM_HOST_LIKELY, "kill");
+}
+
+static hri_oom_reading read_memorystatus(const hri_oom_around *a) {
+  return when(!after_starts(a, "_idle"), HRI_OOM_HOST, "macos");
+}
+
+static hri_oom_reading read_resources(const hri_oom_around *a) { /* a device's, where a framework says so */
+  return when(!before_has(a, "8007000e"), HRI_OOM_HOST_LIKELY, "windows");
+}
+
+static hri_oom_reading read_failed_with(const hri_oom_around *a) {
+  return when(ends_word(a), HRI_OOM_HOST_LIKELY, "kill");
+}
+
+static hri_oom_reading read_killed(const hri_oom_around *a) {
+  if (hri_oom_is_killed_by(a)) return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
+  return when(hri_oom_is_told_kill(a), HRI_OOM_HOST_LIKELY, "kill");
+}
+
+static hri_oom_reading read_killed_in_chinese(const hri_oom_around *a) {
+  return when(!hri_oom_is_by_other_signal(a), HRI_OOM_HOST_LIKELY, "kill");
+}
+
+static hri_oom_reading read_srun(const hri_oom_around *a) {
+  if (ends_task(a, ": out of memory")) return (hri_oom_reading){HRI_OOM_HOST, "slurm"};
+  return when(ends_task(a, ": killed"), HRI_OOM_HOST_LIKELY, "kill");
+}
+
+/* RESOURCE_EXHAUSTED, of TensorFlow, XLA and others: also the status of quotas of other services. */
+static hri_oom_reading read_exhausted_status(const hri_oom_around *a) {
+  if (after_starts(a, ": process \"")) return nothing; /* a builder of images, whose words go on with the kernel's */
+  if (!after_has(a, 200, "out of memory|oom when|allocat|attempting to reserve|exceeding available bytes"))
+    return nothing;
+  if (before_has(a, "iree")) return (hri_oom_reading){HRI_OOM_FOREIGN, "iree"};
+  if (after_has(a, 300, "/cpu_allocator.cc")) return (hri_oom_reading){HRI_OOM_HOST, "paddle"};
+  if (after_has(a, 60, "error on gpu") || after_has(a, 200, "paddle"))
+    return (hri_oom_reading){HRI_OOM_FOREIGN, "paddle"};
+  if (is_by_host_allocator(a)) return (hri_oom_reading){HRI_OOM_HOST, "tensorflow"};
+  return (hri_oom_reading){HRI_OOM_FOREIGN, after_has(a, 200, "oom when") ? "tensorflow" : "jax"};
+}
+
+/* The same as TensorFlow's class of exceptions. */
+static hri_oom_reading read_exhausted_class(const hri_oom_around *a) {
+  hri_oom_reading r = read_exhausted_status(a);
+  if (strcmp(r.source, "jax") == 0) r.source = "tensorflow";
+  return r;
+}
+
+/* An exit code: 137, or a signal's number with a minus. */
+static hri_oom_reading read_exit_code(const hri_oom_around *a) {
+  for (size_t at = a->after; at < a->count && at - a->after < 12; at++) {
+    const char c = a->text[at];
     if (c == ')' || (c == '=' && at + 1 < a->count && a->text[at + 1] == '='))
       return nothing; /* "getexitcode() == 137" */
     if (c == '-' || hri_is_digit(c)) {
-      bool minus = c == '-';
-      int32_t code = hri_oom_read_index(a->text, at + (minus ? 1 : 0), a->count);
-      bool signal = code == 9 && (minus || before_has(a, "bad termination")); /* mpirun prints the signal as a code */
-      return signal || (!minus && code == 137) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kill"} : nothing;
+      const bool minus = c == '-';
+      const int32_t code = hri_oom_read_index(a->text, at + (minus ? 1 : 0), a->count);
+      const bool signal = code == 9 && (minus || before_has(a, "bad termination")); /* mpirun prints it as a code */
+      return when(signal || (!minus && code == 137), HRI_OOM_HOST_LIKELY, "kill");
     }
   }
   return nothing;
+}
+
+static const struct {
+  const char *words;
+  hri_oom_reading (*read)(const hri_oom_around *around);
+} readers[] = {
+    {"enforce fail at", read_enforce},
+    {"memoryerror", read_memoryerror},
+    {"cannot allocate memory", read_enomem},
+    {"killed process ", read_killed_process},
+    {"bad allocation", read_bad_allocation},
+    {"error_out_of_device_memory", read_device_code},
+    {"erroroutofdevicememory", read_vulkan},
+    {"outofmemoryerror: allocation on device", read_async_class},
+    {"signal 9", read_signal},
+    {"memorystatus: killing", read_memorystatus},
+    {"not enough memory resources are available", read_resources},
+    {"failed with -9", read_failed_with},
+    {"heap exhausted", read_exhausted},
+    {"killed", read_killed},
+    {"\xe8\xa2\xabkill", read_killed_in_chinese},
+    {"srun: error:", read_srun},
+    {"resource_exhausted", read_exhausted_status},
+    {"resource exhausted", read_exhausted_status},
+    {"resourceexhausted", read_exhausted_class},
+};
+
+static hri_oom_reading read_other_head(const char *words, const hri_oom_around *a) {
+  hri_oom_reading beside;
+  if (is_told_beside(words, a, &beside)) return beside;
+  for (size_t i = 0; i < HRI_COUNT(readers); i++)
+    if (strcmp(words, readers[i].words) == 0) return readers[i].read(a);
+  return strncmp(words, "oom", 3) == 0 ? read_kill_head(words, a) : read_exit_code(a);
 }
 
 /* Their bad_alloc is the device's. */
@@ -391,6 +462,7 @@ static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading p
   if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
       !after_has(a, 160, "cudaerrormemoryallocation") && !after_has(a, 20, "rmm failure at"))
     return plain;
+  if (after_has(a, 260, "maximum pool size exceeded")) return (hri_oom_reading){HRI_OOM_LIBRARY, "rmm"};
   return before_has(a, "rmm") || after_has(a, 160, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
                                                           : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
 }
@@ -413,7 +485,7 @@ bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, co
   const char *words = head->words;
   const bool signal = strcmp(words, "sigkill") == 0;
   if (signal && (before_has(a, signals) || after_has(a, 40, signals))) return true; /* one of several */
-  if (strcmp(source, "kill") == 0 && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
+  if (hri_oom_is_kill(source) && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
   return (signal || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 || strcmp(words, "oomkilled") == 0) &&
          is_named(a);
 }
@@ -423,12 +495,13 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
   const char *words = head->words;
   if (strcmp(words, "tried to allocate") == 0) /* the host's; or no size follows */
     return before_has(a, "malloc failed (") || (!after_has(a, 24, "ib") && !after_has(a, 30, "b"));
-  if (strcmp(source, "kill") == 0 && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
+  if (hri_oom_is_kill(source) && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
   if (strcmp(words, "sigkill") == 0 && (after_starts(a, "_") || (a->at > a->start && a->text[a->at - 1] == '_' &&
                                                                  a->at > 1 && a->text[a->at - 2] != '_')))
     return true;                                                                  /* a part of a name */
   if (strcmp(words, "sigkill") == 0 && after_starts(a, " when mem")) return true; /* earlyoom says when it will */
-  if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror"))
+  if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror") &&
+      !before_ends(a, "]' died with <signals."))
     return true; /* what that exception says when it is printed without its name: it was caught */
   return strstr(words, "exhausted") && after_starts(a, ", \""); /* a status that a program makes */
 }
@@ -466,6 +539,9 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
   if (strcmp(head->words, "out of shared memory") == 0 && after_has(a, 60, "need to increase max_"))
     r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"}; /* its table of locks */
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
+  if (strcmp(head->words, "oom when allocating") == 0 && is_by_host_allocator(a)) r.kind = HRI_OOM_HOST;
+  if (strcmp(head->words, "maximum pool size exceeded") == 0 && before_has(a, "[rmm]"))
+    r.kind = HRI_OOM_FOREIGN; /* its log */
   if (strcmp(head->words, "cudaerrormemoryallocation") == 0) r = read_allocation_code(a, r);
   if (strcmp(head->words, "sigkill") == 0 && before_has(a, "root cause")) r.kind = HRI_OOM_ENDED;
   if (r.kind != HRI_OOM_NOTHING && reports_nothing(head, a, r.source))

@@ -21,7 +21,8 @@ static const words tables[] = {
       [HR_TECHNIQUE_LOSS_CHUNK] = "TrainingArguments(use_liger_kernel=True): logits are never whole",
       [HR_TECHNIQUE_BF16] = "TrainingArguments(bf16=True)",
       [HR_TECHNIQUE_FP16] = "TrainingArguments(fp16=True)",
-      [HR_TECHNIQUE_BF16_PURE] = "from_pretrained(..., torch_dtype=torch.bfloat16) with TrainingArguments(bf16=True)",
+      [HR_TECHNIQUE_BF16_PURE] =
+          "from_pretrained(..., dtype=torch.bfloat16), torch_dtype before 4.56, with TrainingArguments(bf16=True)",
       [HR_TECHNIQUE_8BIT] = "TrainingArguments(optim=\"adamw_bnb_8bit\")",
       [HR_TECHNIQUE_SGD] = "TrainingArguments(optim=\"sgd\")",
       [HR_TECHNIQUE_ADAFACTOR] = "TrainingArguments(optim=\"adafactor\")"}},

@@ -163,9 +163,9 @@ hr_tensor hr_graph_linear(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor 
   GRAPH_NEED(g, !w->is_vocabulary,
              "linear: %s is the head of the loss; the head's rows are padded, so it needs a parameter of its own",
              w->name);
-  GRAPH_NEED(g, w->kind == ENTRY_PARAMETER && w->columns == a->columns && a->kind == ENTRY_VALUE,
-             "linear: x has %llu columns and the weight takes %llu", (unsigned long long)a->columns,
-             (unsigned long long)w->columns);
+  GRAPH_NEED(g, w->kind == ENTRY_PARAMETER && a->kind == ENTRY_VALUE, "linear takes a value and a parameter");
+  GRAPH_NEED(g, w->columns == a->columns, "linear: x has %llu columns and the weight takes %llu",
+             (unsigned long long)a->columns, (unsigned long long)w->columns);
   GRAPH_NEED(g, !b || (b->kind == ENTRY_PARAMETER && b->rows == w->rows && b->columns == 0),
              "linear: the bias must be a parameter, a vector of %llu", (unsigned long long)w->rows);
   return record_node(g, (record){.op = HRI_OP_LINEAR, .in = {x, weight, bias, HR_NO_TENSOR}}, a->rows, w->rows);

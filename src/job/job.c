@@ -4,6 +4,7 @@
 #include "job/job.h"
 
 #include <assert.h>
+#include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
@@ -71,10 +72,10 @@ static hr_status check_fields(const hr_job *job, hr_error *error) {
     HRI_TRY(check_given(f, &value, job, error));
     HRI_TRY(hr_field_check(f, &value, error));
   }
-  if (hri_optimizer_get(job->optimizer)->divides_by_epsilon && job->epsilon == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "--eps is 0; %s divides by it where a gradient is 0",
-                    hr_optimizer_name(job->optimizer));
-  return HR_OK;
+  if (!hri_optimizer_get(job->optimizer)->divides_by_epsilon || job->epsilon >= FLT_MIN) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--eps is %g%s; %s divides by it where a gradient is 0", job->epsilon,
+           job->epsilon > 0 ? ", which fp32 has no number for" : "", hr_optimizer_name(job->optimizer));
+  return hri_hint(error, HR_ERROR_USAGE, "give at least 1.2e-38");
 }
 
 /* Rows of a micro-step are numbered by int32 in kernels and inputs. */
@@ -89,7 +90,8 @@ static hr_status check_rows(const hr_job *job, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE,
              "--micro-batch %u times --seq %u is %llu tokens in a micro-step; at most %d are possible",
              job->micro_batch, job->sequence_length, (unsigned long long)rows, INT32_MAX);
-    return hri_hint(error, HR_ERROR_USAGE, "lower --micro-batch and raise --accumulate");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    job->micro_batch > 1 ? "lower --micro-batch and raise --accumulate" : "lower --seq");
   }
   if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk < MIN_LOSS_CHUNK && job->loss_chunk < rows)
     return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk is %u tokens; it must be auto, off, or at least %d",
@@ -391,6 +393,8 @@ static hr_status fill_accumulate(hr_job *job, hr_error *error) {
 /* A share becomes bytes, and is spent; no budget becomes what is usable. */
 static hr_status fill_budget(hr_job *job, hr_error *error) {
   char a[32], b[32];
+  if (!(job->budget_share >= 0 && job->budget_share <= 1))
+    return hri_fail(error, HR_ERROR_USAGE, "--budget is a share of %g; it must lie between 0 and 1", job->budget_share);
   if (job->budget_share > 0) {
     job->budget_bytes = (uint64_t)(job->budget_share * (double)job->device.usable_bytes);
     job->budget_share = 0;
@@ -465,7 +469,7 @@ static hr_status fill_quantization(hr_job *job, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, "leave --quantize out, or name the model that is not quantized");
 }
 
-hr_status hr_job_finish(hr_job *job, hr_error *error) {
+static hr_status finish(hr_job *job, hr_error *error) {
   hr_job made = *job;
   HRI_TRY(fill_device(&made, error));
   fill_precision(&made);
@@ -490,8 +494,21 @@ hr_status hr_job_finish(hr_job *job, hr_error *error) {
   if (made.loss_chunk == HR_LOSS_CHUNK_AUTO) made.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK; /* as with precision */
   made.loss_chunk = chunk_of(&made);
   if (made.threads == 0) made.threads = hr_device_cpu_threads();
+  made.finished = true;
   *job = made;
   return HR_OK;
+}
+
+hr_status hr_job_finish(hr_job *job, hr_error *error) {
+  job->finished = false;
+  return finish(job, error);
+}
+
+hr_status hri_job_finished(const hr_job *job, hr_error *error) {
+  if (job->finished) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "the job is not finished: hr_job_finish was not called for it, or did not accept it");
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "call hr_job_finish, and look at what it returns, before a job is planned or run");
 }
 
 hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
@@ -516,5 +533,7 @@ hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
   }
   if (in_backward(job) && !(job->given & HR_GIVEN_CLIP)) job->clip = 0;
   if (job->threads == 0) job->threads = hr_device_cpu_threads();
-  return fill_budget(job, error);
+  HRI_TRY(fill_budget(job, error));
+  job->finished = true;
+  return HR_OK;
 }

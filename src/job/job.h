@@ -14,6 +14,9 @@ uint64_t hri_job_tokens(const hr_job *job);
 /* Whether a step whose gradients are not finite is skipped; else the run ends with it. */
 bool hri_job_skips(const hr_job *job);
 
+/* USAGE for a job that neither hr_job_finish nor hri_job_finish_graph accepted: what a plan divides by may be 0 in it. */
+hr_status hri_job_finished(const hr_job *job, hr_error *error);
+
 /* What hr_job_finish does for a job whose programs a caller built op by op, so that there is no model to check: ranges
  * of all fields, the device of which only the name is there, threads, budget, every from sqrt (of model.layer_count
  * layers). */

@@ -223,7 +223,10 @@ static hr_status hint_count(const hr_field *f, const char *text, hr_error *error
   if (count == 2)
     return hri_hint(error, HR_ERROR_USAGE, "in digits alone: %llu or %llu", (unsigned long long)likely[0],
                     (unsigned long long)likely[1]);
-  return f->zero ? hri_hint(error, HR_ERROR_USAGE, "without --%s: %s", f->name, f->zero) : refuse(f, error);
+  if (!f->zero) return refuse(f, error);
+  if (f->initial && strcmp(f->initial, "0") != 0) /* left out it is not 0 */
+    return hri_hint(error, HR_ERROR_USAGE, "without --%s: %s; --%s 0: %s", f->name, f->initial, f->name, f->zero);
+  return hri_hint(error, HR_ERROR_USAGE, "without --%s: %s", f->name, f->zero);
 }
 
 static hr_status read_count(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {

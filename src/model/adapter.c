@@ -231,11 +231,11 @@ static hr_status take(const hri_json *root, const hr_model *model, hr_lora *lora
     return hri_hint(error, HR_ERROR_UNSUPPORTED,
                     "merge the adapter with PEFT (merge_and_unload) and name the merged model");
   }
-  if (lora->alpha > 0 && lora->dropout >= 0 && lora->dropout < 1) return HR_OK;
+  if (lora->alpha >= 1e-6 && lora->alpha <= 1e6 && lora->dropout >= 0 && lora->dropout < 1) return HR_OK;
   return hri_hint(error,
                   hri_fail(error, HR_ERROR_INPUT, "%s: lora_alpha %g and lora_dropout %g make no adapter", root->file,
                            lora->alpha, lora->dropout),
-                  "lora_alpha is above 0, and lora_dropout from 0 to below 1");
+                  "lora_alpha is from 1e-6 to 1e6, and lora_dropout from 0 to below 1");
 }
 
 static hr_status read_config(const char *directory, char **path, hri_json *root, hr_error *error) {

@@ -4,6 +4,8 @@
 #include <math.h>
 #include <string.h>
 
+#include "pass/pass.h"
+
 uint32_t hri_job_runs(const hr_job *spec, uint8_t program) {
   if (spec->purpose == HR_PURPOSE_EVALUATE) return program == HRI_EVALUATE;
   if (spec->purpose == HR_PURPOSE_GENERATE) return program == HRI_DECODE;
@@ -31,11 +33,17 @@ uint32_t hri_rate_columns(hri_rate_table table) {
 
 static uint64_t rows_of(const hri_tensor *t) { return hri_tensor_stored_elements(t) / t->stored[t->rank - 1]; }
 
-/* Class by the smallest of M, N and K, with borders halfway (in the logarithm) between 64, 256 and 1024. */
-static uint32_t product_side(const hri_job *job, const hri_node *node) {
+/* Of the first operand of a product: the tokens that it is for. */
+static uint64_t product_rows(const hri_job *job, const hri_node *node) {
+  return rows_of(&job->tensors.items[hri_operands(job, node)[0].tensor]);
+}
+
+/* Class by the smallest of M, N and K, with borders halfway (in the logarithm) between 64, 256 and 1024; of so many of its
+ * rows. */
+static uint32_t product_side(const hri_job *job, const hri_node *node, uint64_t rows) {
   const hri_operand *o = hri_operands(job, node);
   const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
-  uint64_t sides[] = {rows_of(a), a->stored[a->rank - 1], b->stored[b->rank - 1],
+  uint64_t sides[] = {rows, a->stored[a->rank - 1], b->stored[b->rank - 1],
                       hri_rule_get(node->op)->product == HRI_PRODUCT_FORWARD ? rows_of(b) : UINT64_MAX},
            least = UINT64_MAX;
   for (size_t k = 0; k < sizeof sides / sizeof *sides; k++)
@@ -94,7 +102,7 @@ hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node) {
     assert(rule->product <= HR_PRODUCT_KINDS / 2);
     c = (hri_rate_class){.table = HRI_RATE_PRODUCT,
                          .kind = rule->product - 1 + (is_packed(job, node) ? HR_PRODUCT_KINDS / 2 : 0),
-                         .side = product_side(job, node),
+                         .side = product_side(job, node, product_rows(job, node)),
                          .work = hri_node_flops(job, node)};
     c.size = c.work > 1 ? log2(c.work) : 0;
   } else if (rule->attention && rule->attention != HRI_ATTENTION_CACHED) { /* one row against the cache streams it */
@@ -198,7 +206,7 @@ static double measured_seconds(const hri_job *job, const hri_node *node, const h
   seconds = c.work / rate;
   memory = rates->tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1];
   /* few rows against a large weight: reading the weight is the limit, whatever the class says */
-  if (c.table == HRI_RATE_PRODUCT && memory > 0 && rows_of(&job->tensors.items[hri_operands(job, node)[0].tensor]) < 32)
+  if (c.table == HRI_RATE_PRODUCT && memory > 0 && product_rows(job, node) < 32)
     seconds = fmax(seconds, hri_node_bytes(job, node) / memory);
   return seconds + rates->node_seconds;
 }
@@ -271,29 +279,111 @@ double hri_job_floor_seconds(const hri_job *job, const hr_job *spec) {
   return sum;
 }
 
-double hri_packed_share(const hri_job *job, const hr_job *spec) {
-  const hr_device *device = &spec->device;
-  double most = 0;
-  if (!hri_cost_measured(job, device)) return 0;
-  for (size_t n = 0; n < job->nodes.count; n++) {
-    const hri_node *node = &job->nodes.items[n];
-    hri_rate_class c;
-    double plain, rate;
-    if (!hri_rule_get(node->op)->product || is_packed(job, node)) continue;
-    c = hri_rate_class_of(job, node);
-    if (c.table != HRI_RATE_PRODUCT) continue;
-    assert(c.kind < HR_PRODUCT_KINDS / 2); /* it is not packed */
-    c.kind += HR_PRODUCT_KINDS / 2;
-    plain = hri_node_seconds(job, node, device);
-    if (device->rates.seen) {
-      most = fmax(most, 1 - hri_seen_ratio(&device->rates, &c) *
-                                (hri_assumed_seconds(job, node, device) - device->node_seconds) / plain);
-      continue;
-    }
+/* ---- what packing and a loss in pieces can save ---- */
+
+bool hri_node_of_loss(const hri_node *node) {
+  return node->phase == HRI_PHASE_LOSS || (node->phase == HRI_PHASE_EVALUATE && node->pass == HRI_PASS_HEAD);
+}
+
+/* `rows` of a product's rows by themselves, packed or not. */
+static double piece_seconds(const hri_job *job, const hri_node *node, const hr_device *device, uint64_t rows,
+                            bool packed) {
+  const double share = (double)rows / (double)product_rows(job, node);
+  hri_rate_class c = rated_class(job, node, &device->rates);
+  double rate = 0;
+  if (c.table == HRI_RATE_PRODUCT) {
+    c.kind = c.kind % (HR_PRODUCT_KINDS / 2) + (packed ? HR_PRODUCT_KINDS / 2 : 0);
+    c.side = product_side(job, node, rows);
+    c.work *= share;
+    c.size += log2(share);
     rate = measured_rate(&device->rates, c);
-    if (rate > 0 && plain > 0) most = fmax(most, 1 - (c.work / rate + device->rates.node_seconds) / plain);
   }
-  return most;
+  if (rate > 0) return c.work / rate + device->rates.node_seconds;
+  return share * hri_assumed_seconds(job, node, device);
+}
+
+/* Where training saw rates: pieces are assumed to take no less than the whole together, each as many times that as its
+ * class. */
+static double least_seen_product(const hri_job *job, const hri_node *node, const hr_device *device,
+                                 const hri_freedom *free, uint64_t piece) {
+  const uint64_t all = product_rows(job, node), rows[] = {piece, all % piece};
+  const hri_rate_class whole = hri_rate_class_of(job, node);
+  double least = HUGE_VAL;
+  for (uint32_t packed = 0; packed <= (free->packing ? 1 : 0); packed++)
+    for (int k = 0; k < 2; k++) {
+      hri_rate_class c = whole;
+      if (rows[k] == 0) continue;
+      c.kind = c.kind % (HR_PRODUCT_KINDS / 2) + (packed ? HR_PRODUCT_KINDS / 2 : 0);
+      c.side = product_side(job, node, rows[k]);
+      c.size += log2((double)rows[k] / (double)all);
+      least = fmin(least, hri_seen_ratio(&device->rates, &c));
+    }
+  return (hri_assumed_seconds(job, node, device) - device->node_seconds) * least + device->rates.node_seconds;
+}
+
+static double least_of_product(const hri_job *job, const hri_node *node, const hr_device *device,
+                               const hri_freedom *free, uint64_t piece) {
+  const uint64_t rows = product_rows(job, node), rest = rows % piece;
+  double least = HUGE_VAL;
+  if (device->rates.seen) return least_seen_product(job, node, device, free, piece);
+  for (uint32_t packed = 0; packed <= (free->packing ? 1 : 0); packed++) {
+    double seconds = (double)(rows / piece) * piece_seconds(job, node, device, piece, packed);
+    if (rest) seconds += piece_seconds(job, node, device, rest, packed);
+    least = fmin(least, seconds);
+  }
+  return least;
+}
+
+/* At the best rate of all sizes between a piece's and the whole's. */
+static double least_of_stream(const hri_job *job, const hri_node *node, const hr_device *device, double share) {
+  hri_rate_class c = rated_class(job, node, &device->rates);
+  const double assumed = hri_assumed_seconds(job, node, device);
+  const double sizes[] = {c.size + log2(share), c.size};
+  double best = 0, least = HUGE_VAL;
+  if (device->rates.seen) return (assumed - device->node_seconds) * hri_seen_least(&device->rates, &c);
+  for (uint32_t k = 0; k < 2 + hri_rate_columns(c.table); k++) {
+    double rate;
+    c.size = k < 2 ? sizes[k] : hri_rate_column(c.table, k - 2);
+    if (c.size < sizes[0] || c.size > sizes[1]) continue;
+    rate = measured_rate(&device->rates, c);
+    if (rate <= 0) least = assumed;
+    best = fmax(best, rate);
+  }
+  return best > 0 ? fmin(least, c.work / best + device->rates.node_seconds) : least;
+}
+
+/* A node's seconds at least, whatever is free. */
+static double least_seconds(const hri_job *job, const hri_node *node, const hr_device *device,
+                            const hri_freedom *free) {
+  const double seconds = hri_node_seconds(job, node, device);
+  const bool pieces = hri_node_of_loss(node) && free->piece && free->piece < free->rows;
+  const hri_rule *rule = hri_rule_get(node->op);
+  if (!hri_cost_measured(job, device) || (!pieces && !free->packing)) return seconds;
+  if (rule->product) {
+    const uint64_t rows = product_rows(job, node);
+    return fmin(seconds, least_of_product(job, node, device, free, pieces && free->piece < rows ? free->piece : rows));
+  }
+  if (!pieces || rated_class(job, node, &device->rates).table != HRI_RATE_STREAM) return seconds;
+  return fmin(seconds, least_of_stream(job, node, device,
+                                       (double)(free->rows % free->piece ? free->rows % free->piece : free->piece) /
+                                           (double)free->rows));
+}
+
+double hri_node_spare_seconds(const hri_job *job, const hri_node *node, const hr_device *device,
+                              const hri_freedom *free) {
+  if (node->lane != HRI_COMPUTE || !hri_cost_measured(job, device)) return 0;
+  return hri_node_seconds(job, node, device) - least_seconds(job, node, device, free);
+}
+
+double hri_job_spare_seconds(const hri_job *job, const hr_job *spec, const hri_freedom *free) {
+  double sum = 0;
+  for (uint8_t kind = 0; kind < HRI_PROGRAM_COUNT && hri_cost_measured(job, &spec->device); kind++) {
+    const uint32_t times = hri_job_runs(spec, kind);
+    for (size_t at = 0; times && at < job->programs[kind].order.count; at++)
+      sum += times *
+             hri_node_spare_seconds(job, &job->nodes.items[job->programs[kind].order.items[at]], &spec->device, free);
+  }
+  return sum;
 }
 
 /* ---- programs ---- */

@@ -67,9 +67,18 @@ hr_status hri_job_cost(const hri_job *job, const hr_job *spec, hri_cost *cost, h
 /* One program that begins at `from`, each node `times` as long: micro-steps as one program. */
 hr_status hri_program_timing(const hri_job *job, uint8_t program, const hr_device *device, double times, double from,
                              hri_timing *timing, hr_error *error);
-/* The part of the seconds of all products that their packed forms could save, by measured rates: 0 without. Packing
- * itself is not counted, so no plan with packed operands is faster by more. */
-double hri_packed_share(const hri_job *job, const hr_job *spec);
+/* What a plan of the same work may do otherwise. Its nodes are drafted with nothing packed and the loss whole. */
+typedef struct hri_freedom {
+  bool packing;         /* products have packed operands, or not */
+  uint64_t rows, piece; /* of the loss: so many at a time; 0: all */
+} hri_freedom;
+/* Whether it takes a chunk of the loss at a time. */
+bool hri_node_of_loss(const hri_node *node);
+/* The seconds of a node, and of a step, that this can save at most by measured rates, which may be better for smaller
+ * pieces or packed operands: 0 without them. Packing itself is not counted. */
+double hri_node_spare_seconds(const hri_job *job, const hri_node *node, const hr_device *device,
+                              const hri_freedom *free);
+double hri_job_spare_seconds(const hri_job *job, const hr_job *spec, const hri_freedom *free);
 /* Seconds that no job takes less of which does this one's work or more, in the same or in smaller pieces: each node at the
  * best rate that was measured of its kind at any size, packed or not; at published or assumed rates, where pieces take no
  * less than the whole, as long as it takes. */

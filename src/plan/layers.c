@@ -36,10 +36,13 @@ static void find_places(const hri_job *job, const hri_program *p, uint32_t layer
   }
 }
 
-static void add_seconds(const hr_plan *plan, const hri_program *p, double times, hr_plan_layers *out) {
+static void add_seconds(const hr_plan *plan, const hri_program *p, double times, const hri_freedom *free,
+                        hr_plan_layers *out) {
+  const hr_device *device = &plan->spec.device;
   for (size_t at = 0; at < p->order.count; at++) {
     const hri_node *node = &plan->job.nodes.items[p->order.items[at]];
-    double seconds = times * hri_node_seconds(&plan->job, node, &plan->spec.device);
+    const double seconds = times * (hri_node_seconds(&plan->job, node, device) -
+                                    (free ? hri_node_spare_seconds(&plan->job, node, device, free) : 0));
     if (trains_layer(node, out->count)) out->layers[node->layer].seconds += seconds;
     else out->outside_seconds += seconds;
   }
@@ -101,7 +104,42 @@ out:
   return status;
 }
 
-hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *out, hr_error *error) {
+/* Scratch of a product goes by its packing, that of the loss by its rows, and not in proportion to them. */
+static bool may_do_without(const hri_node *node, const hri_freedom *free) {
+  return (free->packing && hri_rule_get(node->op)->product) || (free->piece && hri_node_of_loss(node));
+}
+
+/* Live bytes less what other choices may do without. */
+static hr_status least_series(const hr_plan *plan, const hri_freedom *free, hri_live_series *live, hr_error *error) {
+  const hri_job *job = &plan->job;
+  HRI_TRY(hri_live_series_make(job, plan->placement.lives, plan->placement.spans, HRI_DEVICE, guard_of(plan), false,
+                               live, error));
+  if (!free || (!free->packing && !free->piece)) return HR_OK;
+  live->peak_bytes = 0;
+  for (size_t n = 0; n < job->nodes.count; n++) {
+    const hri_node *node = &job->nodes.items[n];
+    const hri_id scratch = hri_operand_find(job, node, HRI_SCRATCH, 0);
+    const hri_storage *storage;
+    const hri_storage_life *life;
+    if (scratch == HRI_NONE || !may_do_without(node, free)) continue;
+    storage = &job->storages.items[job->tensors.items[scratch].storage];
+    life = &plan->placement.lives[job->tensors.items[scratch].storage];
+    if (storage->tier != HRI_DEVICE || life->begin > life->end) continue;
+    for (uint32_t t = life->begin; t <= life->end; t++) live->total[t] -= hri_placed_bytes(storage, guard_of(plan));
+  }
+  for (uint32_t t = 0; t < live->ticks; t++) raise(&live->peak_bytes, live->total[t]);
+  return HR_OK;
+}
+
+hr_status hri_plan_least_live(const hr_plan *plan, const hri_freedom *free, uint64_t *bytes, hr_error *error) {
+  hri_live_series live;
+  HRI_TRY(least_series(plan, free, &live, error));
+  *bytes = live.peak_bytes;
+  hri_live_series_deinit(&live);
+  return HR_OK;
+}
+
+hr_status hri_plan_layers_least(const hr_plan *plan, const hri_freedom *free, hr_plan_layers *out, hr_error *error) {
   bool many = plan->spec.accumulate > 1;
   uint8_t kind = many ? HRI_MICRO : HRI_STEP;
   hri_live_series live;
@@ -110,15 +148,18 @@ hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *out, hr_error 
   if (plan->spec.purpose != HR_PURPOSE_TRAIN)
     return hri_fail(error, HR_ERROR_USAGE, "only the plan of a training has a backward to read layer by layer");
   out->count = plan->spec.model.layer_count;
-  HRI_TRY(hri_live_series_make(&plan->job, plan->placement.lives, plan->placement.spans, HRI_DEVICE, guard_of(plan),
-                               false, &live, error));
+  HRI_TRY(least_series(plan, free, &live, error));
   for (uint32_t t = 0; t < live.ticks; t++) /* the other programs */
     if (t < plan->placement.spans[kind].begin || t > plan->placement.spans[kind].end)
       raise(&out->outside_bytes, live.total[t]);
   status = read_program(plan, kind, &live, out, error);
-  if (many) add_seconds(plan, &plan->job.programs[HRI_BEGIN], 1, out);
-  add_seconds(plan, &plan->job.programs[kind], many ? plan->spec.accumulate : 1, out);
-  if (many) add_seconds(plan, &plan->job.programs[HRI_UPDATE], 1, out);
+  if (many) add_seconds(plan, &plan->job.programs[HRI_BEGIN], 1, free, out);
+  add_seconds(plan, &plan->job.programs[kind], many ? plan->spec.accumulate : 1, free, out);
+  if (many) add_seconds(plan, &plan->job.programs[HRI_UPDATE], 1, free, out);
   hri_live_series_deinit(&live);
   return status;
+}
+
+hr_status hr_plan_layers_get(const hr_plan *plan, hr_plan_layers *out, hr_error *error) {
+  return hri_plan_layers_least(plan, NULL, out, error);
 }

@@ -166,8 +166,10 @@ static hr_status draft_with(const hr_job *spec, const hri_compile_options *optio
   hri_compile_options unchecked = options ? *options : none;
   hri_forward forwards[HRI_PROGRAM_COUNT];
   const double begin = now();
-  hr_plan *plan = hri_alloc_zero(1, sizeof *plan);
+  hr_plan *plan;
   hr_status status = HR_OK;
+  HRI_TRY(hri_job_finished(spec, error));
+  plan = hri_alloc_zero(1, sizeof *plan);
   if (!plan) return hri_fail_memory(error, sizeof *plan, "the plan");
   unchecked.no_check = true;
   plan->spec = *spec;

@@ -39,6 +39,12 @@ hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **dr
 /* Makes the bounds of a draft the bytes that it needs. */
 hr_status hri_plan_place(hr_plan *draft, hr_error *error);
 
+/* Of a draft with nothing packed: the least live bytes of the device tier that any plan of the same work has, and
+ * hr_plan_layers_get likewise (with the least seconds), whatever is free of packing and of the pieces of the loss. `free`
+ * NULL: nothing is. */
+hr_status hri_plan_least_live(const hr_plan *plan, const hri_freedom *free, uint64_t *bytes, hr_error *error);
+hr_status hri_plan_layers_least(const hr_plan *plan, const hri_freedom *free, hr_plan_layers *layers, hr_error *error);
+
 /* Numbers per token of a row of data on its way into a program's inputs: id, target, position, document start. A run
  * keeps one row of the longest shape (train/session.h), which is among the plan's fixed bytes. */
 enum { HRI_ROW_NUMBERS = 4 };

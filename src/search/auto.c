@@ -4,17 +4,18 @@
  * the update; its *cells* have a loss chunk each (as it is, whole, powers of two). In a cell weights may be packed in
  * several ways, where the device packs, and recomputation is chosen: a level for each layer (recompute.c), which holds
  * the uniform ones, or groups of layers, every:K, which no level does. What was given stays; --micro-batch without
- * --accumulate says how many rows are taken at most at a time, and a step keeps its rows whatever is chosen.
+ * --accumulate says how many rows are taken at most, and a step keeps its rows whatever is chosen.
  *
  * There are some hundred cells and more, and to draft all of them takes longer than anything else. So families and cells
- * are bounded by few drafts, the best bound is looked at first, and what cannot beat the best there is stays undrafted:
+ * are bounded by few drafts, the best bound is looked at first, and what cannot beat the best there is stays undrafted.
+ * Nothing of what is bounded is packed, where the device packs. A bound holds for all packings and all chunks (plan/cost.h):
  *
- * - Bytes of a packing: packed copies are more storages, so a plan without any (off) needs no more than the others.
- *   Time of it: off, with each product as fast as a packed one is (hri_packed_share); without measured rates that is off.
- * - Time of a family: that of its whole loss. Chunks do the same work in more nodes that read the weights more often. Rates
- *   that were measured at several sizes may say otherwise by little: their bound is SLACK lower.
- * - Bytes of a family: live bytes are a maximum of sums that are linear in the chunk, so they are convex, and a line
- *   through two chunks lies below what is beyond them. It is taken at 0, less SLACK, since scratch is not linear.
+ * - Time of a cell: that of its family's whole loss. Chunks do the same work in more nodes that read the weights more
+ *   often. Where rates were measured at several sizes, smaller pieces and packed operands may be faster, and each
+ *   product and each piece of the loss is taken at the best that it may be.
+ * - Bytes of a cell: live bytes are a maximum of sums that are linear in the chunk, so they are convex, and a line
+ *   through two chunks lies below all others. Scratch is no part of it: that of the loss is not linear, and that of
+ *   products is another one where operands are packed. Packed copies are more storages.
  * - Levels: five drafts of a family's layers (tables, recompute.c) are those of all its chunks; what differs is what is
  *   alive at the loss and outside. The dynamic program over them bounds the time of all mixtures in the budget.
  * - Groups keep less than layers by themselves and take no less time than all blocks made again, so they are tried where
@@ -36,18 +37,23 @@ enum {
   CHUNK_SHARE = 65536, /* chunks whose logits are a smaller part of the job save nothing that counts */
   HOPELESS = 64,       /* more than so many budgets is not recomputed away */
   CHUNKS = 32,         /* powers of two */
-  PACKINGS = 1 + HR_WEIGHT_PACKING_PERSISTENT
+  PACKINGS = 1 + HR_WEIGHT_PACKING_PERSISTENT,
+  ROUNDING = 64 * HRI_STORAGE_ALIGN /* of storages of the loss, which are not quite linear for it */
 };
-static const double SLACK = 0.002;
+
+/* At least, of a cell: bytes of the arena, and what levels need to know. */
+typedef struct minimum {
+  uint64_t bytes;
+  hri_live_bounds live;
+} minimum;
 
 /* A loss chunk of a family; drafted once it is looked at. */
 typedef struct cell {
   uint32_t chunk;     /* of the change: 0 as it is */
   uint32_t loss_rows; /* that it comes to */
   bool drafted, possible;
-  double seconds;      /* per token, nothing made again, nothing packed */
-  uint64_t need_bytes; /* at least */
-  hri_live_bounds live;
+  double seconds; /* per token, at least */
+  minimum least;
 } cell;
 
 typedef struct family {
@@ -55,12 +61,10 @@ typedef struct family {
   uint32_t rows, accumulate;
   cell cells[CHUNKS + 2]; /* the largest chunk first */
   uint32_t cell_count;
-  double floor;         /* per token, whatever is made again, packed or cut in chunks */
-  uint64_t carried;     /* bytes from program to program of a step, and what no program owns */
-  double share;         /* of its time that packed operands could save */
-  double seconds;       /* per token, of all cells with nothing made again, at least */
-  uint64_t need_bytes;  /* likewise */
-  hri_live_bounds live; /* of the smallest chunk there could be */
+  double floor;     /* per token, whatever is made again, packed or cut in chunks */
+  uint64_t carried; /* bytes from program to program of a step, and what no program owns */
+  double seconds;   /* of all cells */
+  minimum least;    /* likewise */
   hri_level_tables *tables;
   double bound;          /* per token, of levels that fit, at least; INFINITY: none do */
   uint64_t levels_bytes; /* least need with levels */
@@ -73,7 +77,9 @@ typedef struct grid {
   HRI_ARRAY(family) families;
   bool levels, groups; /* free to choose */
   bool packs;          /* free, and there is something to choose */
-  bool any;            /* something fits: */
+  bool varies;         /* what is packed is chosen, here or by the plan */
+  uint64_t granule;
+  bool any; /* something fits: */
   hr_job best;
   double seconds; /* of it, per token */
   double taken;   /* per token, of what is taken for it: a smaller loss chunk that is as fast */
@@ -130,20 +136,11 @@ static hr_status draft(const grid *g, const hri_change *change, hr_job *job, hr_
 
 static bool measured(const grid *g) { return g->lender && g->lender->info.time_measured; }
 
-/* Lower than any measured rates make it. */
-static double cautious(const grid *g, double seconds) { return measured(g) ? seconds * (1 - SLACK) : seconds; }
-
-/* Lower than any packing makes it: off needs least, but for a product's scratch. */
-static uint64_t least_need(const grid *g, uint64_t need) {
-  return g->packs ? (uint64_t)((double)need * (1 - SLACK)) : need;
-}
-
-static bool unpacked(const grid *g) { return g->packs && g->base.weight_packing != HR_WEIGHT_PACKING_OFF; }
-
-static hri_change change_of(const grid *g, const family *f, const cell *c) {
+/* What is drafted for bounds has nothing packed. */
+static hri_change bare(const grid *g, const family *f, uint32_t chunk) {
   hri_change change = f->change;
-  change.chunk = c->chunk;
-  change.packing = unpacked(g) ? 1 + HR_WEIGHT_PACKING_OFF : 0;
+  change.chunk = chunk;
+  change.packing = g->varies && g->base.weight_packing != HR_WEIGHT_PACKING_OFF ? 1 + HR_WEIGHT_PACKING_OFF : 0;
   return change;
 }
 
@@ -162,8 +159,31 @@ static uint64_t carried_bytes(const hr_plan *plan) {
   return most + plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
 }
 
-static hr_status draft_cell(grid *g, family *f, cell *c, hr_error *error) {
-  const hri_change change = change_of(g, f, c);
+static hr_status read_least(const grid *g, const hr_plan *plan, bool any_piece, minimum *least, hr_error *error) {
+  const hri_freedom free = {.packing = g->varies, .piece = any_piece};
+  least->live.fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
+  HRI_TRY(hri_plan_least_live(plan, &free, &least->bytes, error));
+  return g->levels ? hri_live_bounds_get(plan, &free, &least->live, error) : HR_OK;
+}
+
+/* What a budget must hold at least. */
+static uint64_t need_of(const grid *g, const minimum *least) {
+  return hri_round_up(least->bytes, g->granule) + least->live.fixed;
+}
+
+/* Of all cells by that of the whole loss. */
+static void bound_seconds(const grid *g, family *f, const hr_plan *whole) {
+  for (uint32_t k = 0; k < f->cell_count; k++) {
+    const hri_freedom free = {.packing = g->varies, .rows = f->cells[0].loss_rows, .piece = f->cells[k].loss_rows};
+    f->cells[k].seconds =
+        per_token(&whole->spec, whole->info.step_seconds - hri_job_spare_seconds(&whole->job, &whole->spec, &free));
+  }
+}
+
+/* `any_piece`, unless NULL: what it says of other chunks. */
+static hr_status draft_cell(grid *g, family *f, cell *c, minimum *any_piece, hr_error *error) {
+  const hri_freedom free = {.packing = g->varies};
+  const hri_change change = bare(g, f, c->chunk);
   hr_status status = HR_OK;
   hr_plan *plan;
   hr_job job;
@@ -172,15 +192,15 @@ static hr_status draft_cell(grid *g, family *f, cell *c, hr_error *error) {
   c->drafted = true;
   c->possible = plan != NULL;
   if (!plan) return HR_OK;
-  c->seconds = per_token(&job, plan->info.step_seconds);
-  c->need_bytes = hri_plan_need(plan);
-  c->live.fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
+  g->granule = plan->backend->granule;
   if (c == f->cells) {
     f->floor = per_token(&job, hri_job_floor_seconds(&plan->job, &plan->spec));
     f->carried = carried_bytes(plan);
-    if (g->packs) f->share = hri_packed_share(&plan->job, &plan->spec);
+    bound_seconds(g, f, plan);
   }
-  if (g->levels) status = hri_live_bounds_get(plan, &c->live, error);
+  c->seconds = per_token(&job, plan->info.step_seconds - hri_job_spare_seconds(&plan->job, &plan->spec, &free));
+  status = read_least(g, plan, false, &c->least, error);
+  if (status == HR_OK && any_piece) status = read_least(g, plan, true, any_piece, error);
   hr_plan_destroy(plan);
   return status;
 }
@@ -190,7 +210,7 @@ static void insert_cell(family *f, uint32_t chunk, uint64_t loss_rows) {
   for (uint32_t k = 0; k < f->cell_count; k++)
     if (f->cells[k].loss_rows == loss_rows) return;
   for (; at > 0 && f->cells[at - 1].loss_rows < loss_rows; at--) f->cells[at] = f->cells[at - 1];
-  f->cells[at] = (cell){.chunk = chunk, .loss_rows = (uint32_t)loss_rows};
+  f->cells[at] = (cell){.chunk = chunk, .loss_rows = (uint32_t)loss_rows, .possible = true};
   f->cell_count++;
 }
 
@@ -206,41 +226,57 @@ static void list_chunks(const grid *g, family *f, uint64_t tokens, uint64_t rese
   }
 }
 
-/* Where a line through two chunks is at a chunk of 0. */
-static uint64_t line_at_zero(uint64_t larger, uint64_t at_larger, uint64_t smaller, uint64_t at_smaller) {
-  double slope, zero;
-  if (at_larger <= at_smaller) return at_larger;
-  slope = (double)(at_larger - at_smaller) / (double)(larger - smaller);
-  zero = ((double)at_smaller - slope * (double)smaller) * (1 - SLACK);
-  return zero > 0 ? (uint64_t)zero : 0;
-}
-
 static uint64_t lesser(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
-/* Its bounds: of the whole loss, and of all smaller chunks by two of them, or of few cells by all. */
+/* Chunks of which bytes are known, and where a line through both is at another one. */
+typedef struct line {
+  double larger, smaller, at;
+} line;
+
+static uint64_t on_line(const line *l, uint64_t at_larger, uint64_t at_smaller) {
+  const double slope = ((double)at_larger - (double)at_smaller) / (l->larger - l->smaller);
+  const double bytes = (double)at_smaller + slope * (l->at - l->smaller) -
+                       ROUNDING * (1 + fabs(l->at - l->smaller) / (l->larger - l->smaller));
+  return bytes > 0 ? (uint64_t)bytes : 0;
+}
+
+/* Of a cell by two others of its family. Fewer nodes than those of the whole loss no other has. */
+static minimum between_others(const line *l, const minimum *larger, const minimum *smaller, const minimum *whole) {
+  return (minimum){.bytes = on_line(l, larger->bytes, smaller->bytes),
+                   .live = {.loss = on_line(l, larger->live.loss, smaller->live.loss),
+                            .outside = on_line(l, larger->live.outside, smaller->live.outside),
+                            .running = lesser(whole->live.running, lesser(larger->live.running, smaller->live.running)),
+                            .fixed = whole->live.fixed}};
+}
+
+static void lower(minimum *all, const minimum *one) {
+  all->bytes = lesser(all->bytes, one->bytes);
+  all->live.loss = lesser(all->live.loss, one->live.loss);
+  all->live.outside = lesser(all->live.outside, one->live.outside);
+  all->live.running = lesser(all->live.running, one->live.running);
+  all->live.fixed = lesser(all->live.fixed, one->live.fixed);
+}
+
+/* Its bounds: those of the whole loss, and of all smaller chunks by two of them, or of few cells by all. */
 static hr_status bound_family(grid *g, family *f, hr_error *error) {
   enum { FEW = 5, LARGER = 2, SMALLER = 3 };
-  const cell *x = &f->cells[LARGER], *y = &f->cells[SMALLER];
+  const cell *larger = &f->cells[LARGER], *smaller = &f->cells[SMALLER];
   const bool few = f->cell_count <= FEW;
+  minimum at_larger = {0}, at_smaller = {0};
   for (uint32_t k = 0; k < f->cell_count; k++)
-    if (few || k == 0 || k == LARGER || k == SMALLER) HRI_TRY(draft_cell(g, f, &f->cells[k], error));
-  f->seconds = cautious(g, f->cells[0].seconds) * (1 - f->share);
-  f->need_bytes = f->cells[0].need_bytes;
-  f->live = f->cells[0].live;
-  for (uint32_t k = 1; k < f->cell_count; k++) {
-    const cell *c = &f->cells[k];
-    if (!c->drafted || !c->possible) continue;
-    f->need_bytes = lesser(f->need_bytes, c->need_bytes);
-    f->live.loss = lesser(f->live.loss, c->live.loss);
-    f->live.outside = lesser(f->live.outside, c->live.outside);
-    f->live.running = lesser(f->live.running, c->live.running);
+    if (few || k == 0 || k == LARGER || k == SMALLER)
+      HRI_TRY(draft_cell(g, f, &f->cells[k], k == LARGER ? &at_larger : k == SMALLER ? &at_smaller : NULL, error));
+  f->seconds = INFINITY;
+  f->least = f->cells[0].least;
+  for (uint32_t k = 0; k < f->cell_count; k++) {
+    cell *c = &f->cells[k];
+    const line l = {larger->loss_rows, smaller->loss_rows, c->loss_rows};
+    if (!c->possible) continue;
+    if (!c->drafted && larger->possible && smaller->possible)
+      c->least = between_others(&l, &at_larger, &at_smaller, &f->cells[0].least);
+    f->seconds = fmin(f->seconds, c->seconds);
+    lower(&f->least, &c->least);
   }
-  if (few) return HR_OK;
-#define AT_ZERO(member) line_at_zero(x->loss_rows, x->member, y->loss_rows, y->member)
-  f->need_bytes = lesser(f->need_bytes, AT_ZERO(need_bytes));
-  f->live.loss = lesser(f->live.loss, AT_ZERO(live.loss));
-  f->live.outside = lesser(f->live.outside, AT_ZERO(live.outside));
-#undef AT_ZERO
   return HR_OK;
 }
 
@@ -253,7 +289,7 @@ static hr_status add_family(grid *g, hri_change change, uint64_t *reserved, hr_e
   *reserved = 0;
   if (!f) return hri_fail_memory(error, sizeof *f, "the search");
   f->change = change;
-  if (unpacked(g)) change.packing = 1 + HR_WEIGHT_PACKING_OFF;
+  change = bare(g, f, 0);
   HRI_TRY_OUT(draft(g, &change, &job, &plan, error));
   if (!plan) goto out;
   *reserved = plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
@@ -319,7 +355,7 @@ static hr_status try_as_it_is(grid *g, const family *f, const cell *c, hr_error 
     hr_plan *plan;
     hr_job job;
     hr_status status;
-    if (g->any && cautious(g, c->seconds) * (1 - f->share) >= g->seconds) break;
+    if (g->any && c->seconds >= g->seconds) break;
     HRI_TRY(draft(g, &change, &job, &plan, error));
     status = plan ? place(g, &job, plan, error) : HR_OK;
     hr_plan_destroy(plan);
@@ -333,23 +369,23 @@ static int by_seconds(const void *a, const void *b) {
   const uint32_t parts[] = {hri_change_parts(&x->change), hri_change_parts(&y->change)};
   if (x->seconds != y->seconds) return x->seconds < y->seconds ? -1 : 1;
   if (parts[0] != parts[1]) return parts[0] < parts[1] ? -1 : 1;
-  return x->need_bytes < y->need_bytes ? -1 : x->need_bytes > y->need_bytes;
+  return x->least.bytes < y->least.bytes ? -1 : x->least.bytes > y->least.bytes;
 }
 
-/* Smaller chunks take no less time, so the first that fits ends a family. */
+/* Whether it may be the fastest, as it is. */
+static bool may_win(const grid *g, const cell *c) {
+  return c->possible && !(g->any && c->seconds >= g->seconds) && need_of(g, &c->least) <= g->asked->budget_bytes;
+}
+
 static hr_status search_as_it_is(grid *g, hr_error *error) {
-  const uint64_t budget = g->asked->budget_bytes;
   if (g->families.count) qsort(g->families.items, g->families.count, sizeof *g->families.items, by_seconds);
   for (size_t n = 0; n < g->families.count; n++) {
     family *f = &g->families.items[n];
     if (g->any && f->seconds >= g->seconds) break;
-    if (least_need(g, f->need_bytes) > budget) continue;
     for (uint32_t k = 0; k < f->cell_count; k++) {
-      cell *c = &f->cells[k];
-      HRI_TRY(draft_cell(g, f, c, error));
-      if (!c->possible) continue;
-      if (g->any && cautious(g, c->seconds) * (1 - f->share) >= g->seconds) break;
-      if (least_need(g, c->need_bytes) <= budget) HRI_TRY(try_as_it_is(g, f, c, error));
+      if (!may_win(g, &f->cells[k])) continue;
+      HRI_TRY(draft_cell(g, f, &f->cells[k], NULL, error));
+      if (may_win(g, &f->cells[k])) HRI_TRY(try_as_it_is(g, f, &f->cells[k], error));
     }
   }
   return HR_OK;
@@ -359,10 +395,11 @@ static hr_status search_as_it_is(grid *g, hr_error *error) {
 static hr_status find_smallest(grid *g, hr_error *error) {
   for (size_t n = 0; n < g->families.count; n++) {
     family *f = &g->families.items[n];
-    for (uint32_t k = f->cell_count; k-- > 0 && least_need(g, f->need_bytes) < g->smallest;) {
-      HRI_TRY(draft_cell(g, f, &f->cells[k], error));
-      if (f->cells[k].possible && least_need(g, f->cells[k].need_bytes) < g->smallest)
-        HRI_TRY(try_as_it_is(g, f, &f->cells[k], error));
+    for (uint32_t k = f->cell_count; k-- > 0 && need_of(g, &f->least) < g->smallest;) {
+      cell *c = &f->cells[k];
+      if (!c->possible || need_of(g, &c->least) >= g->smallest) continue;
+      HRI_TRY(draft_cell(g, f, c, NULL, error));
+      if (c->possible && need_of(g, &c->least) < g->smallest) HRI_TRY(try_as_it_is(g, f, c, error));
     }
   }
   return HR_OK;
@@ -407,10 +444,12 @@ static hr_status try_levels(grid *g, const hri_change *change, hr_error *error) 
 
 /* Nothing packed first, which needs least and, without measured rates, takes least. */
 static hr_status try_recomputing(grid *g, const family *f, const cell *c, double bound, hr_error *error) {
-  hri_change change = change_of(g, f, c);
+  const uint32_t off = g->packs ? 1 + HR_WEIGHT_PACKING_OFF : 0;
+  hri_change change = packed_as(f, c, off);
+  if (g->packs && g->base.weight_packing == HR_WEIGHT_PACKING_OFF) change.packing = 0;
   HRI_TRY(try_levels(g, &change, error));
-  for (uint32_t packing = 0; packing <= packings_of(g) && g->any && bound < g->seconds; packing++) {
-    if (!g->packs || packing == 1 + HR_WEIGHT_PACKING_OFF) continue;
+  for (uint32_t packing = 0; packing <= packings_of(g) && !(g->any && bound >= g->seconds); packing++) {
+    if (packing == off) continue;
     change = packed_as(f, c, packing);
     HRI_TRY(try_levels(g, &change, error));
   }
@@ -418,28 +457,28 @@ static hr_status try_recomputing(grid *g, const family *f, const cell *c, double
 }
 
 /* Least seconds per token of a cell or family that takes `seconds` with nothing made again; INFINITY: nothing fits. */
-static hr_status bound_levels(grid *g, family *f, const hri_live_bounds *live, double seconds, double *bound,
+static hr_status bound_levels(grid *g, family *f, const minimum *least, double seconds, double *bound,
                               hr_error *error) {
   const double tokens = (double)g->base.sequence_length * f->rows * f->accumulate;
   hri_levels_bound levels;
-  HRI_TRY(hri_levels_bound_get(f->tables, live, &levels, error));
-  if (live == &f->live) f->levels_bytes = lesser(levels.need_bytes, g->groups ? levels.groups_bytes : UINT64_MAX);
-  *bound = levels.fits ? seconds + levels.more_seconds / tokens * (1 - f->share) : INFINITY;
+  HRI_TRY(hri_levels_bound_get(f->tables, &least->live, &levels, error));
+  if (least == &f->least) f->levels_bytes = lesser(levels.need_bytes, g->groups ? levels.groups_bytes : UINT64_MAX);
+  *bound = levels.fits ? seconds + levels.more_seconds / tokens : INFINITY;
   if (!levels.fits && g->groups && levels.groups_bytes <= g->asked->budget_bytes)
-    *bound = seconds + levels.block_seconds / tokens * (1 - f->share);
+    *bound = seconds + levels.block_seconds / tokens;
   return HR_OK;
 }
 
 static hr_status make_tables(grid *g, family *f, hr_error *error) {
   enum { FOURTH = 3 };
-  hri_change change = change_of(g, f, &f->cells[f->cell_count > FOURTH ? FOURTH : f->cell_count - 1]);
+  const hri_change change = bare(g, f, f->cells[f->cell_count > FOURTH ? FOURTH : f->cell_count - 1].chunk);
   hr_job job = g->base;
   f->bound = INFINITY;
   f->levels_bytes = UINT64_MAX;
   if (g->any && f->seconds >= g->seconds) return HR_OK;
   if (!hri_change_apply(&change, &job) && hri_change_parts(&change)) return HR_OK;
-  HRI_TRY(hri_level_tables_create(&job, g->lender, &f->tables, error));
-  return bound_levels(g, f, &f->live, f->seconds, &f->bound, error);
+  HRI_TRY(hri_level_tables_create(&job, g->lender, g->varies, &f->tables, error));
+  return bound_levels(g, f, &f->least, f->seconds, &f->bound, error);
 }
 
 static int by_bound(const void *a, const void *b) {
@@ -449,19 +488,16 @@ static int by_bound(const void *a, const void *b) {
   return by_seconds(a, b);
 }
 
-/* All that a smaller chunk can gain is what the family's bound has: its own bound, and as much slower as the chunk before
- * it is than the whole loss. */
+/* What the family's levels take more, no cell's take less. */
 static hr_status search_family(grid *g, family *f, hr_error *error) {
-  double before = f->seconds;
+  const double more = f->bound - f->seconds;
   for (uint32_t k = 0; k < f->cell_count; k++) {
     cell *c = &f->cells[k];
-    double bound, own;
-    if (g->any && f->bound + (before - f->seconds) >= g->seconds) return HR_OK;
-    HRI_TRY(draft_cell(g, f, c, error));
-    if (!c->possible) continue;
-    own = cautious(g, c->seconds) * (1 - f->share);
-    if (own > before) before = own;
-    HRI_TRY(bound_levels(g, f, &c->live, own, &bound, error));
+    double bound;
+    if (!c->possible || (g->any && c->seconds + more >= g->seconds)) continue;
+    HRI_TRY(draft_cell(g, f, c, NULL, error));
+    if (!c->possible || (g->any && c->seconds + more >= g->seconds)) continue;
+    HRI_TRY(bound_levels(g, f, &c->least, c->seconds, &bound, error));
     if (isinf(bound) || (g->any && bound >= g->seconds)) continue;
     HRI_TRY(try_recomputing(g, f, c, bound, error));
   }
@@ -472,11 +508,11 @@ static hr_status search_family(grid *g, family *f, hr_error *error) {
  * is looked at that might need less by its live bytes. */
 static hr_status refuse_family(grid *g, family *f, hr_error *error) {
   for (uint32_t k = f->cell_count; k-- > 0 && !g->any && f->levels_bytes < g->smallest;) {
-    const hri_change change = change_of(g, f, &f->cells[k]);
+    const hri_change change = g->packs ? bare(g, f, f->cells[k].chunk) : packed_as(f, &f->cells[k], 0);
     hri_levels_bound levels;
-    HRI_TRY(draft_cell(g, f, &f->cells[k], error));
+    HRI_TRY(draft_cell(g, f, &f->cells[k], NULL, error));
     if (!f->cells[k].possible) continue;
-    HRI_TRY(hri_levels_bound_get(f->tables, &f->cells[k].live, &levels, error));
+    HRI_TRY(hri_levels_bound_get(f->tables, &f->cells[k].least.live, &levels, error));
     if (lesser(levels.need_bytes, g->groups ? levels.groups_bytes : UINT64_MAX) < g->smallest)
       HRI_TRY(try_levels(g, &change, error));
   }
@@ -560,13 +596,13 @@ static hr_status spend_less(grid *g, hr_error *error) {
     hr_plan *plan;
     hr_status status = HR_OK;
     hr_job job = g->best;
-    if (f->cells[k].loss_rows >= hri_loss_chunk(&job)) continue;
+    if (f->cells[k].loss_rows >= hri_loss_chunk(&job) || f->cells[k].seconds > limit) continue;
     job.loss_chunk = f->cells[k].loss_rows;
     if (f->cells[k].chunk) job.given |= HR_GIVEN_LOSS_CHUNK;
     else job.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK;
     if (hri_plan_draft(&job, g->lender, &plan, error) != HR_OK) continue;
-    slow = per_token(&job, plan->info.step_seconds) > limit;
-    if (!slow && plan->info.fits) {
+    slow = per_token(&job, plan->info.step_seconds) > limit && !measured(g);
+    if (per_token(&job, plan->info.step_seconds) <= limit && plan->info.fits) {
       status = hri_plan_place(plan, error);
       if (status == HR_OK && plan->info.fits && (double)hri_plan_need(plan) < (double)g->need * (1 - WORTH_IT)) {
         g->best = job;
@@ -635,14 +671,18 @@ static void begin(grid *g, const hr_job *job) {
   g->groups = trains && !given(g, HR_GIVEN_RECOMPUTE);
   g->levels = g->groups || (trains && job->recompute.kind == HR_RECOMPUTE_AUTO);
   if (g->levels) g->base.recompute = (hr_recompute){.kind = HR_RECOMPUTE_NONE};
+  g->varies = job->device.packs && job->purpose != HR_PURPOSE_GENERATE &&
+              !(given(g, HR_GIVEN_WEIGHT_PACKING) && job->weight_packing == HR_WEIGHT_PACKING_OFF);
   g->packs = job->device.packs && job->purpose != HR_PURPOSE_GENERATE && !given(g, HR_GIVEN_WEIGHT_PACKING);
 }
 
 /* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
  * not in its fixed bytes. */
 hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *error) {
-  grid *g = hri_alloc_zero(1, sizeof *g);
+  grid *g;
   hr_status status = HR_OK;
+  HRI_TRY(hri_job_finished(job, error));
+  g = hri_alloc_zero(1, sizeof *g);
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
   begin(g, job);
   hri_mem_keep(true);

@@ -29,6 +29,7 @@
 
 #include "base/mem.h"
 #include "formats/order.h"
+#include "job/job.h"
 #include "search/search.h"
 
 enum {
@@ -65,6 +66,7 @@ typedef struct state {
 
 typedef struct hri_level_tables {
   const hr_job *job;
+  hri_freedom free;      /* of tables that are bounds */
   const hr_plan *lender; /* of the backend: the caller's, or */
   hr_plan *own;
   uint32_t layers;
@@ -73,6 +75,7 @@ typedef struct hri_level_tables {
   uint64_t fixed;            /* least fixed bytes of any trial */
   uint64_t keep_loss;        /* `between` of the mixture that keeps all, */
   uint64_t keep_running;     /* and its largest R */
+  double rest_seconds;       /* of a step, at least, beside what the layers take */
   hr_job own_job;            /* of tables that outlive the caller's */
   uint32_t nodes;            /* of the largest trial */
   HRI_ARRAY(trial) trials;
@@ -186,26 +189,41 @@ static uint64_t fill_bytes(chooser *c, const hr_plan_layers *l, uint8_t level) {
   return less(l->between_bytes, below);
 }
 
-/* Operands that are packed where the bytes are free raise no peak, but they fill each plan up to its own. They say
- * nothing of another mixture, so the bytes are those of a plan without them. */
+static bool packs_what_is_free(const chooser *c) {
+  return c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.packs;
+}
+
+static void fill_seconds(chooser *c, const hr_plan *plan, const hr_plan_layers *l, uint8_t level,
+                         const hri_freedom *free) {
+  uint64_t sum = 0;
+  for (uint32_t k = 0; k < c->layers; k++)
+    sum += c->cost[k][level].picoseconds = (uint64_t)(l->layers[k].seconds * 1e12 + 0.5);
+  if (level == HR_LEVEL_KEEP)
+    c->rest_seconds =
+        plan->info.step_seconds - hri_job_spare_seconds(&plan->job, &plan->spec, free) - 1e-12 * (double)sum;
+}
+
+/* Operands that are packed where the bytes are free raise no peak, but they fill each plan up to its own, and which ones
+ * are goes by all layers together. So neither bytes nor time say anything of another mixture: bytes are those of a plan
+ * without them, and time is what it takes at least. */
 static hr_status fill_level(chooser *c, uint8_t level, hr_plan_layers *layers, uint64_t *loss, hr_error *error) {
-  bool automatic = c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.packs;
+  const bool automatic = packs_what_is_free(c);
+  const hri_freedom free = {.packing = automatic || c->free.packing};
   hr_plan *plan = NULL;
   trial *made;
-  hr_status status;
+  hr_status status = HR_OK;
   mixture m;
   memset(&m, level, sizeof m);
   HRI_TRY(try_mixture(c, &m, &plan, &made, error));
   c->trials.items[level].interest = 1;
-  status = hr_plan_layers_get(plan, layers, error);
-  for (uint32_t k = 0; k < c->layers && status == HR_OK; k++)
-    c->cost[k][level].picoseconds = (uint64_t)(layers->layers[k].seconds * 1e12 + 0.5);
-  if (automatic && status == HR_OK) {
+  if (automatic) {
     hr_plan_destroy(plan);
     plan = NULL;
     status = draft_plan(c, &m, HR_WEIGHT_PACKING_OFF, &plan, error);
-    if (status == HR_OK) status = hr_plan_layers_get(plan, layers, error);
   }
+  if (status == HR_OK) status = hri_plan_layers_least(plan, &free, layers, error);
+  if (status == HR_OK) fill_seconds(c, plan, layers, level, &free);
+  if (status == HR_OK && automatic) status = hr_plan_layers_get(plan, layers, error);
   if (status == HR_OK) *loss = fill_bytes(c, layers, level);
   hr_plan_destroy(plan);
   return status;
@@ -252,6 +270,11 @@ static uint64_t picoseconds(const chooser *c, const mixture *m) {
   uint64_t sum = 0;
   for (uint32_t k = 0; k < c->layers; k++) sum += c->cost[k][m->levels[k]].picoseconds;
   return sum;
+}
+
+/* Of a step. */
+static double least_seconds(const chooser *c, const mixture *m) {
+  return c->rest_seconds + 1e-12 * (double)picoseconds(c, m);
 }
 
 /* Whether the layers of any mixture can do with so many bytes: a smaller sum below is never worse, so the smallest is
@@ -387,13 +410,18 @@ static uint64_t room(const chooser *c) {
   return bytes - bytes % granule;
 }
 
-/* Tries the fastest mixture within so many bytes; *t NULL: there is none. */
+/* Tries the fastest mixture within so many bytes; *t NULL: there is none, or none that beats the rival, and so it is with
+ * fewer bytes. */
 static hr_status try_placed(chooser *c, uint64_t bytes, uint64_t kept, trial **t, hr_error *error) {
   mixture m;
   bool found;
   *t = NULL;
   HRI_TRY(solve_tidy(c, bytes, kept, &m, &found, error));
   if (!found) return HR_OK;
+  if (c->rival && least_seconds(c, &m) >= c->rival->step_seconds) {
+    c->slow = true;
+    return HR_OK;
+  }
   HRI_TRY(try_mixture(c, &m, NULL, t, error));
   return place_trial(c, *t, error);
 }
@@ -436,6 +464,7 @@ static hr_status keep_less(chooser *c, hr_error *error) {
     const uint64_t kept = low + (high - low) / 2;
     trial *t;
     HRI_TRY(try_placed(c, bytes, kept, &t, error));
+    if (c->slow) return HR_OK;
     if (t && !t->fits) {
       const mixture failed = t->levels;
       HRI_TRY(try_placed(c, layers_bytes(c, &failed) - 1, kept, &t, error)); /* a little less of both */
@@ -523,12 +552,38 @@ static int by_time(const void *items, uint32_t left, uint32_t right) {
   return memcmp(a, b, l->c->layers);
 }
 
-/* Mixtures that are faster than the best and fit by their live bytes, though the placement of another did not. */
+/* What the layers of something better may take: faster than the best that fits, here or at the rival's. */
+static uint64_t to_beat(const chooser *c) {
+  const trial *best = &c->trials.items[c->chosen];
+  double seconds = best->fits ? best->step_seconds : INFINITY;
+  if (c->rival && c->rival->step_seconds < seconds) seconds = c->rival->step_seconds;
+  if (best->fits && seconds == best->step_seconds && !packs_what_is_free(c)) return picoseconds(c, &best->levels);
+  if (isinf(seconds)) return UINT64_MAX;
+  return seconds > c->rest_seconds ? (uint64_t)ceil(1e12 * (seconds - c->rest_seconds)) : 0;
+}
+
+/* In order of their times, until the next one cannot be the best. */
+static hr_status try_listed(chooser *c, const listing *l, const uint32_t *order, hr_error *error) {
+  uint64_t quicker_than = l->quicker_than;
+  for (size_t k = 0; k < l->found.count && k * c->nodes < NODES; k++) {
+    const mixture *m = &l->found.items[order[k]];
+    const trial *best;
+    trial *t;
+    if (picoseconds(c, m) >= quicker_than) return HR_OK;
+    HRI_TRY(try_mixture(c, m, NULL, &t, error));
+    best = &c->trials.items[c->chosen];
+    if (!t->fits || !better(t, best) || (c->rival && t->step_seconds >= c->rival->step_seconds)) continue;
+    HRI_TRY(place_trial(c, t, error));
+    if (!t->fits) continue;
+    c->chosen = (size_t)(t - c->trials.items);
+    quicker_than = lesser(quicker_than, to_beat(c));
+  }
+  return HR_OK;
+}
+
+/* Mixtures that may be faster than the best and fit by their live bytes, though the placement of another did not. */
 static hr_status try_the_rest(chooser *c, hr_error *error) {
-  const bool any = c->trials.items[c->chosen].fits;
-  listing l = {.c = c,
-               .bytes = room(c),
-               .quicker_than = any ? picoseconds(c, &c->trials.items[c->chosen].levels) : UINT64_MAX};
+  listing l = {.c = c, .bytes = room(c), .quicker_than = to_beat(c)};
   hr_status status = HR_OK;
   for (uint32_t k = c->layers; k > 0; k--) {
     uint64_t least = UINT64_MAX;
@@ -541,12 +596,7 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
   if (status == HR_OK && l.looked <= LISTED && l.found.count) {
     uint32_t *order = NULL;
     status = hri_order_make(&l, (uint32_t)l.found.count, by_time, &order, error);
-    for (size_t k = 0; k < l.found.count && k * c->nodes < NODES && status == HR_OK; k++) {
-      trial *t;
-      status = try_mixture(c, &l.found.items[order[k]], NULL, &t, error);
-      if (status == HR_OK && t->fits) status = place_trial(c, t, error);
-      if (status == HR_OK && t->fits) break;
-    }
+    if (status == HR_OK) status = try_listed(c, &l, order, error);
     hri_free(order);
   }
   hri_array_free(&l.found);
@@ -555,18 +605,10 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
 
 /* ---- the whole ---- */
 
-/* Operands that are packed where bytes are free make the time of a layer depend on all others: by so much a mixture may
- * be faster than the tables say. */
-static double unsure(const chooser *c) {
-  return c->job->weight_packing == HR_WEIGHT_PACKING_AUTO && c->job->device.packs ? 0.03 : 0;
-}
-
 /* Whether the tables leave no hope against the rival: what fits by its live bytes takes as long, or, while nothing fits
  * anywhere, the least live bytes are no fewer. The levels that are the same everywhere have plans, which know
  * better. */
 static hr_status compare_with_rival(chooser *c, uint64_t least, hr_error *error) {
-  const trial *keep = &c->trials.items[HR_LEVEL_KEEP];
-  const double outside = keep->step_seconds - 1e-12 * (double)picoseconds(c, &keep->levels);
   bool found, hope = false;
   mixture fastest;
   for (int level = 0; level < HR_LEVEL_COUNT; level++) {
@@ -577,8 +619,7 @@ static hr_status compare_with_rival(chooser *c, uint64_t least, hr_error *error)
   if (hope) return HR_OK;
   HRI_TRY(solve(c, room(c), room(c), &fastest, &found, error));
   if (found && c->outside <= room(c)) {
-    const double seconds = outside + 1e-12 * (double)picoseconds(c, &fastest);
-    c->beaten = c->slow = seconds * (1 - unsure(c)) >= c->rival->step_seconds;
+    c->beaten = c->slow = least_seconds(c, &fastest) >= c->rival->step_seconds;
   } else {
     c->beaten = !isinf(c->rival->step_seconds) || least + c->fixed >= c->rival->need_bytes;
   }
@@ -596,9 +637,12 @@ static hr_status choose(chooser *c, bool frontier, hr_error *error) {
   if (c->rival) HRI_TRY(compare_with_rival(c, least, error));
   if (c->beaten) return HR_OK;
   if (c->trials.items[HR_LEVEL_KEEP].fits) HRI_TRY(place_trial(c, &c->trials.items[HR_LEVEL_KEEP], error));
-  if (c->trials.items[HR_LEVEL_KEEP].fits) { /* nothing is faster than to keep all */
+  if (c->trials.items[HR_LEVEL_KEEP]
+          .fits) { /* nothing is faster than to keep all, but where bytes are spent on packing */
     c->chosen = HR_LEVEL_KEEP;
-    return frontier ? spread(c, least, error) : HR_OK;
+    if (frontier) HRI_TRY(spread(c, least, error));
+    if (packs_what_is_free(c)) HRI_TRY(try_the_rest(c, error));
+    return packs_what_is_free(c) ? settle(c, error) : HR_OK;
   }
   if (room(c) < least) { /* nothing fits: the smallest need, for the verdict */
     HRI_TRY(try_within(c, least, 2, error));
@@ -668,12 +712,12 @@ _Static_assert(SPREAD + 1 <= HR_MAX_FRONTIER, "the spread choices and the chosen
 
 /* ---- bounds ---- */
 
-hr_status hri_live_bounds_get(const hr_plan *draft, hri_live_bounds *live, hr_error *error) {
+hr_status hri_live_bounds_get(const hr_plan *draft, const hri_freedom *free, hri_live_bounds *live, hr_error *error) {
   hr_plan_layers *layers = hri_alloc(sizeof *layers);
   uint64_t below = 0;
   hr_status status;
   if (!layers) return hri_fail_memory(error, sizeof *layers, "the search");
-  status = hr_plan_layers_get(draft, layers, error);
+  status = hri_plan_layers_least(draft, free, layers, error);
   live->running = 0;
   for (uint32_t k = 0; status == HR_OK && k < layers->count; k++) {
     const hr_layer_share *l = &layers->layers[k];
@@ -686,14 +730,15 @@ hr_status hri_live_bounds_get(const hr_plan *draft, hri_live_bounds *live, hr_er
   return status;
 }
 
-hr_status hri_level_tables_create(const hr_job *job, const hr_plan *beside, hri_level_tables **tables,
-                                  hr_error *error) {
+hr_status hri_level_tables_create(const hr_job *job, const hr_plan *beside, bool free_packing,
+                                  hri_level_tables **tables, hr_error *error) {
   chooser *c = hri_alloc_zero(1, sizeof *c);
   const mixture keep_all = {.levels = {HR_LEVEL_KEEP}};
   hr_status status = HR_OK;
   if (!c) return hri_fail_memory(error, sizeof *c, "the search");
   c->own_job = *job;
   c->job = &c->own_job;
+  c->free.packing = free_packing;
   c->layers = job->model.layer_count;
   if (!beside) HRI_TRY_OUT(draft_plan(c, &keep_all, job->weight_packing, &c->own, error));
   c->lender = beside ? beside : c->own;
@@ -747,8 +792,8 @@ hr_status hri_levels_bound_get(const hri_level_tables *tables, const hri_live_bo
   keep = picoseconds(c, &c->trials.items[HR_LEVEL_KEEP].levels);
   status = solve(c, room(c), room(c), &fastest, &bound->fits, error);
   bound->fits = bound->fits && c->outside <= room(c);
-  bound->more_seconds = bound->fits ? 1e-12 * ((double)picoseconds(c, &fastest) - (double)keep) * (1 - unsure(c)) : 0;
-  bound->block_seconds = 1e-12 * ((double)picoseconds(c, &block) - (double)keep) * (1 - unsure(c));
+  bound->more_seconds = bound->fits ? 1e-12 * ((double)picoseconds(c, &fastest) - (double)keep) : 0;
+  bound->block_seconds = 1e-12 * ((double)picoseconds(c, &block) - (double)keep);
   bound->need_bytes = least_bytes(c) + c->fixed;
   bound->groups_bytes = groups_live(c);
   if (bound->groups_bytes != UINT64_MAX) bound->groups_bytes += c->fixed;
@@ -791,6 +836,7 @@ out:
 hr_status hr_plan_recompute(hr_job *job, hr_plan **plan, hr_frontier *frontier, hr_error *error) {
   hr_job chosen = *job;
   hri_choice choice;
+  HRI_TRY(hri_job_finished(job, error));
   if (job->purpose != HR_PURPOSE_TRAIN)
     return hri_fail(error, HR_ERROR_USAGE, "--recompute auto: only a training has a backward to recompute in");
   HRI_TRY(hri_choose_levels(job, NULL, NULL, &choice, frontier, error));

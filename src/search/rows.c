@@ -147,6 +147,7 @@ hr_status hr_plan_rows(hr_job *job, hr_plan **plan, hr_error *error) {
   rows *r;
   hr_job first = *job;
   hr_status status;
+  HRI_TRY(hri_job_finished(job, error));
   if (job->rows_choice != HR_ROWS_OPEN)
     return hri_fail(error, HR_ERROR_USAGE, "the rows of a micro-step are not to be chosen: --micro-batch is %u",
                     job->micro_batch);

@@ -308,6 +308,7 @@ hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_er
   search s = {.base = &base, .said = &said, .best_single = {-1, -1}};
   hr_status status;
   *count = 0;
+  HRI_TRY(hri_job_finished(job, error));
   if (base.recompute.kind == HR_RECOMPUTE_AUTO && base.purpose == HR_PURPOSE_TRAIN) {
     hri_choice choice;
     HRI_TRY(hri_choose_levels(&base, NULL, NULL, &choice, NULL, error));

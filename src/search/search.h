@@ -86,7 +86,8 @@ hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_
 
 /* ---- bounds of levels (recompute.c) ---- */
 
-/* Of a training in which nothing is made again: what is alive beside what the layers keep. */
+/* Of a training in which nothing is made again: what is alive beside what the layers keep, at least where something is free
+ * (plan/cost.h). */
 typedef struct hri_live_bounds {
   uint64_t loss;    /* at most, between the last forward and the first backward */
   uint64_t outside; /* at most, where no layer runs */
@@ -94,11 +95,12 @@ typedef struct hri_live_bounds {
   uint64_t fixed;   /* what no program owns */
 } hri_live_bounds;
 /* All but `fixed`, of a draft. */
-hr_status hri_live_bounds_get(const hr_plan *draft, hri_live_bounds *live, hr_error *error);
+hr_status hri_live_bounds_get(const hr_plan *draft, const hri_freedom *free, hri_live_bounds *live, hr_error *error);
 
-/* What each layer of a job takes at each level. */
+/* What each layer of a job takes at each level, at least where packing is free; the job itself then packs nothing. */
 typedef struct hri_level_tables hri_level_tables;
-hr_status hri_level_tables_create(const hr_job *job, const hr_plan *beside, hri_level_tables **tables, hr_error *error);
+hr_status hri_level_tables_create(const hr_job *job, const hr_plan *beside, bool free_packing,
+                                  hri_level_tables **tables, hr_error *error);
 void hri_level_tables_destroy(hri_level_tables *tables);
 
 typedef struct hri_levels_bound {

@@ -1,10 +1,7 @@
 #include "snapshot/sink.h"
 
 #include <errno.h>
-#include <fcntl.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -45,21 +42,10 @@ static hr_status begin_deflate(hri_snapshot_sink *sink) {
 
 enum { PATH_BYTES = 4096 };
 
-static void parent_of(const char *path, char out[PATH_BYTES]) {
-  const char *slash = strrchr(path, '/');
-  (void)snprintf(out, PATH_BYTES, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
-}
-
-/* A device or a pipe, which is written to and not replaced. */
-static bool is_special(const char *path) {
-  struct stat info;
-  return stat(path, &info) == 0 && !S_ISREG(info.st_mode);
-}
-
 static hr_status open_temp(hri_snapshot_sink *sink) {
   char parent[PATH_BYTES], temp[PATH_BYTES];
   hr_status status;
-  parent_of(sink->path, parent);
+  hri_path_parent(sink->place, parent);
   (void)hri_scratch_sweep(parent);
   status = hri_scratch_open(parent, true, &sink->scratch, sink->error);
   if (status == HR_ERROR_IO) return hri_context(sink->error, status, "cannot write %.300s: ", sink->path);
@@ -70,23 +56,17 @@ static hr_status open_temp(hri_snapshot_sink *sink) {
   return hri_file_create(sink->temp, &sink->fd, sink->error);
 }
 
-static hr_status open_special(hri_snapshot_sink *sink) {
-  sink->fd =
-      open(sink->path, O_WRONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO that nobody reads is refused, not waited for */
-  return sink->fd >= 0 && fcntl(sink->fd, F_SETFL, 0) == 0 ? HR_OK
-                                                           : hri_fail_errno(sink->error, errno, "open", sink->path);
-}
-
 hr_status hri_sink_init(hri_snapshot_sink *sink, const char *path, hr_error *error) {
-  size_t length = strlen(path);
+  char place[PATH_BYTES];
+  bool special;
   *sink = (hri_snapshot_sink){.path = path, .fd = -1, .error = error};
-  if (length == 0 || path[length - 1] == '/' || hri_path_is_dir(path))
-    return sink->status =
-               hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
-  if (length >= PATH_BYTES) return sink->status = hri_fail_errno(error, ENAMETOOLONG, "create", path);
-  if (ends_in_gz(path)) sink->status = begin_deflate(sink);
-  if (sink->status == HR_OK)
-    sink->status = is_special(path) ? open_special(sink) : open_temp(sink); /* /dev/null must stay what it is */
+  sink->status = hri_file_place(path, place, &special, error);
+  if (sink->status != HR_OK) return sink->status;
+  sink->place = hri_strdup(place);
+  if (!sink->place) sink->status = hri_fail_memory(error, strlen(place) + 1, "a file name");
+  else if (ends_in_gz(path)) sink->status = begin_deflate(sink);
+  if (sink->status == HR_OK) /* /dev/null must stay what it is */
+    sink->status = special ? hri_special_open(path, &sink->fd, error) : open_temp(sink);
   if (sink->status != HR_OK) hri_sink_deinit(sink);
   return sink->status;
 }
@@ -129,8 +109,8 @@ hr_status hri_sink_fail(hri_snapshot_sink *sink, hr_status status) {
 
 static hr_status publish(hri_snapshot_sink *sink) {
   char parent[PATH_BYTES];
-  parent_of(sink->path, parent);
-  HRI_TRY(hri_publish_over(sink->temp, sink->path, sink->error));
+  hri_path_parent(sink->place, parent);
+  HRI_TRY(hri_publish_over(sink->temp, sink->place, sink->error));
   return hri_dir_sync(parent, sink->error);
 }
 
@@ -157,9 +137,11 @@ void hri_sink_deinit(hri_snapshot_sink *sink) {
   hri_free(sink->deflate);
   hri_free(sink->packed);
   hri_free(sink->temp);
+  hri_free(sink->place);
   sink->deflate = NULL;
   sink->packed = NULL;
   sink->temp = NULL;
+  sink->place = NULL;
   sink->scratch = NULL;
   sink->fd = -1;
 }

@@ -27,6 +27,18 @@ void hri_checkpoint_name(uint64_t step, char out[64]) {
   (void)snprintf(out, 64, "step-%06llu", (unsigned long long)step);
 }
 
+void hri_checkpoint_asked(const char *text, char out[64]) {
+  const char *digits = text + strlen("step-");
+  uint64_t step = 0;
+  if (strncmp(text, "step-", strlen("step-")) == 0 && digits[0] && strlen(digits) < 19 &&
+      strspn(digits, "0123456789") == strlen(digits)) {
+    for (; *digits; digits++) step = step * 10 + (uint64_t)(*digits - '0');
+    hri_checkpoint_name(step, out);
+  } else {
+    (void)snprintf(out, 64, "%s", text);
+  }
+}
+
 /* ---- listing ---- */
 
 static int newest_first(const void *a, const void *b) {
@@ -532,7 +544,8 @@ static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error)
   hr_status status;
   HRI_TRY(hri_path_at(parent, r->directory, "checkpoints", error));
   if (from) {
-    if (is_checkpoint(parent, from, &step)) return hri_path_at(c->path, parent, from, error);
+    hri_checkpoint_asked(from, name);
+    if (is_checkpoint(parent, name, &step)) return hri_path_at(c->path, parent, name, error);
     status = hri_fail(error, HR_ERROR_USAGE, "--from %.80s: %s holds no such checkpoint", from, parent);
     return hri_checkpoint_newest(r->directory, c->path)
                ? hri_hint(error, status, "its newest is %s", strrchr(c->path, '/') + 1)

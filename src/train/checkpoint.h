@@ -31,6 +31,8 @@ typedef struct hri_checkpoint { /* one that a run goes on from */
   hri_text allowed;         /* what differs and may */
 } hri_checkpoint;
 
+void hri_checkpoint_asked(const char *text,
+                          char out[64]); /* the name of the one that --from means: step-2 is step-000002 */
 hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error); /* of a run: at least one */
 /* "RUN/checkpoints/step-N" of the newest; false: there is none. */
 bool hri_checkpoint_newest(const char *directory, char path[4096]);

@@ -8,6 +8,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "job/job.h"
 #include "train/session.h"
 
 struct hr_generator {
@@ -30,17 +31,18 @@ int hr_byte_of_token(const hr_model *model, int32_t token) {
 
 /* ---- the prompt ---- */
 
-static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int32_t **ids, uint64_t *count,
+static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int32_t **ids, uint64_t count,
                             hr_error *error) {
   uint64_t vocabulary = job->model.vocabulary_size;
-  *count = o->prompt_ids ? o->prompt_id_count : o->prompt_bytes;
-  if (*count == 0) return hri_fail(error, HR_ERROR_USAGE, "the prompt is empty");
+  if (!o->prompt_ids && !o->prompt && count > 0)
+    return hri_fail(error, HR_ERROR_USAGE, "the prompt has %llu bytes and is NULL", (unsigned long long)count);
+  if (count == 0) return hri_fail(error, HR_ERROR_USAGE, "the prompt is empty");
   if (!o->prompt_ids && vocabulary < 256)
     return hri_fail(error, HR_ERROR_USAGE, "this model's vocabulary of %llu has no byte tokens",
                     (unsigned long long)vocabulary);
-  *ids = hri_alloc(*count * sizeof **ids);
-  if (!*ids) return hri_fail_memory(error, *count * sizeof **ids, "the prompt");
-  for (uint64_t k = 0; k < *count; k++) {
+  *ids = hri_alloc(count * sizeof **ids);
+  if (!*ids) return hri_fail_memory(error, count * sizeof **ids, "the prompt");
+  for (uint64_t k = 0; k < count; k++) {
     (*ids)[k] = o->prompt_ids ? o->prompt_ids[k] : o->prompt[k];
     if ((*ids)[k] < 0 || (uint64_t)(*ids)[k] >= vocabulary) {
       hri_free(*ids);
@@ -56,10 +58,9 @@ static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int
 static hr_status take_prompt(const hr_job *job, const hr_generate_options *o, int32_t **ids, uint64_t *count,
                              hr_error *error) {
   hr_status status;
-  HRI_TRY(prompt_ids(job, o, ids, count, error));
-  if (*count <= job->context_length && o->max_tokens <= job->context_length - *count) return HR_OK;
-  hri_free(*ids);
-  *ids = NULL;
+  *count = o->prompt_ids ? o->prompt_id_count : o->prompt_bytes;
+  if (*count <= job->context_length && o->max_tokens <= job->context_length - *count)
+    return prompt_ids(job, o, ids, *count, error);
   status = hri_fail(error, HR_ERROR_USAGE,
                     "the prompt has %llu tokens and %llu are to be made, but the context is planned for %u",
                     (unsigned long long)*count, (unsigned long long)o->max_tokens, job->context_length);
@@ -149,6 +150,7 @@ void hr_generate_options_init(hr_generate_options *options) {
 }
 
 static hr_status check_job(const hr_job *job, hr_error *error) {
+  HRI_TRY(hri_job_finished(job, error));
   if (job->purpose != HR_PURPOSE_GENERATE) return hri_fail(error, HR_ERROR_USAGE, "this job is not a generation job");
   return hri_session_need_weights(job, error);
 }

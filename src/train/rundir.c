@@ -367,7 +367,8 @@ hr_status hri_rundir_disk_check(const hri_session *s, const char *directory, con
                  hri_size_text(final, c), hri_size_text(room, d));
   hri_session_tell(s, HR_EVENT_NOTE, NULL, text);
   if (need <= room) return HR_OK;
-  status = hri_fail(error, HR_ERROR_BUDGET, "the run writes up to %s to disk and %s has %s free", a, at, d);
+  status = hri_fail(error, HR_ERROR_BUDGET, "the run's checkpoints and final take up to %s of disk and %s has %s free",
+                    a, at, d);
   return hri_hint(
       error, status,
       "free some space, keep fewer checkpoints (--keep, --save-every), or name a directory elsewhere with --out");

@@ -406,10 +406,11 @@ struct hr_run_record {
 /* The checkpoint that stands for a model that is gone: the one that the run goes on from, or the newest that looks
  * whole. */
 static void choose_checkpoint(hr_run_record *run, const char *from) {
-  char parent[PATH_BYTES], name[64];
+  char parent[PATH_BYTES], name[64], asked[64] = "";
   hri_file_list files = {0};
   uint64_t *steps, step;
   size_t count;
+  if (from) hri_checkpoint_asked(from, asked);
   if (hri_path_at(parent, run->directory, "checkpoints", NULL) != HR_OK ||
       hri_checkpoint_list(parent, &steps, &count, NULL) != HR_OK)
     return;
@@ -418,7 +419,7 @@ static void choose_checkpoint(hr_run_record *run, const char *from) {
     bool whole;
     hri_checkpoint_name(steps[k], name);
     if (hri_path_at(path, parent, name, NULL) != HR_OK) continue;
-    whole = from ? strcmp(from, name) == 0
+    whole = from ? strcmp(asked, name) == 0
                  : hri_manifest_read(path, &step, &files, NULL) == HR_OK &&
                        hri_manifest_check(path, &files, 1 << 20, NULL) == HR_OK;
     if (whole) memcpy(run->checkpoint, path, sizeof path);

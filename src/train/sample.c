@@ -52,14 +52,25 @@ static uint64_t keep(const hri_sampler *s, const candidate *list, uint64_t count
   return kept;
 }
 
+/* What a comparison has no order for, and nothing could be drawn by. */
+static hr_status not_finite(uint64_t token, float logit, hr_error *error) {
+  hri_fail(error, HR_ERROR_DIVERGED, "the model's score of token %llu is %g: no token can be chosen by it",
+           (unsigned long long)token, (double)logit);
+  return hri_hint(
+      error, HR_ERROR_DIVERGED,
+      "the weights or an adapter make numbers that --precision does not hold: fp32 and bf16 reach farthest");
+}
+
 hr_status hri_sample(const hri_sampler *s, const float *logits, uint64_t vocabulary, uint64_t index, int32_t *token,
                      hr_error *error) {
   candidate *list;
   uint64_t kept, best = 0;
   double sum, limit, drawn = 0;
   uint32_t word[4];
-  for (uint64_t v = 1; v < vocabulary; v++)
+  for (uint64_t v = 0; v < vocabulary; v++) {
+    if (isnan(logits[v]) || logits[v] == INFINITY) return not_finite(v, logits[v], error);
     if (logits[v] > logits[best]) best = v;
+  }
   *token = (int32_t)best;
   if (!(s->temperature > 0) && !penalizes(s)) return HR_OK;
   list = hri_alloc(vocabulary * sizeof *list);

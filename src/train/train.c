@@ -396,6 +396,10 @@ static hr_status sample(trainer *t, hr_error *error) {
   HRI_TRY_OUT(sample_text(t, made, count, &text, error));
   hri_session_tell(&t->session, HR_EVENT_SAMPLE, &t->metrics, hri_text_get(&text));
 out:
+  if (status == HR_ERROR_DIVERGED) { /* what that means for the run, its next step says */
+    hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, "no sample: the model's scores are not finite");
+    status = HR_OK;
+  }
   hr_tokens_deinit(&prompt);
   hri_text_deinit(&text);
   return status;
@@ -483,6 +487,7 @@ static hr_status loop(trainer *t, hr_error *error) {
 /* ---- set-up ---- */
 
 static hr_status check_options(const hr_job *job, const hr_run_options *o, hr_error *error) {
+  HRI_TRY(hri_job_finished(job, error));
   if (job->purpose != HR_PURPOSE_TRAIN) return hri_fail(error, HR_ERROR_USAGE, "this job is not a training job");
   if (o->resume_directory && o->out_directory && strcmp(o->resume_directory, o->out_directory) != 0)
     return hri_fail(error, HR_ERROR_USAGE, "a run goes on in its own directory: %s and %s differ", o->resume_directory,

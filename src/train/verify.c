@@ -156,51 +156,61 @@ static void verify_metrics(verification *v) {
   hri_json_deinit(&root);
 }
 
-static hr_status verify_final(verification *v, const hri_json *run, hr_error *error) {
+/* run.json names what stands in `final`, and before a new one takes its place that one too: a kill in between leaves
+ * either. *files gets the list of the one that is there. False: run.json names none. */
+static bool list_of_final(const char *path, const hri_json *final, hri_file_list *files, hr_error *error) {
+  hri_file_list next = {0};
+  bool stands = hri_json_has(final, "files") && hri_files_get(final, "files", files, error) == HR_OK;
+  if (hri_json_has(final, "next") && hri_files_get(final, "next", &next, error) == HR_OK &&
+      (!stands || hri_files_compare(path, &next, UINT64_MAX, NULL, NULL) == 0)) {
+    hri_file_list before = *files;
+    *files = next, next = before;
+    stands = true;
+  }
+  hri_array_free(&next);
+  return stands;
+}
+
+static void verify_final(verification *v, const hri_json *run) {
   char path[PATH_BYTES];
   hri_json final;
   hri_file_list files = {0};
+  hr_error own = {0};
   const char *state = "";
-  hr_status status;
-  HRI_TRY(hri_path_at(path, v->directory, "final", error));
+  if (hri_path_at(path, v->directory, "final", NULL) != HR_OK) return;
   (void)hri_json_get_string(run, "state", &state, NULL);
   if (hri_json_get_object(run, "final", &final, NULL) != HR_OK) {
     if (hri_path_exists(path)) tell(v, path, HR_RUN_FILE_UNVERIFIED, "run.json has no digests of it");
-    return HR_OK;
+    return;
   }
-  if (!hri_path_exists(path) && strcmp(state, "finished") != 0)
-    return HR_OK; /* run.json names what is about to appear */
-  status = hri_files_get(&final, "files", &files, error);
-  if (status == HR_OK) {
+  if (!hri_path_exists(path) && strcmp(state, "finished") != 0) return; /* it names what is about to appear */
+  if (list_of_final(path, &final, &files, &own)) {
     (void)verify_list(v, path, &files);
     (void)hri_manifest_compare(path, &files, 0, tell_unlisted, v);
+  } else {
+    tell(v, path, HR_RUN_FILE_UNVERIFIED, own.message[0] ? own.message : "run.json has no digests of it");
   }
   hri_array_free(&files);
-  return status;
 }
 
-static hr_status verify_run(verification *v, hr_error *error) {
-  char path[PATH_BYTES], *bytes = NULL;
+static void verify_run(verification *v, const char *path) {
+  char *bytes = NULL;
   hri_json root = {0};
   hr_error own = {0};
   uint64_t count = 0, schema = 0;
-  hr_status status;
-  HRI_TRY(hri_path_at(path, v->directory, "run.json", error));
-  status = hri_file_read(path, HRI_RUN_FILE_BYTES, &bytes, &count, &own);
+  hr_status status = hri_file_read(path, HRI_RUN_FILE_BYTES, &bytes, &count, &own);
   if (status == HR_OK) status = hri_json_parse(bytes, count, path, &root, &own);
   if (status == HR_OK) {
     (void)hri_json_get_u64(&root, "schema_version", 0, INT64_MAX, &schema, NULL);
     if (schema == 1) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made by version 0.1.0: without a digest");
     else if (hri_seal_holds(HRI_RUN_SEAL, bytes, count)) tell(v, path, HR_RUN_FILE_WHOLE, "");
     else tell(v, path, HR_RUN_FILE_DAMAGED, "is damaged: it does not have the digest that it states");
-    status = verify_final(v, &root, error);
+    verify_final(v, &root);
   } else {
     tell(v, path, HR_RUN_FILE_DAMAGED, own.message);
-    status = HR_OK;
   }
   hri_json_deinit(&root);
   hri_free(bytes);
-  return status;
 }
 
 hr_status hr_run_verify(const char *directory,
@@ -218,7 +228,7 @@ hr_status hr_run_verify(const char *directory,
                       directory);
     return hri_hint(error, status, "name the directory that --out named");
   }
-  HRI_TRY(verify_run(&v, error));
+  verify_run(&v, path);
   verify_metrics(&v);
   return verify_checkpoints(&v, error);
 }

@@ -72,6 +72,8 @@ run data lines.txt --model tiny-llama-bytes --json; expect_rc 0; expect_json 'd[
 run data lines.txt --model tiny-llama-bytes --format line; refuses 2; expect_err 'lines'
 run data lines.txt --model tiny-llama-bytes --seq 3 --truncate drop --document-separator '\n' --json
 refuses 5; expect_err 'no label that counts'
+printf '{"input_ids":[5]}\n{"input_ids":\n' >half.jsonl # a row that is whole, of one token, and one that is not
+run data half.jsonl --model tiny-llama-bytes; refuses 5; expect_err 'no label that counts'; expect_err '1 broken row was passed over; the first: half.jsonl:2'
 run data lines.txt --model tiny-llama-bytes --seq 3 --truncate keep-end --document-separator '\n' --json
 expect_rc 0; expect_json 'd["packing"]["pack"] == {"rows": 2, "fill": 1, "cut_documents": 2, "dropped_documents": 0}'
 run evaluate run/final --data chat.jsonl --chat-template chatml --skip-bad --packing wrapped --loss completion --json

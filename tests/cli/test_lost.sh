@@ -97,6 +97,7 @@ run inspect rotten --verify; expect_rc 5; expect_out 'DAMAGED.*step-000011/model
 echo mine >rotten/checkpoints/step-000011/notes.txt
 run train --resume rotten --from step-000010 --steps 12 -q; expect_rc 0; expect_err 'set-aside-1'
 [ "$(cat rotten/checkpoints/step-000011.set-aside-1/notes.txt)" = mine ] || fail "a person's notes are gone"
+cp -r part plain; run train --resume plain --from step-10 --steps 12 -q; expect_rc 0; expect_err 'step-000011.*set-aside-1' # step-N, as it is told
 run train --resume rotten --from step-77; refuses 2; expect_err 'no such checkpoint'
 cp -r part cut; truncate -s -20 cut/metrics.jsonl
 run train --resume cut; expect_rc 5; expect_err 'metrics.jsonl was cut'

@@ -45,6 +45,11 @@ rows=$(json_number micro_batch)
 run plan run/final --for evaluate --seq 64 --threads 1 --micro-batch auto --json; expect_json "d['job']['micro_batch'] == $rows"
 run evaluate run/final --seq 64 --threads 1 --data text.txt --micro-batch auto --show-config; expect_out "$rows"
 run evaluate run/final --seq 64 --threads 1 --data text.txt --micro-batch auto --quiet --json; expect_rc 0; expect_no_err
+# Weights that are finite and whose products are not: no loss that a script would take for one, no text.
+cp -r run/final huge
+for _ in $(seq 64); do printf '\xff\xff\x7f\x7f'; done | dd of=huge/model.safetensors bs=1 seek=$(($(stat -c %s huge/model.safetensors) - 256)) conv=notrunc status=none
+run evaluate huge --seq 64 --threads 1 --data text.txt --json; refuses 7; expect_err 'the loss of huge is not finite'
+run generate huge --threads 1 --prompt 'line' --max-tokens 4; expect_rc 7; expect_err 'no token can be chosen'; expect_no_out
 run evaluate run/final --seq 64 --threads 1 --data text.txt; expect_rc 0; expect_out '^perplexity'
 
 run generate run/final --threads 1 --prompt 'line ' --max-tokens 16 --temperature 0 --json; expect_rc 0

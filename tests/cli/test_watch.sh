@@ -31,6 +31,10 @@ cmp -s log.jsonl run/metrics.jsonl || fail "--log-json of a resumed run is not m
 
 # On standard output the lines stand alone; --json stays one document.
 cp text.txt mine.txt
+# The lines of a run are like those of a log, and it cannot go on without them.
+run train --resume run --steps 9 --allow-different steps --log-json run/metrics.jsonl -q; refuses 2; expect_err 'belongs to the run'
+ln -s run/metrics.jsonl led; run train "${job[@]}" --steps 2 --out none --log-json led; refuses 2; expect_err 'belongs to the run'
+run inspect run --verify; expect_rc 0
 for option in log-json metrics-file; do
   run train "${job[@]}" --steps 2 --out none --$option mine.txt; refuses 2; expect_err 'mine.txt is there already'
 done

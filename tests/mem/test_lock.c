@@ -10,7 +10,10 @@
 
 #include <cmocka.h>
 
+#include <fcntl.h>
 #include <signal.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
 
 #include "base/file.h"
@@ -286,6 +289,70 @@ static void test_a_scratch_is_found_where_its_folder_went(void **state) {
   }
 }
 
+static bool is_kind(const char *path, mode_t kind) {
+  struct stat info;
+  return lstat(path, &info) == 0 && (info.st_mode & S_IFMT) == kind;
+}
+
+/* A device or a pipe gets the bytes and stays what it is; behind a link the file gives way, and the link stays. Devices
+ * are named by links: a mistake here must not cost them. */
+static void test_what_is_no_file_is_not_replaced(void **state) {
+  char link[PATH_BYTES], text[16] = "";
+  hr_error error = {0};
+  int reader;
+  (void)state;
+  assert_int_equal(mkdir(at("ends"), 0755), 0);
+  assert_int_equal(mkfifo(at("ends/pipe"), 0600), 0);
+  assert_int_equal(hri_file_can_replace(at("ends/pipe"), NULL), HR_OK);
+  assert_int_equal(hri_file_replace(at("ends/pipe"), "x", 1, &error), HR_ERROR_IO); /* nobody reads */
+  reader = open(at("ends/pipe"), O_RDONLY | O_NONBLOCK);
+  assert_int_equal(hri_file_replace(at("ends/pipe"), "piped", 5, NULL), HR_OK);
+  assert_int_equal(read(reader, text, sizeof text), 5);
+  assert_string_equal(text, "piped");
+  close(reader);
+  assert_true(is_kind(at("ends/pipe"), S_IFIFO));
+  (void)snprintf(link, sizeof link, "%s", at("ends/device"));
+  assert_int_equal(symlink("/dev/full", link), 0);
+  assert_int_equal(hri_file_can_replace(link, NULL), HR_OK);
+  assert_int_equal(hri_file_replace(link, "x", 1, &error), HR_ERROR_IO);
+  assert_true(is_kind(link, S_IFLNK));
+  (void)snprintf(link, sizeof link, "%s", at("ends/link"));
+  assert_int_equal(symlink("../target", link), 0);
+  assert_int_equal(hri_file_can_replace(link, &error), HR_ERROR_USAGE);
+  assert_int_equal(hri_file_replace(link, "x", 1, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "link to a file that is not there"));
+  put_text(at("target"), "old");
+  assert_int_equal(hri_file_replace(link, "new", 3, NULL), HR_OK);
+  assert_file_says(at("target"), "new");
+  assert_true(is_kind(link, S_IFLNK) && is_kind(at("target"), S_IFREG));
+  assert_int_equal(hri_file_replace(at("ends"), "x", 1, &error), HR_ERROR_USAGE);
+  assert_no_scratch(at("ends"));
+  assert_int_equal(hri_dir_remove(at("ends"), NULL), HR_OK);
+}
+
+static void test_without_descriptors_nothing_stays(void **state) {
+  (void)state;
+  for (rlim_t spare = 0; spare < 6; spare++) {
+    int status;
+    pid_t pid;
+    assert_int_equal(mkdir(at("starved"), 0755), 0);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) {
+      hri_scratch *s;
+      int next = open("/dev/null", O_RDONLY);
+      struct rlimit most = {(rlim_t)next + spare, (rlim_t)next + spare};
+      if (next < 0 || close(next) != 0 || setrlimit(RLIMIT_NOFILE, &most) != 0) _exit(3);
+      if (hri_scratch_open(at("starved"), true, &s, NULL) != HR_OK) _exit(1);
+      hri_scratch_close(s);
+      _exit(0);
+    }
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(WEXITSTATUS(status), spare < 3 ? 1 : 0); /* parent, marker, and the directory to sync it */
+    assert_int_equal(rmdir(at("starved")), 0);                /* it is empty */
+  }
+}
+
 static void test_nothing_is_published_over(void **state) {
   static const char *const kinds[] = {"file", "directory"};
   (void)state;
@@ -325,6 +392,8 @@ int main(void) {
       cmocka_unit_test(test_sweeping_beside_makers),
       cmocka_unit_test(test_what_is_aside_comes_back),
       cmocka_unit_test(test_a_scratch_is_found_where_its_folder_went),
+      cmocka_unit_test(test_what_is_no_file_is_not_replaced),
+      cmocka_unit_test(test_without_descriptors_nothing_stays),
       cmocka_unit_test(test_nothing_is_published_over),
   };
   int failed;

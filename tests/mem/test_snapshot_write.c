@@ -809,6 +809,7 @@ static void wrong_paths_are_named(void **state) {
 /* A pipe, or /dev/null of who may do anything, gets the bytes and stays what it is. */
 static void a_pipe_is_written_to(void **state) {
   static const char *const names[] = {"pipe", "pipe.gz"};
+  struct stat led;
   hr_snapshot *s = tiny(1, 1);
   hr_error error = {0};
   (void)state;
@@ -832,6 +833,12 @@ static void a_pipe_is_written_to(void **state) {
                    0); /* named by a link: a mistake here must not cost the device */
   assert_int_equal(hr_snapshot_write(s, path_of("%s/full", scratch), NULL, &error), HR_ERROR_IO);
   assert_non_null(strstr(error.message, "/full"));
+  assert_int_equal(symlink("led-to.pickle", path_of("%s/link", scratch)), 0);
+  assert_int_equal(hr_snapshot_write(s, path_of("%s/link", scratch), NULL, &error), HR_ERROR_USAGE);
+  put_file(path_of("%s/led-to.pickle", scratch), "", 0);
+  assert_int_equal(hr_snapshot_write(s, path_of("%s/link", scratch), NULL, &error), HR_OK);
+  assert_true(readlink(path_of("%s/link", scratch), (char[8]){0}, 8) > 0); /* the link stays one */
+  assert_true(stat(path_of("%s/led-to.pickle", scratch), &led) == 0 && led.st_size > 0);
   hr_snapshot_destroy(s);
 }
 

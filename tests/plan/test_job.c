@@ -32,7 +32,9 @@ static void assert_refused(const hr_job *job, const char *named) {
   hr_status status = hr_job_finish(&copy, &error);
   if (status != HR_ERROR_USAGE || !strstr(error.message, named))
     fail_msg("status %d, \"%s\" does not name %s", status, error.message, named);
-  assert_memory_equal(&copy, job, sizeof copy); /* a refused job is as it was */
+  assert_false(copy.finished);
+  copy.finished = job->finished;
+  assert_memory_equal(&copy, job, sizeof copy); /* else a refused job is as it was */
 }
 
 static void test_defaults(void **state) {
@@ -118,6 +120,7 @@ static void test_sqrt(void **state) {
 
 static void test_ranges(void **state) {
   hr_job job = job_for("llama-3-8b");
+  hr_error error = {0};
   (void)state;
   assert_field_refused(accumulate = 0, "--accumulate");
   assert_field_refused(accumulate = UINT32_MAX, "--accumulate");
@@ -131,6 +134,8 @@ static void test_ranges(void **state) {
   assert_field_refused(beta1 = 1, "--betas");
   assert_field_refused(beta2 = -0.1, "--betas");
   assert_field_refused(epsilon = 0, "--eps");
+  assert_field_refused(epsilon = 1e-50, "--eps"); /* 0 in fp32 */
+  assert_field_refused(epsilon = 1e-45, "--eps"); /* 0 once it is multiplied by a bias correction */
   assert_field_refused(momentum = 1, "--momentum");
   assert_field_refused(clip = -1, "--clip");
   assert_field_refused(warmup = -1, "--warmup");
@@ -139,6 +144,8 @@ static void test_ranges(void **state) {
   assert_field_refused(epochs = 0, "--epochs");
   assert_field_refused(threads = 5000, "--threads");
   assert_field_refused(given = HR_GIVEN_BUDGET, "--budget");
+  assert_field_refused(budget_share = 1.5, "--budget");
+  assert_field_refused(budget_share = NAN, "--budget");
   assert_field_refused(optimizer = (hr_optimizer)9, "--optimizer");
   assert_field_refused(on_nonfinite = (hr_on_nonfinite)2, "--on-nonfinite");
   assert_field_refused(max_skipped = 0, "--max-skipped");
@@ -149,6 +156,10 @@ static void test_ranges(void **state) {
   assert_field_refused(label_smoothing = -0.1, "--label-smoothing");
   assert_field_refused(recompute.kind = HR_RECOMPUTE_LEVELS, "--recompute");
   assert_field_refused(model.layer_count = 0, "layer_count");
+  job.sequence_length = 1u << 31; /* of one row: there is no --micro-batch to lower */
+  assert_int_equal(hr_job_finish(&job, &error), HR_ERROR_USAGE);
+  assert_null(strstr(error.hint, "--micro-batch"));
+  job.sequence_length = 0;
   job.micro_batch = (1u << 21) - 1; /* one row less than 2^31 tokens is legal */
   finish(&job);
 }
@@ -374,6 +385,45 @@ static void test_recompute_round_trip(void **state) {
   }
 }
 
+static void assert_unfinished(hr_status status, const hr_error *error) {
+  if (status != HR_ERROR_USAGE || !strstr(error->message, "hr_job_finish"))
+    fail_msg("status %d, \"%s\" does not name hr_job_finish", status, error->message);
+}
+
+/* What a plan divides by may be 0 in it. */
+static void nothing_plans(const hr_job *job) {
+  static hr_fix fixes[HR_MAX_FIXES];
+  hr_job copy = *job;
+  hr_error error = {0};
+  uint32_t count = 0;
+  hr_plan *plan;
+  assert_unfinished(hr_plan_create(job, &plan, &error), &error);
+  assert_unfinished(hr_plan_fixes(job, fixes, &count, &error), &error);
+  assert_unfinished(hr_plan_recompute(&copy, NULL, NULL, &error), &error);
+  copy.rows_choice = HR_ROWS_OPEN;
+  assert_unfinished(hr_plan_rows(&copy, NULL, &error), &error);
+  assert_unfinished(hr_plan_auto(&copy, NULL, NULL, &error), &error);
+}
+
+static void test_only_finished_jobs_are_planned(void **state) {
+  hr_job job, none = {0};
+  hr_plan *plan;
+  (void)state;
+  nothing_plans(&none);
+  hr_job_init(&job); /* without a model */
+  nothing_plans(&job);
+  job = job_for("micro-llama-bytes"); /* without hr_job_finish */
+  nothing_plans(&job);
+  finish(&job);
+  job.sequence_length = 1;
+  (void)!hr_job_finish(&job, NULL); /* refused, and nobody looked */
+  nothing_plans(&job);
+  job.sequence_length = 16;
+  finish(&job);
+  assert_int_equal(hr_plan_create(&job, &plan, NULL), HR_OK);
+  hr_plan_destroy(plan);
+}
+
 static void test_names(void **state) {
   (void)state;
   assert_string_equal(hr_optimizer_name(HR_OPTIMIZER_MOMENTUM), "momentum");
@@ -404,6 +454,7 @@ int main(void) {
       cmocka_unit_test(test_recompute_texts),
       cmocka_unit_test(test_recompute_errors),
       cmocka_unit_test(test_recompute_round_trip),
+      cmocka_unit_test(test_only_finished_jobs_are_planned),
       cmocka_unit_test(test_names),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -544,9 +544,20 @@ static bool resumes(world *w, job j, heard *h, char why[WHY_ROOM]) {
   return goes_on(w, &resume, h, &l) || no(why, "--resume: exit %d: %.400s", l.code, last_line(&l));
 }
 
+/* A reader who asks before the run goes on is told of no damage where there is none. */
+static bool verifies(const world *w, const heard *h, char why[WHY_ROOM]) {
+  static launch l;
+  command c = {{HR_PROGRAM, "inspect", w->run, "--verify"}};
+  l = (launch){0};
+  if (h->count == 0 || w->except) return true;
+  launch_run(w, &c, &l);
+  return l.code == 0 || no(why, "inspect --verify: exit %d: %.400s", l.code, last_line(&l));
+}
+
 bool recovers(world *w, job j, heard *h, strictness s, char why[WHY_ROOM]) {
-  return nothing_lost(w, j, h, why) && (h->count ? resumes(w, j, h, why) : starts_again(w, j, h, why)) &&
-         same_as_undisturbed(w, j, why) && same_files_as_undisturbed(w, j, s, why) && own_files_survive(w, why);
+  return nothing_lost(w, j, h, why) && verifies(w, h, why) &&
+         (h->count ? resumes(w, j, h, why) : starts_again(w, j, h, why)) && same_as_undisturbed(w, j, why) &&
+         same_files_as_undisturbed(w, j, s, why) && own_files_survive(w, why);
 }
 
 /* ---- set-up ---- */

@@ -5,6 +5,7 @@
  *   - it ends by itself, with a documented exit code and a message, unless we killed it;
  *   - exit 0 means the bytes and metrics of the undisturbed run;
  *   - a checkpoint that was announced ("saved ...") is there, whole, until --keep lets it go for newer ones;
+ *   - then `inspect --verify` finds no damage, unless we made some;
  *   - the run then goes on (--resume), or starts again when nothing had been announced, and ends with the bytes,
  *     metrics and files of the undisturbed run;
  *   - files that are not the program's survive. */

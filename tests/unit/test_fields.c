@@ -164,6 +164,7 @@ static void test_likely_counts(void **state) {
       {"seq", "1kx", "without --seq: the model's positions"},
       {"steps", "10k", "in digits alone: 10240 or 10000"},
       {"steps", "ten", "without --steps: from --epochs"},
+      {"keep", "-1", "without --keep: 2; --keep 0: all"},
       {"micro-batch", "1k", "in digits alone: 1024 or 1000"},
       {"batch-tokens", "512k", "in digits alone: 524288 or 512000"},
   };

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <headroom/chat.h>
 #include <headroom/train.h>
 
 #include "base/mem.h"
@@ -208,12 +209,52 @@ static void without_positions(void **state) {
   hr_generator_close(g);
 }
 
+/* What a caller forgot is told, and is no crash. */
+static void what_was_forgotten_is_told(void **state) {
+  const int32_t one = 1;
+  const char *no_path[] = {NULL};
+  answer a;
+  hr_job job = job_of("llama");
+  hr_generate_options options = options_for(&one, 1, &a);
+  hr_generate_result result;
+  hr_run_options run;
+  hr_run_result ran;
+  hr_error error = {0};
+  (void)state;
+  hr_run_options_init(&run);
+  run.data_paths = no_path;
+  run.data_path_count = 1;
+  run.out_directory = "nowhere";
+  options.prompt_ids = NULL;
+  options.prompt_bytes = 5;
+  assert_int_equal(hr_generate(&job, &options, &result, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "NULL"));
+  options.prompt_ids = &one;
+  options.prompt_id_count = UINT64_C(1) << 62;
+  assert_int_equal(hr_generate(&job, &options, &result, &error), HR_ERROR_USAGE);
+  job.purpose = HR_PURPOSE_EVALUATE;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(hr_evaluate(&job, &run, &ran, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "data path 0 of 1 is NULL"));
+  job.finished = false;
+  job.purpose = HR_PURPOSE_GENERATE;
+  assert_int_equal(hr_generate(&job, &options, &result, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "hr_job_finish"));
+  job.purpose = HR_PURPOSE_EVALUATE;
+  assert_int_equal(hr_evaluate(&job, &run, &ran, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "hr_job_finish"));
+  job.purpose = HR_PURPOSE_TRAIN;
+  assert_int_equal(hr_train(&job, &run, &ran, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "hr_job_finish"));
+  hr_data_example_deinit(NULL);
+  hr_rendered_deinit(NULL);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_cache_changes_no_token),
-      cmocka_unit_test(a_stop_leaves_it_usable),
-      cmocka_unit_test(each_answer_draws_anew),
-      cmocka_unit_test(without_positions),
+      cmocka_unit_test(the_cache_changes_no_token), cmocka_unit_test(a_stop_leaves_it_usable),
+      cmocka_unit_test(each_answer_draws_anew),     cmocka_unit_test(without_positions),
+      cmocka_unit_test(what_was_forgotten_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,6 +86,23 @@ static void what_occurred_is_penalized(void **state) {
       (double[TOKENS]){0.62246, 0.37754, 0, 0, 0});
 }
 
+static void scores_that_are_not_finite_are_an_error(void **state) {
+  const float bad[] = {NAN, INFINITY, -NAN};
+  (void)state;
+  for (int k = 0; k < 3; k++)
+    for (int greedy = 0; greedy < 2; greedy++) {
+      float scores[TOKENS] = {1, 2, 0, 0, 0};
+      hri_sampler sampler = {.temperature = greedy ? 0 : 1, .top_p = 1};
+      hr_error error = {0};
+      int32_t token;
+      scores[3] = bad[k];
+      assert_int_equal(hri_sample(&sampler, scores, TOKENS, 0, &token, &error), HR_ERROR_DIVERGED);
+      assert_non_null(strstr(error.message, "token 3"));
+      scores[3] = -INFINITY; /* never drawn */
+      assert_int_equal(hri_sample(&sampler, scores, TOKENS, 0, &token, &error), HR_OK);
+    }
+}
+
 static void refused_memory_is_an_error(void **state) {
   hri_sampler sampler = {.temperature = 1, .top_p = 1};
   uint64_t live = hri_mem_live_bytes();
@@ -102,6 +119,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_filter_leaves_its_tokens),
       cmocka_unit_test(what_occurred_is_penalized),
+      cmocka_unit_test(scores_that_are_not_finite_are_an_error),
       cmocka_unit_test(refused_memory_is_an_error),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

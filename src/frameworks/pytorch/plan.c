@@ -11,6 +11,7 @@
 #include "frameworks/pytorch/refuse.h"
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/translate.h"
+#include "job/job.h"
 
 struct hr_pytorch {
   hr_pytorch_info info;
@@ -225,6 +226,7 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
   if (!options) options = &usual;
   stack = hri_torch_stack_of(options->stack);
   alloc_conf = options->alloc_conf ? options->alloc_conf : stack->alloc_conf;
+  HRI_TRY(hri_job_finished(job, error));
   HRI_TRY(refuse_open_rows(job, error));
   HRI_TRY(read_settings(job, options, stack, &settings, error));
   p = hri_alloc_zero(1, sizeof *p);

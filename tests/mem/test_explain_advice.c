@@ -1,0 +1,235 @@
+/* Advice: for each failure what helps there, in settings that exist there, and nothing that cannot help. The table is
+ * src/explain/tips.c. */
+#include "explain/cases.h"
+#include "explain/tips.h"
+
+#include <headroom/explain.h>
+
+typedef struct advised {
+  const char *text;
+  const char *has, *lacks; /* each a list of words separated by "|"; NULL: none */
+} advised;
+
+static bool any_has(const hr_oom_failure *f, const char *word, size_t length) {
+  char copy[HR_OOM_LINE_BYTES];
+  (void)snprintf(copy, sizeof copy, "%.*s", (int)length, word);
+  for (uint32_t k = 0; k < f->advice_count; k++)
+    if (strstr(f->advice[k].text, copy)) return true;
+  return false;
+}
+
+static bool holds(const hr_oom_failure *f, const char *list, bool wanted, const char *text) {
+  for (const char *at = list; at && *at;) {
+    const size_t length = strcspn(at, "|");
+    if (any_has(f, at, length) != wanted) {
+      print_error("%s \"%.*s\": %s\n", wanted ? "lacks" : "has", (int)length, at, text);
+      for (uint32_t k = 0; k < f->advice_count; k++) print_error("  %s\n", f->advice[k].text);
+      return false;
+    }
+    at += length + (at[length] == '|');
+  }
+  return true;
+}
+
+static void check(const advised *cases, size_t count) {
+  for (size_t i = 0; i < count; i++) {
+    hr_explanation *e = explain_text(cases[i].text);
+    const hr_oom_failure *f;
+    assert_true(e->failure_count > 0);
+    f = &e->failures[e->primary];
+    assert_true(holds(f, cases[i].has, true, cases[i].text));
+    assert_true(holds(f, cases[i].lacks, false, cases[i].text));
+    hr_explanation_destroy(e);
+  }
+}
+#define CHECK(cases) check(cases, sizeof(cases) / sizeof *(cases))
+
+#define NEW_TAIL                                                                                                       \
+  " is allocated by PyTorch, and 3.00 GiB is reserved by PyTorch but unallocated. If reserved but unallocated memory " \
+  "is large try setting PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True to avoid fragmentation."
+
+/* A setting is advised only to a PyTorch that has it. */
+static void test_versions(void **state) {
+  static const advised cases[] = {
+      {"CUDA out of memory. Tried to allocate 2.72 GiB (GPU 0; 10.92 GiB total capacity; 7.12 GiB already allocated; "
+       "2.03 GiB free; 8.36 GiB reserved in total by PyTorch)",
+       "update PyTorch", "PYTORCH_CUDA_ALLOC_CONF=|set PYTORCH"},
+      {"CUDA out of memory. Tried to allocate 2.72 GiB (GPU 0; 10.92 GiB total capacity; 7.12 GiB already allocated; "
+       "2.03 GiB free; 8.36 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting "
+       "max_split_size_mb to avoid fragmentation.",
+       "max_split_size_mb:128", "before 2.9"},
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 "
+       "GiB of which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.60 GiB memory in use. Of the "
+       "allocated memory 19.10 GiB" NEW_TAIL,
+       "expandable_segments:True", "before 2.1"},
+      {"HIP out of memory. Tried to allocate 2.72 GiB (GPU 0; 10.92 GiB total capacity; 7.12 GiB already allocated; "
+       "2.03 GiB free; 8.36 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting "
+       "max_split_size_mb to avoid fragmentation.",
+       "PYTORCH_HIP_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF"},
+      {"RuntimeError: CUDA error: out of memory", "record a snapshot|2.1 and later", NULL},
+      {"CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 10.92 GiB total capacity; 1.10 GiB already allocated; "
+       "30.00 MiB free; 1.20 GiB reserved in total by PyTorch)",
+       "nvidia-smi", "max_split_size"},
+  };
+  (void)state;
+  CHECK(cases);
+}
+
+/* One tensor that is larger than the device gets no smaller by keeping less of others. */
+static void test_one_tensor(void **state) {
+  static const advised cases[] = {
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 93.89 GiB. GPU 0 has a total capacity of 79.21 "
+       "GiB of which 60.00 GiB is free. Including non-PyTorch memory, this process has 19.10 GiB memory in use. Of "
+       "the allocated memory 18.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.",
+       "scaled_dot_product_attention|smaller micro-batch", "checkpointing|8-bit optimizer"},
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 30.00 GiB. GPU 0 has a total capacity of 79.21 "
+       "GiB of which 20.00 GiB is free. Including non-PyTorch memory, this process has 59.10 GiB memory in use. Of "
+       "the allocated memory 58.00 GiB is allocated by PyTorch, and 100.00 MiB is reserved by PyTorch but unallocated.",
+       "scaled_dot_product_attention|checkpointing", NULL},
+      {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 300.00 MiB. GPU 0 has a total capacity of 79.21 "
+       "GiB of which 200.00 MiB is free. Including non-PyTorch memory, this process has 79.00 GiB memory in use. Of "
+       "the allocated memory 78.00 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated.",
+       "checkpointing|8-bit optimizer", "one tensor"},
+  };
+  (void)state;
+  CHECK(cases);
+}
+
+#define FULL                                                                                                           \
+  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 300.00 MiB. GPU 0 has a total capacity of 23.64 GiB " \
+  "of which 200.00 MiB is free. Including non-PyTorch memory, this process has 23.40 GiB memory in use. Of the "       \
+  "allocated memory 23.00 GiB is allocated by PyTorch, and 50.00 MiB is reserved by PyTorch but unallocated."
+
+/* Where nothing is trained, nothing that training keeps is advised against. */
+static void test_places(void **state) {
+  static const advised cases[] = {
+      {"Traceback (most recent call last):\n  File \"a.py\", line 3, in <module>\n    model = "
+       "AutoModel.from_pretrained(name)\n" FULL,
+       "device_map", "micro-batch|checkpointing|8-bit optimizer"},
+      {"Traceback (most recent call last):\n  File \"/x/torch/nn/modules/module.py\", line 1150, in convert\n    return "
+       "t.to(device, dtype if t.is_floating_point() else None, non_blocking)\n" FULL,
+       "16 bits", "micro-batch|checkpointing"},
+      {"Traceback (most recent call last):\n  File \"/x/transformers/generation/utils.py\", line 1522, in generate\n    "
+       "return self.greedy_search(\n" FULL,
+       "fewer rows", "checkpointing|8-bit optimizer|gradient"},
+      {"Traceback (most recent call last):\n  File \"/x/vllm/worker/model_runner.py\", line 9, in load\n    x()\n" FULL,
+       "max-num-seqs", "checkpointing|adapters"},
+      {"Traceback (most recent call last):\n  File \"/x/ComfyUI/comfy/ldm/model.py\", line 9, in f\n    x()\n" FULL,
+       "--lowvram", "checkpointing|optimizer"},
+  };
+  (void)state;
+  CHECK(cases);
+}
+
+/* Settings of PyTorch for PyTorch, and each program's own for it. */
+static void test_owners(void **state) {
+  static const advised cases[] = {
+      {"RuntimeError: MPS backend out of memory (MPS allocated: 17.00 GB, other allocations: 1.00 GB, max allowed: "
+       "18.13 GB). Tried to allocate 1.00 GB on private pool.",
+       "PYTORCH_MPS_HIGH_WATERMARK_RATIO", "torch.cuda|per_process"},
+      {"DB::Exception: Memory limit (total) exceeded: would use 9.31 GiB (attempt to allocate chunk of 4 MiB), maximum: "
+       "9.31 GiB",
+       "that limit", "per_process|torch|PYTORCH"},
+      {"FATAL ERROR: Reached heap limit Allocation failed - JavaScript heap out of memory", "--max-old-space-size",
+       "per_process"},
+      {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Out of memory while trying to allocate 1073741824 "
+       "bytes.",
+       "XLA_PYTHON_CLIENT_MEM_FRACTION|jax.checkpoint", "torch"},
+      {"tensorflow.python.framework.errors_impl.ResourceExhaustedError: OOM when allocating tensor with shape[64,1024]",
+       "TF_FORCE_GPU_ALLOW_GROWTH|mixed_precision", "torch"},
+      {"ggml_backend_cuda_buffer_type_alloc_buffer: allocating 5000.00 MiB on device 0: cudaMalloc failed: out of memory",
+       "-ngl", "torch|micro-batch"},
+      {"CUDA Error: out of memory: File exists\ndarknet: ./src/cuda.c:36: check_error: Assertion `0' failed.",
+       "subdivisions", "torch"},
+      {"c++: fatal error: Killed signal terminated program cc1plus\ncompilation terminated.", "MAX_JOBS",
+       "data-loader|dataloader|prefetch"},
+      {"numpy.core._exceptions._ArrayMemoryError: Unable to allocate 12.3 GiB for an array with shape (40000, 41000) and "
+       "data type float64",
+       "float32", "data-loader|num_workers"},
+      {"OSError: [WinError 1455] The paging file is too small for this operation to complete. Error loading "
+       "\"C:\\\\torch\\\\lib\\\\caffe2_detectron_ops.dll\"",
+       "larger paging file", "docker"},
+      {"slurmstepd: error: Detected 1 oom_kill event in StepId=9.batch. Some of the step tasks have been OOM Killed.",
+       "sacct|--mem", "docker"},
+      {"java.lang.OutOfMemoryError: unable to create new native thread", "ulimit -u", "data loader"},
+      {"Error: cannot allocate vector of size 3.7 Gb", "gc()", "num_workers"},
+      {"tasks were killed due to the node running low on memory: ray.exceptions.OutOfMemoryError", "num_cpus", NULL},
+      {"RuntimeError: XPU out of memory, please use `empty_cache` to release all unoccupied cached memory.",
+       "memory_reserved()", "nvidia-smi|torch.cuda"},
+      {"nccl: ncclUnhandledCudaError: Call to CUDA function failed. Last error: Cuda failure 2 'out of memory'",
+       "NCCL_BUFFSIZE", "CUDA_LAUNCH_BLOCKING"},
+      {"rocBLAS error: rocblas_status_memory_error out of memory, failed to allocate workspace", "AMD_SERIALIZE_KERNEL",
+       "CUDA_LAUNCH_BLOCKING"},
+  };
+  (void)state;
+  CHECK(cases);
+}
+
+/* ---- the table itself ---- */
+
+typedef struct seen {
+  char names[512][32];
+  size_t count;
+} seen;
+
+static void remember(seen *s, const char *name) {
+  for (size_t i = 0; i < s->count; i++)
+    if (strcmp(s->names[i], name) == 0) return;
+  assert_true(s->count < sizeof s->names / sizeof *s->names && strlen(name) < sizeof *s->names);
+  (void)strcpy(s->names[s->count++], name);
+}
+
+static void collect(const explain_case *c, void *context) {
+  hr_explanation *e = explain_text(c->text);
+  for (uint32_t k = 0; k < e->failure_count; k++) {
+    remember(context, e->failures[k].source);
+    remember(context, e->failures[k].framework);
+  }
+  hr_explanation_destroy(e);
+}
+
+static bool is_seen(const seen *s, const char *name, size_t length) {
+  const bool begins = name[length - 1] == '*';
+  for (size_t i = 0; i < s->count; i++)
+    if (strncmp(s->names[i], name, length - begins) == 0 && (begins || !s->names[i][length])) return true;
+  return false;
+}
+
+/* Each line fits; and whoever the table names speaks in the project's cases by that name: a name with a slip would help
+ * nobody. */
+static void test_table(void **state) {
+  static const char *const files[] = {"frameworks", "caps",     "parts",  "hosts",   "devices",
+                                      "reports",    "speakers", "survey", "survey2", "families"};
+  /* of frameworks only around a message, of our own runs, and of speakers whose words are in unit tests alone */
+  static const char *const elsewhere[] = {"headroom",  "transformers", "axolotl", "llama-factory", "torchtune",
+                                          "lightning", "diffusers",    "comfyui", "fsdp",          "deepspeed"};
+  static const char *const texts[] = {"rocm: HIP_ERROR_OutOfMemory returned by hipMalloc",
+                                      "D3D12: out of memory: ID3D12Device::CreateCommittedResource failed"};
+  static char buffer[EXPLAIN_CASE_BYTES];
+  static seen s;
+  size_t unseen = 0;
+  (void)state;
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)each_case(files[i], buffer, collect, &s);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) collect(&(explain_case){"", texts[i]}, &s);
+  for (size_t i = 0; i < sizeof elsewhere / sizeof *elsewhere; i++) remember(&s, elsewhere[i]);
+  for (size_t i = 0; i < hri_tip_count; i++) {
+    const hri_tip *t = &hri_tips[i];
+    assert_true(!t->text == !t->cost && (!t->text || strlen(t->text) < HR_OOM_LINE_BYTES));
+    assert_true(t->when & HRI_TIP_CAUSES && t->topic != HRI_TOPIC_NONE);
+    for (const char *at = t->who; at && *at;) {
+      const size_t length = strcspn(at, " ");
+      if (!is_seen(&s, at, length)) print_error("no case is of %.*s\n", (int)length, at);
+      unseen += !is_seen(&s, at, length);
+      at += length + (at[length] == ' ');
+    }
+  }
+  assert_int_equal(unseen, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_versions), cmocka_unit_test(test_one_tensor), cmocka_unit_test(test_places),
+      cmocka_unit_test(test_owners),   cmocka_unit_test(test_table),
+  };
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
