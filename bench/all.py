@@ -135,6 +135,7 @@ SECTIONS = {
     **{name: (lambda name=name: python("pytorch", *(PYTORCH_QUICK if OPTIONS.quick else PYTORCH[name]), "--write", name)) for name in PYTORCH},
     "peft": lambda: python("peft", *(["--quick"] if OPTIONS.quick else []), "--write"),
     "predict": lambda: python("predict", *(["--quick", "--steps", "3"] if OPTIONS.quick else []), "--write"),
+    "rates": lambda: python("rates", *(["--quick"] if OPTIONS.quick else []), "--write"),
     "attention.py": attention_beside_pytorch,
     **{name: (lambda name=name: printed(name)) for name in PRINTED},
 }

@@ -54,6 +54,8 @@ typedef struct hr_rate_tables {
   double stream_bytes[HR_STREAM_COUNT][HR_STREAM_SIZES];                      /* per second, read and written */
 } hr_rate_tables;
 
+enum { HR_RATE_ENTRIES = HR_RATE_TYPES * (int)(sizeof(hr_rate_tables) / sizeof(double)) };
+
 /* Of products of bf16, by each code that there is, FLOPs per second; 0: not measured, or there is no such code. */
 typedef struct hr_code_rates {
   double flops[HR_PRODUCT_CODES][HR_PRODUCT_ROWS][HR_PRODUCT_WIDTHS];
@@ -67,8 +69,10 @@ typedef struct hr_device_rates {
   hr_rate_tables tables[HR_RATE_TYPES];
   uint64_t fixed_bytes; /* resident beside the arena, with room for data buffers; 0: not measured */
   bool seen;            /* in the steps of training runs, not by a probe: rates of what these had, 0 for the rest */
-  double factors[2];    /* seen: how many times the assumed seconds arithmetic and memory traffic took; 0: none */
-  hr_code_rates codes;  /* for choosing among them; not part of what hr_device_load gives */
+  /* Seen: seconds of a step that the nodes of each entry of the tables took, in their order, and those that were assumed
+   * of them; 0: none. */
+  double taken[HR_RATE_ENTRIES], assumed[HR_RATE_ENTRIES];
+  hr_code_rates codes;                    /* for choosing among them; not part of what hr_device_load gives */
   double link_bytes_per_second[HR_LINKS]; /* of a card, each way alone; 0: not measured */
   char card[128]; /* of a card: its UUID and its driver's version, which with `libraries` it holds for; "": a CPU */
 } hr_device_rates;

@@ -91,10 +91,11 @@ typedef struct hr_plan_info {
   double phase_seconds[HR_PHASE_COUNT];
   double flops_per_step;
   uint64_t tokens_per_step;
-  bool time_measured;   /* from rates of this machine, else from published or assumed rates */
-  bool time_seen;       /* these were seen in earlier runs, not measured by a probe */
-  hr_products products; /* of a CPU: what computes products of bf16, and who chose it */
-  bool scratch_exact;   /* of the code that runs there; else an estimate by formula, as for devices of the table */
+  bool time_measured;     /* from rates of this machine, else from published or assumed rates */
+  bool time_seen;         /* these were seen in earlier runs, not measured by a probe */
+  double time_seen_share; /* of the step's time: nodes of kinds and sizes that these runs had; 0 without time_seen */
+  hr_products products;   /* of a CPU: what computes products of bf16, and who chose it */
+  bool scratch_exact;     /* of the code that runs there; else an estimate by formula, as for devices of the table */
   uint64_t parameter_count, trainable_parameter_count;
   uint32_t program_count, node_count, storage_count;
   uint64_t plan_bytes; /* host memory that the plan itself takes */

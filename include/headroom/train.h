@@ -66,7 +66,8 @@ typedef struct hr_profile {
   bool warm_up_only;
   double step_seconds; /* of whole steps; what no row has is the feeding of data and the executor */
   double predicted_seconds;
-  bool prediction_measured; /* from rates measured on this machine */
+  bool prediction_measured; /* from rates measured on this machine, or seen in earlier runs */
+  bool prediction_seen;     /* the latter */
   uint32_t row_count;
   const hr_profile_row *rows; /* the longest first */
 } hr_profile;
@@ -121,7 +122,8 @@ typedef struct hr_run_result {
   bool device_grown_known; /* train: as hr_metrics, of the whole run */
   uint64_t device_grown_bytes;
   double predicted_step_seconds; /* train: as planned */
-  bool prediction_measured;      /* ... from rates measured on this machine */
+  bool prediction_measured;      /* ... from rates measured on this machine, or seen in earlier runs */
+  bool prediction_seen;          /* the latter */
   double
       /* train: median of the steps of this run, at most its last 256, the first one left out; NaN without steps */
       step_seconds;

@@ -154,6 +154,7 @@ static void write_time(json_writer *json, const hr_plan_info *info, const hr_dev
   json_write_count(json, "tokens_per_step", info->tokens_per_step);
   json_write_bool(json, "measured", info->time_measured);
   json_write_bool(json, "seen", info->time_seen);
+  if (info->time_seen) json_write_number(json, "seen_share", info->time_seen_share);
   if (device->rates_problem[0]) json_write_text(json, "rates_problem", device->rates_problem);
   json_write_close(json, '}');
 }

@@ -324,11 +324,15 @@ static void time_text(const hr_plan *plan, char *text, size_t bytes) {
   if (step > 0 && info->tokens_per_step > 0)
     add(text, bytes, ", %s tokens/s", COUNT_TEXT((double)info->tokens_per_step / step));
   if (step > 0 && info->flops_per_step > 0) add(text, bytes, ", %sFLOP/s", COUNT_TEXT(info->flops_per_step / step));
-  add(text, bytes, " (predicted from %s)",
+  add(text, bytes, " (predicted from %s",
       info->time_seen          ? "rates of earlier runs on this machine"
       : info->time_measured    ? "rates measured on this machine"
       : job->device.usable_now ? "assumed rates"
                                : "published rates");
+  if (info->time_seen && info->time_seen_share < 0.995)
+    add(text, bytes, "; %.0f %% of it is for operations of kinds or sizes that they did not have",
+        100 * (1 - info->time_seen_share));
+  add(text, bytes, ")");
 }
 
 static void print_time(FILE *stream, const hr_plan *plan) {

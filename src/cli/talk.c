@@ -212,7 +212,10 @@ static void tell_profile(const hr_profile *p, const char *path) {
   (void)fprintf(stderr, "  %-30s%7s%11.3f%8.1f\n", "data, executor", "", (p->step_seconds - listed) * 1e3,
                 (1 - listed / p->step_seconds) * 100);
   (void)fprintf(stderr, "  %-30s%7s%11.3f%8.1f%17s%14.3f  (%s rates)\n", "step", "", p->step_seconds * 1e3, 100.0, "",
-                p->predicted_seconds * 1e3, p->prediction_measured ? "measured" : "assumed");
+                p->predicted_seconds * 1e3,
+                p->prediction_seen       ? "stored"
+                : p->prediction_measured ? "measured"
+                                         : "assumed");
 }
 
 /* FNV-1a, to know a note again. */

@@ -118,6 +118,7 @@ static void print_train_json(const hr_run_options *run, const hr_run_result *res
   json_write_number(&json, "step_seconds", result->step_seconds);
   json_write_number(&json, "predicted_step_seconds", result->predicted_step_seconds);
   json_write_bool(&json, "prediction_measured", result->prediction_measured);
+  json_write_bool(&json, "prediction_seen", result->prediction_seen);
   write_common(&json, result);
   json_write_end(&json);
 }
@@ -135,7 +136,9 @@ static void print_step_time(const hr_run_result *result) {
   if (!(result->step_seconds > 0)) return;
   (void)printf("%-14s%14s", "step time", SECONDS_TEXT(result->step_seconds));
   used = snprintf(text, sizeof text, "predicted %s from %s rates", SECONDS_TEXT(predicted),
-                  result->prediction_measured ? "measured" : "assumed");
+                  result->prediction_seen       ? "stored"
+                  : result->prediction_measured ? "measured"
+                                                : "assumed");
   if (predicted > 0)
     (void)snprintf(text + used, sizeof text - (size_t)used, ": the run took %+.0f %%",
                    (result->step_seconds / predicted - 1) * 100);

@@ -1,6 +1,7 @@
 #include "device/cpu.h"
 
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #if defined(__x86_64__)
 #include <cpuid.h>
@@ -8,7 +9,7 @@
 
 #include "device/host.h"
 
-static const double NODE_SECONDS = 5e-6; /* assumed */
+static const double NODE_SECONDS = 1e-6; /* assumed; 0.5 us measured in training by one thread of a Zen 5 */
 
 void hr_device_cpu_team(hr_cpu_team *team) {
   hri_host_cores c = hri_host_cores_now();
@@ -23,8 +24,9 @@ uint32_t hr_device_cpu_threads(void) { return hri_host_cores_now().usable; }
  * them. Where a processor was measured the figure is that (docs/decisions/0011); else 0.9 of two multiply-adds of the
  * datapath's width a cycle at a server's clock, or less where one core does not keep it.
  *
- *   Zen 5 (family 1Ah), EPYC and desktop: 220 to 246 GFLOP/s measured of a peak of 260 to 276; dot instruction 440 to
- *     500.
+ *   Zen 5 (family 1Ah), EPYC and desktop: 250 to 265 GFLOP/s measured in the steps of training runs, of a peak of 260 to
+ *     276; dot instruction 510 to 535. 250 with AVX-512 alone and 130 to 140 with AVX2, in bf16 as well, where these are all
+ *     that may be used.
  *   Zen 4 (family 19h): 109 measured of a peak of 118; dot instruction 213 of 236.
  *   Zen 5 of notebooks (models 20h to 2Fh and 60h to 6Fh): never measured; AMD describes datapaths of 256 bits, as Zen
  *     4 has them.
@@ -43,7 +45,9 @@ typedef struct assumed {
 } assumed;
 
 static const assumed rates[] = {
-    {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX512, true, false, 230e9, 2},
+    {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX512, true, false, 258e9, 2},
+    {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX512, false, false, 258e9, 0},
+    {HRI_CPU_AMD, 0x1A, 1, HRI_CPU_AVX2, false, false, 130e9, 0},
     {HRI_CPU_AMD, 0, -1, HRI_CPU_AVX512, true, false, 105e9, 2},
     {HRI_CPU_INTEL, 0, -1, HRI_CPU_AVX512, true, true, 170e9, 6},
     {HRI_CPU_INTEL, 0, -1, HRI_CPU_AVX512, true, false, 170e9, 1},
@@ -53,6 +57,16 @@ static const assumed rates[] = {
     {HRI_CPU_OTHER, 0, -1, HRI_CPU_NEON, false, false, 30e9, 0},
     {HRI_CPU_OTHER, 0, -1, HRI_CPU_BASE, false, false, 15e9, 0},
 };
+
+/* What the memory gives to a team, bytes per second. Measured in training on a Zen 5 of a server (models 00h to 1Fh): 60 to
+ * 65 GB/s by one core, 70 to 110 by two; how it goes on is a guess. Elsewhere two channels of DDR4, less losses, or of
+ * DDR5 beside a Zen 5. */
+static double assumed_bandwidth(const hri_cpu_facts *f, uint32_t threads) {
+  static const double CORE = 30e9, SERVER = 300e9, DDR5 = 60e9, DDR4 = 30e9;
+  if (f->make != HRI_CPU_AMD || f->family != 0x1A) return DDR4;
+  if (f->model >= 0x20) return DDR5;
+  return CORE * (threads + 1) < SERVER ? CORE * (threads + 1) : SERVER;
+}
 
 /* Zen 5 of notebooks splits 512 bits in two. */
 static int is_wide(const hri_cpu_facts *f) {
@@ -103,6 +117,17 @@ hri_cpu_facts hri_cpu_facts_now(void) {
   return f;
 }
 
+/* HEADROOM_ISA chooses what products run with (backend/cpu/isa.c, which refuses what is no level): rates are of that. */
+static void cap_facts(hri_cpu_facts *f, const char *level) {
+  if (!level || !*level || f->vectors == HRI_CPU_NEON) return;
+  if (strcmp(level, "amx") == 0) return;
+  f->tiles = false;
+  if (strcmp(level, "avx512bf16") == 0) return;
+  f->pairs = false;
+  if (strcmp(level, "avx2") == 0 && f->vectors == HRI_CPU_AVX512) f->vectors = HRI_CPU_AVX2;
+  if (strcmp(level, "base") == 0) f->vectors = HRI_CPU_BASE;
+}
+
 static uint64_t plus(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
 /* What the whole process may have: what is left now plus what it holds already, because a budget counts its fixed
@@ -122,6 +147,7 @@ void hri_device_cpu(hr_device *device) {
   uint32_t threads = hr_device_cpu_threads();
   hri_cpu_facts facts = hri_cpu_facts_now();
   double core_flops, factor;
+  cap_facts(&facts, getenv("HEADROOM_ISA"));
   hri_cpu_assumed(&facts, &core_flops, &factor);
   memset(device, 0, sizeof *device);
   (void)snprintf(device->name, sizeof device->name, "cpu");
@@ -131,7 +157,7 @@ void hri_device_cpu(hr_device *device) {
   device->node_seconds = NODE_SECONDS;
   device->capacity_bytes = memory.total_bytes;
   device->usable_bytes = usable_bytes(&memory);
-  device->memory_bytes_per_second = 30e9; /* assumed: two channels of DDR4, less losses */
+  device->memory_bytes_per_second = assumed_bandwidth(&facts, threads);
   device->flops_fp32 = core_flops * threads;
   device->rated_threads = threads;
   device->flops_bf16 = factor * core_flops * threads;

@@ -6,10 +6,6 @@
 
 #include "pass/pass.h"
 
-/* Shares of the GEMM rate that other arithmetic reaches, and of the bandwidth that gathers reach: assumptions, where no
- * probe of the machine tells. */
-static const double ATTENTION_SHARE = 0.5;
-
 uint32_t hri_job_runs(const hr_job *spec, uint8_t program) {
   if (spec->purpose == HR_PURPOSE_EVALUATE) return program == HRI_EVALUATE;
   if (spec->purpose == HR_PURPOSE_GENERATE) return program == HRI_DECODE;
@@ -71,7 +67,8 @@ static uint32_t rated_type(hri_dtype type, hri_rate_table table) {
   return type == HRI_BF16 || (type == HRI_F16 && table == HRI_RATE_STREAM);
 }
 
-static double peak_of(const hri_job *job, hri_dtype type, const hr_device *device) {
+double hri_peak_of(const hri_job *job, const hri_node *node, const hr_device *device) {
+  const hri_dtype type = type_of(job, node);
   double narrow = type == HRI_F16    ? device->flops_fp16
                   : type == HRI_BF16 ? device->flops_bf16
                   : job->tf32        ? device->flops_tf32
@@ -143,23 +140,13 @@ const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *w
 
 /* ---- measured rates ---- */
 
-/* Whether column k is the one nearest to a size, or beside that one. */
-static bool is_near(hri_rate_table table, uint32_t k, double size) {
-  const uint32_t last = hri_rate_columns(table) - 1;
-  double before = k > 1 ? hri_rate_column(table, k - 1) + hri_rate_column(table, k - 2) : -HUGE_VAL,
-         behind = k + 2 <= last ? hri_rate_column(table, k + 1) + hri_rate_column(table, k + 2) : HUGE_VAL;
-  return 2 * size >= before && 2 * size <= behind;
-}
-
-/* The rate at a size from the measured columns of a row around it; 0 when there is none. A probe measures a row whole, so
- * that one end of it may stand for all beyond; training runs saw what they had, and an adapter's product in the cache
- * tells nothing of a whole matrix. */
+/* The rate at a size from the measured columns of a row around it; 0 when there is none. */
 static double interpolate(const hr_device_rates *rates, const hri_rate_class *c) {
   const double *row = hri_rate_row(rates, c);
   double below = 0, below_at = 0;
   for (uint32_t k = 0; k < hri_rate_columns(c->table); k++) {
     double at = hri_rate_column(c->table, k);
-    if (row[k] <= 0 || (rates->seen && !is_near(c->table, k, c->size))) continue;
+    if (row[k] <= 0) continue;
     if (at >= c->size) return below > 0 ? below * pow(row[k] / below, (c->size - below_at) / (at - below_at)) : row[k];
     below = row[k];
     below_at = at;
@@ -167,29 +154,27 @@ static double interpolate(const hr_device_rates *rates, const hri_rate_class *c)
   return below;
 }
 
-/* Nothing measured of a side: the next one stands in. Of what training saw no thin product does for one that is not: the
- * adapters of one run would make the weights of the next slow. A probe's first samples may, since they only tell which
- * others would take too long. */
+/* Nothing measured of a side: the next one stands in, as where a probe's first samples only tell which others would take
+ * too long. */
 static double product_rate(const hr_device_rates *rates, hri_rate_class c) {
   static const uint32_t others[HR_PRODUCT_SIDES][HR_PRODUCT_SIDES] = {{0, 1, 2}, {1, 2, 0}, {2, 1, 0}};
   double rate = 0;
   for (uint32_t k = 0, own = c.side; k < HR_PRODUCT_SIDES && rate <= 0; k++) {
     c.side = others[own][k];
-    if (rates->seen && own > 0 && c.side == 0) continue;
     rate = interpolate(rates, &c);
   }
   return rate;
 }
 
-/* What was not measured packed, or not in bf16, goes by plain operands and fp32; packing by copying. Runs in one type say
- * nothing of the other, and of a card neither does a probe: its tensor cores are of the narrow type alone. */
+/* What was not measured packed, or not in bf16, goes by plain operands and fp32; packing by copying. Of a card fp32 says
+ * nothing of bf16: its tensor cores are of the narrow type alone. */
 static double measured_rate(const hr_device_rates *rates, hri_rate_class c) {
   double rate = 0;
   for (;;) {
     rate = c.table == HRI_RATE_PRODUCT ? product_rate(rates, c) : interpolate(rates, &c);
     if (rate > 0) return rate;
     if (c.table == HRI_RATE_PRODUCT && c.kind >= HR_PRODUCT_KINDS / 2) c.kind -= HR_PRODUCT_KINDS / 2;
-    else if (c.type && !rates->seen && !rates->card[0]) c.type = 0;
+    else if (c.type && !rates->card[0]) c.type = 0;
     else if (c.table == HRI_RATE_STREAM && c.kind == HR_STREAM_PACK) c.kind = HR_STREAM_COPY;
     else return 0;
   }
@@ -230,39 +215,26 @@ bool hri_cost_measured(const hri_job *job, const hr_device *device) {
   return device->rates.threads > 0 && device->rates.threads == job->team;
 }
 
-/* ---- the roofline ---- */
-
-double hri_assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
-  const hri_rule *rule = hri_rule_get(node->op);
-  double rate = peak_of(job, type_of(job, node), device) * device->gemm_efficiency,
-         bandwidth = device->memory_bytes_per_second * device->memory_efficiency;
-  double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
-  if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;
-  if (rule->attention) rate *= ATTENTION_SHARE;
-  if (job->team < device->rated_threads) rate *= (double)job->team / device->rated_threads; /* more gain nothing */
-  if (!rule->product && !rule->attention) flops = 0; /* element-wise work is bound by memory */
-  seconds = rate > 0 ? flops / rate : 0;
-  if (bandwidth > 0 && bytes / bandwidth > seconds) seconds = bytes / bandwidth;
-  return seconds + device->node_seconds;
-}
+/* ---- of a node ---- */
 
 bool hri_is_arithmetic(const hri_rate_class *c) {
   return c->table == HRI_RATE_PRODUCT || c->table == HRI_RATE_ATTENTION;
 }
 
-/* What training never saw is assumed to be off as much as what it saw was. */
-static double factor_of(const hri_job *job, const hri_node *node, const hr_device_rates *rates) {
-  hri_rate_class c = hri_rate_class_of(job, node);
-  double own = rates->factors[!hri_is_arithmetic(&c)], other = rates->factors[hri_is_arithmetic(&c)];
-  if (!rates->seen || c.table == HRI_RATE_NONE) return 1;
-  return own > 0 ? own : other > 0 ? other : 1;
+/* What is assumed, as many times as it was off for what training saw. */
+static double seen_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
+  const hri_rate_class c = hri_rate_class_of(job, node);
+  const double assumed = hri_assumed_seconds(job, node, device);
+  if (c.table == HRI_RATE_NONE) return assumed;
+  return (assumed - device->node_seconds) * hri_seen_ratio(&device->rates, &c) + device->rates.node_seconds;
 }
 
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
-  const bool measured = hri_cost_measured(job, device);
-  double seconds = measured ? measured_seconds(job, node, &device->rates) : -1;
-  if (seconds >= 0) return seconds;
-  return hri_assumed_seconds(job, node, device) * (measured ? factor_of(job, node, &device->rates) : 1);
+  double seconds;
+  if (!hri_cost_measured(job, device)) return hri_assumed_seconds(job, node, device);
+  if (device->rates.seen) return seen_seconds(job, node, device);
+  seconds = measured_seconds(job, node, &device->rates);
+  return seconds >= 0 ? seconds : hri_assumed_seconds(job, node, device);
 }
 
 /* The best rate of a table's kind; 0 where there is none. */
@@ -286,6 +258,9 @@ static double floor_seconds(const hri_job *job, const hri_node *node, const hr_d
   double rate;
   if (!hri_cost_measured(job, device)) return seconds;
   c = hri_rate_class_of(job, node);
+  if (device->rates.seen)
+    return fmin(seconds,
+                (hri_assumed_seconds(job, node, device) - device->node_seconds) * hri_seen_least(&device->rates, &c));
   rate = c.table == HRI_RATE_NONE ? 0 : best_rate(&device->rates, c);
   return rate > 0 ? fmin(seconds, c.work / rate) : seconds;
 }
@@ -324,13 +299,33 @@ static double piece_seconds(const hri_job *job, const hri_node *node, const hr_d
     rate = measured_rate(&device->rates, c);
   }
   if (rate > 0) return c.work / rate + device->rates.node_seconds;
-  return share * hri_assumed_seconds(job, node, device) * factor_of(job, node, &device->rates);
+  return share * hri_assumed_seconds(job, node, device);
+}
+
+/* Where training saw rates: pieces are assumed to take no less than the whole together, each as many times that as its
+ * class. */
+static double least_seen_product(const hri_job *job, const hri_node *node, const hr_device *device,
+                                 const hri_freedom *free, uint64_t piece) {
+  const uint64_t all = product_rows(job, node), rows[] = {piece, all % piece};
+  const hri_rate_class whole = hri_rate_class_of(job, node);
+  double least = HUGE_VAL;
+  for (uint32_t packed = 0; packed <= (free->packing ? 1 : 0); packed++)
+    for (int k = 0; k < 2; k++) {
+      hri_rate_class c = whole;
+      if (rows[k] == 0) continue;
+      c.kind = c.kind % (HR_PRODUCT_KINDS / 2) + (packed ? HR_PRODUCT_KINDS / 2 : 0);
+      c.side = product_side(job, node, rows[k]);
+      c.size += log2((double)rows[k] / (double)all);
+      least = fmin(least, hri_seen_ratio(&device->rates, &c));
+    }
+  return (hri_assumed_seconds(job, node, device) - device->node_seconds) * least + device->rates.node_seconds;
 }
 
 static double least_of_product(const hri_job *job, const hri_node *node, const hr_device *device,
                                const hri_freedom *free, uint64_t piece) {
   const uint64_t rows = product_rows(job, node), rest = rows % piece;
   double least = HUGE_VAL;
+  if (device->rates.seen) return least_seen_product(job, node, device, free, piece);
   for (uint32_t packed = 0; packed <= (free->packing ? 1 : 0); packed++) {
     double seconds = (double)(rows / piece) * piece_seconds(job, node, device, piece, packed);
     if (rest) seconds += piece_seconds(job, node, device, rest, packed);
@@ -342,9 +337,10 @@ static double least_of_product(const hri_job *job, const hri_node *node, const h
 /* At the best rate of all sizes between a piece's and the whole's. */
 static double least_of_stream(const hri_job *job, const hri_node *node, const hr_device *device, double share) {
   hri_rate_class c = rated_class(job, node, &device->rates);
-  const double assumed = hri_assumed_seconds(job, node, device) * factor_of(job, node, &device->rates);
+  const double assumed = hri_assumed_seconds(job, node, device);
   const double sizes[] = {c.size + log2(share), c.size};
   double best = 0, least = HUGE_VAL;
+  if (device->rates.seen) return (assumed - device->node_seconds) * hri_seen_least(&device->rates, &c);
   for (uint32_t k = 0; k < 2 + hri_rate_columns(c.table); k++) {
     double rate;
     c.size = k < 2 ? sizes[k] : hri_rate_column(c.table, k - 2);
@@ -405,15 +401,22 @@ hr_status hri_program_timing(const hri_job *job, uint8_t kind, const hr_device *
   return status;
 }
 
+static bool is_seen(const hri_job *job, const hri_node *node, const hr_device_rates *rates) {
+  const hri_rate_class c = hri_rate_class_of(job, node);
+  return c.table != HRI_RATE_NONE && hri_seen_itself(rates, &c);
+}
+
 static hr_status add_program(const hri_job *job, const hr_job *spec, uint8_t kind, double times, hri_cost *cost,
                              hr_error *error) {
   const hri_program *p = &job->programs[kind];
+  const bool seen = spec->device.rates.seen && hri_cost_measured(job, &spec->device);
   hri_timing timing;
   HRI_TRY(hri_program_timing(job, kind, &spec->device, times, 0, &timing, error));
   for (size_t at = 0; at < p->order.count; at++) {
     const hri_node *node = &job->nodes.items[p->order.items[at]];
     cost->phase_seconds[node->phase] += timing.seconds[at];
     cost->flops += times * hri_node_flops(job, node);
+    if (seen && is_seen(job, node, &spec->device.rates)) cost->seen_seconds += timing.seconds[at];
   }
   for (int lane = 0; lane < HRI_LANE_COUNT; lane++) cost->lane_seconds[lane] += timing.lane_seconds[lane];
   cost->step_seconds += timing.until;

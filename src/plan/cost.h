@@ -37,17 +37,28 @@ const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *w
 
 /* The entry of that row nearest in size: what a measurement of the class is filed under. */
 double *hri_rate_entry(hr_device_rates *rates, const hri_rate_class *where);
+/* Whether a column of a table is the one nearest to a size, or beside that one. */
+bool hri_rate_is_near(hri_rate_table table, uint32_t index, double size);
 bool hri_is_arithmetic(const hri_rate_class *where); /* else bound by memory */
 
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device);
-/* By the roofline alone, whatever was measured. */
+/* Whatever was measured: by published or assumed rates alone (assumed.c). */
 double hri_assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device);
+/* FLOPs per second that the device is said to reach in the type of a node's operands. */
+double hri_peak_of(const hri_job *job, const hri_node *node, const hr_device *device);
+/* Of rates that training saw: how many times its assumed seconds, without the node's own, a node of a class takes
+ * (seen.c); and the least that it says of any class of the same group (arithmetic, memory). */
+double hri_seen_ratio(const hr_device_rates *rates, const hri_rate_class *where);
+/* Whether it saw the class itself, at about that size. */
+bool hri_seen_itself(const hr_device_rates *rates, const hri_rate_class *where);
+double hri_seen_least(const hr_device_rates *rates, const hri_rate_class *where);
 
 typedef struct hri_cost {
   double step_seconds; /* one optimizer step, one evaluation batch or one decoded token */
   double lane_seconds[HRI_LANE_COUNT];
   double phase_seconds[HRI_PHASE_COUNT];
   double flops;
+  double seen_seconds; /* nodes of classes that training saw, with such rates; else 0 */
 } hri_cost;
 /* How often a step, an evaluation batch or a decoded token runs a program. */
 uint32_t hri_job_runs(const hr_job *spec, uint8_t program);

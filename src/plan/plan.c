@@ -109,6 +109,7 @@ static hr_status describe_draft(hr_plan *plan, hr_error *error) {
   info->step_seconds = cost.step_seconds;
   info->time_measured = hri_cost_measured(&plan->job, &plan->spec.device);
   info->time_seen = info->time_measured && plan->spec.device.rates.seen;
+  if (info->time_seen && cost.step_seconds > 0) info->time_seen_share = fmin(cost.seen_seconds / cost.step_seconds, 1);
   info->products = plan->backend->products;
   info->scratch_exact = !plan->backend->estimated;
   memcpy(info->lane_seconds, cost.lane_seconds, sizeof info->lane_seconds);

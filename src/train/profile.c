@@ -145,7 +145,8 @@ void hri_profile_get(hri_profile *p, hr_profile *out) {
                       .step_seconds = median(p->step_seconds, kept),
                       .rows = p->rows,
                       .predicted_seconds = p->plan->info.step_seconds,
-                      .prediction_measured = p->plan->info.time_measured};
+                      .prediction_measured = p->plan->info.time_measured,
+                      .prediction_seen = p->plan->info.time_seen};
   for (uint32_t r = 0; r < ROWS; r++) {
     hr_profile_row row = p->rows[r];
     if (!row.op) continue;
@@ -337,6 +338,7 @@ static void put_summary(trace *t, hri_profile *p) {
   hri_json_field_double(json, "step_seconds", summary.step_seconds);
   hri_json_field_double(json, "predicted_step_seconds", summary.predicted_seconds);
   hri_json_field_bool(json, "prediction_measured", summary.prediction_measured);
+  hri_json_field_bool(json, "prediction_seen", summary.prediction_seen);
   hri_json_key(json, "ops");
   hri_json_begin_array(json);
   for (uint32_t r = 0; r < summary.row_count; r++) put_row(json, &summary.rows[r]);

@@ -11,8 +11,7 @@
 
 enum {
   ROUNDS = 5, /* that must agree */
-  MOST = 40,  /* rounds after which a machine counts as busy */
-  CELLS = sizeof((hr_device_rates *)0)->tables / (sizeof(double))
+  MOST = 40   /* rounds after which a machine counts as busy */
 };
 static const double ROUND_SECONDS = 0.2, SPREAD = 0.1;
 /* Of the time of a thread: what others may take, by the host's word or by the kernel's, half of what rounds may differ
@@ -22,10 +21,15 @@ static const double STOLEN_SHARE = 0.02, WAITED_SHARE = 0.05, PREEMPTIONS_PER_SE
 /* A prediction that was this near is good enough. */
 static const double NEAR = 0.1;
 
-/* Steps in a row. `work` and `seconds` are by entry of the tables; the sums of arithmetic and of traffic are [0], [1]. */
+/* Nodes of one kind: their work, seconds, and what was assumed of them without what a node costs besides its work. */
+typedef struct watched_nodes {
+  double work, seconds, assumed;
+  uint32_t count;
+} watched_nodes;
+
+/* Steps in a row: nodes by entry of the tables, and those that are too small to tell a rate. */
 typedef struct watched {
-  double work[CELLS], seconds[CELLS];
-  double taken[2], assumed[2];
+  watched_nodes entries[HR_RATE_ENTRIES], tiny;
   double step_seconds;
   uint32_t steps;
   hri_host_load before, after;
@@ -72,32 +76,46 @@ static bool is_tiny(const hri_rate_class *where) {
   return where->size < hri_rate_column(where->table, 0) - DOUBLINGS;
 }
 
-/* Nothing of a class of transfers; rates are of the work alone, as a probe's (run/probe.c). */
+static void add(watched_nodes *n, double work, double seconds, double assumed) {
+  n->work += work;
+  n->seconds += seconds;
+  n->assumed += assumed;
+  n->count++;
+}
+
+/* Nothing of a class of transfers. */
 void hri_rate_watch_node(hri_rate_watch *w, const hri_job *job, hri_id id, double seconds) {
   const hri_node *node = &job->nodes.items[id];
   const hr_device *device = &w->plan->spec.device;
-  const double overhead = device->node_seconds;
   watched *r = &w->rounds[w->count % ROUNDS];
   hri_rate_class where;
-  bool memory;
-  size_t cell;
+  double assumed;
+  size_t entry;
   if (!w->in_step) return;
   where = hri_rate_class_of(job, node);
   if (where.table == HRI_RATE_NONE || !(where.work > 0)) return;
-  memory = !hri_is_arithmetic(&where);
-  r->taken[memory] += seconds;
-  r->assumed[memory] += hri_assumed_seconds(job, node, device);
-  if (is_tiny(&where)) return;
-  cell = (size_t)(hri_rate_entry(&w->rates, &where) - (double *)w->rates.tables);
-  assert(cell < CELLS);
-  r->work[cell] += where.work;
-  r->seconds[cell] += seconds > 2 * overhead ? seconds - overhead : seconds / 2;
-  w->holes |= device->rates.threads == 0 || ((const double *)device->rates.tables)[cell] <= 0;
+  assumed = hri_assumed_seconds(job, node, device) - device->node_seconds;
+  if (is_tiny(&where)) {
+    add(&r->tiny, where.work, seconds, assumed);
+    return;
+  }
+  entry = (size_t)(hri_rate_entry(&w->rates, &where) - (double *)w->rates.tables);
+  assert(entry < HR_RATE_ENTRIES);
+  add(&r->entries[entry], where.work, seconds, assumed);
+  w->holes |= device->rates.threads == 0 || device->rates.taken[entry] <= 0;
 }
 
 /* ---- judging ---- */
 
-static double pace(const watched *r) { return (r->taken[0] + r->taken[1]) / (r->assumed[0] + r->assumed[1]); }
+static watched_nodes sum_of(const watched_nodes *a, const watched_nodes *b) {
+  return (watched_nodes){a->work + b->work, a->seconds + b->seconds, a->assumed + b->assumed, a->count + b->count};
+}
+
+static double pace(const hri_rate_watch *w, const watched *r) {
+  watched_nodes all = r->tiny;
+  for (size_t k = 0; k < HR_RATE_ENTRIES; k++) all = sum_of(&all, &r->entries[k]);
+  return all.seconds / (all.assumed + all.count * w->plan->spec.device.node_seconds);
+}
 
 /* Whether others worked on the processors during the rounds. */
 static bool crowded(const hri_rate_watch *w) {
@@ -118,49 +136,53 @@ static bool crowded(const hri_rate_watch *w) {
 static double spread_of(const hri_rate_watch *w) {
   double least = HUGE_VAL, most = 0;
   for (int k = 0; k < ROUNDS; k++) {
-    least = fmin(least, pace(&w->rounds[k]));
-    most = fmax(most, pace(&w->rounds[k]));
+    least = fmin(least, pace(w, &w->rounds[k]));
+    most = fmax(most, pace(w, &w->rounds[k]));
   }
   return least > 0 ? most / least - 1 : HUGE_VAL;
 }
 
-static void describe(hri_rate_watch *w) {
+static void describe(hri_rate_watch *w, double overhead) {
   const hri_job *job = &w->plan->job;
   hr_device_rates *r = &w->rates;
   time_t seconds = time(NULL);
   struct tm day;
   r->seen = true;
   r->threads = job->team;
-  r->node_seconds = w->plan->spec.device.node_seconds;
+  r->node_seconds = overhead;
   (void)snprintf(r->instruction_set, sizeof r->instruction_set, "%s", job->instruction_set);
   (void)snprintf(r->libraries, sizeof r->libraries, "%s", job->libraries);
   if (gmtime_r(&seconds, &day)) (void)strftime(r->date, sizeof r->date, "%Y-%m-%d", &day);
 }
 
-/* Work over seconds of all rounds, by class, and by how much the assumptions were off. */
+/* What a node costs besides its work: of those that have next to none. */
+static double overhead_of(const hri_rate_watch *w, const watched_nodes *tiny) {
+  if (tiny->count == 0) return w->plan->spec.device.node_seconds;
+  return fmax(tiny->seconds - tiny->assumed, tiny->seconds / 2) / tiny->count;
+}
+
+/* Of all rounds: what a step of the entries' nodes took without what nodes cost besides, beside what was assumed. */
 static void sum_up(hri_rate_watch *w) {
-  double taken[2] = {0}, assumed[2] = {0}, steps = 0;
-  double *rates = (double *)w->rates.tables;
+  watched_nodes tiny = {0};
+  double steps = 0, overhead;
   w->step_seconds = 0;
   for (int k = 0; k < ROUNDS; k++) {
     w->step_seconds += w->rounds[k].step_seconds;
     steps += w->rounds[k].steps;
-    for (int i = 0; i < 2; i++) {
-      taken[i] += w->rounds[k].taken[i];
-      assumed[i] += w->rounds[k].assumed[i];
-    }
+    tiny = sum_of(&tiny, &w->rounds[k].tiny);
   }
   w->step_seconds /= steps;
-  for (int i = 0; i < 2; i++) w->rates.factors[i] = assumed[i] > 0 ? taken[i] / assumed[i] : 0;
-  for (size_t cell = 0; cell < CELLS; cell++) {
-    double work = 0, seconds = 0;
-    for (int k = 0; k < ROUNDS; k++) {
-      work += w->rounds[k].work[cell];
-      seconds += w->rounds[k].seconds[cell];
-    }
-    rates[cell] = seconds > 0 ? work / seconds : 0;
+  overhead = overhead_of(w, &tiny);
+  describe(w, overhead);
+  for (size_t entry = 0; entry < HR_RATE_ENTRIES; entry++) {
+    watched_nodes all = {0};
+    double seconds;
+    for (int k = 0; k < ROUNDS; k++) all = sum_of(&all, &w->rounds[k].entries[entry]);
+    seconds = fmax(all.seconds - all.count * overhead, all.seconds / 2);
+    ((double *)w->rates.tables)[entry] = seconds > 0 ? all.work / seconds : 0;
+    w->rates.taken[entry] = all.assumed > 0 ? seconds / steps : 0;
+    w->rates.assumed[entry] = all.assumed / steps;
   }
-  describe(w);
 }
 
 /* After a round. */

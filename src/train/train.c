@@ -866,6 +866,7 @@ static void compare_time(trainer *t, hr_run_result *result) {
   result->step_seconds = count ? (steps[(count - 1) / 2] + steps[count / 2]) / 2 : NAN;
   result->predicted_step_seconds = t->session.plan->info.step_seconds;
   result->prediction_measured = t->session.plan->info.time_measured;
+  result->prediction_seen = t->session.plan->info.time_seen;
 }
 
 static hr_status write_running(void *context, hr_error *error) {

@@ -50,6 +50,31 @@ grep -q '"predicted_step_seconds"' a/run.json || fail "run.json lacks the predic
 run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out b --quiet --json; expect_rc 0
 expect_json 'd["prediction_measured"]' 'd["predicted_step_seconds"] > 0' 'd["step_seconds"] > 0'
 
+# Rates of earlier runs, of fp32 alone, in the form of a file that training leaves: twice what is assumed.
+python3 - cache <<'END'
+import glob, json, os, sys
+(path,) = glob.glob(sys.argv[1] + "/cpu-*.json")
+probe = json.load(open(path))
+seen = {k: v for k, v in probe.items() if k != "fixed_bytes"}
+half = [72 + 8 + 42, 0]
+seen.update(schema_version=4, seconds=[2e-3] * half[0] + [0] * half[0], assumed_seconds=[1e-3] * half[0] + [0] * half[0])
+os.makedirs("earlier")
+json.dump(seen, open("earlier/" + os.path.basename(path)[:-5] + "-seen.json", "w"))
+END
+seconds() { python3 -c "import json; print(json.load(open('out'))['time']['step_ns'])"; }
+HEADROOM_CACHE=$PWD/none run plan micro-llama-bytes --threads 2 --json; assumed=$(seconds)
+export HEADROOM_CACHE=$PWD/earlier
+run plan micro-llama-bytes --threads 2 --json; expect_json 'd["time"]["seen"] and d["time"]["measured"]' '0.9 < d["time"]["seen_share"] <= 1' \
+  "1.5 * $assumed < d['time']['step_ns'] < 2.1 * $assumed" 'not d["tiers"]["device"]["fixed_measured"]'
+flat_says() { tr '\n' ' ' <out | tr -s ' ' | grep -qE -- "$1" || fail "not told: $1"; }
+run plan micro-llama-bytes --threads 2; expect_rc 0; flat_says 'predicted from rates of earlier runs on this machine'
+run plan micro-llama-bytes --threads 2 --precision bf16 --json; expect_json 'd["time"]["seen"]' 'd["time"]["seen_share"] < 0.6'
+run plan micro-llama-bytes --threads 2 --precision bf16; expect_rc 0
+flat_says 'earlier runs on this machine; [0-9]+ % of it is for operations of kinds or sizes that they did not have'
+run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out c --quiet; expect_rc 0; expect_out 'predicted .* from stored rates: the run took'
+run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out d --quiet --json; expect_json 'd["prediction_seen"]'
+unset HEADROOM_CACHE; export HEADROOM_CACHE=$PWD/cache
+
 # What is damaged is as good as nothing.
 for file in cache/*; do echo '{' >"$file"; done
 run plan micro-llama-bytes --threads 2; expect_rc 0; expect_no_err; expect_out 'assumed'

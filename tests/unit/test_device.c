@@ -7,6 +7,7 @@
 #include <cmocka.h>
 #include <ctype.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
 
@@ -198,9 +199,11 @@ static void test_assumed_rates_follow_the_processor(void **state) {
   static const struct {
     hri_cpu_facts facts;
     double flops, factor;
-  } cases[] = {{{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x02, true, false}, 230e9, 2}, /* Zen 5: EPYC 9005 */
-               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x44, true, false}, 230e9, 2}, /* desktop */
-               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x24, true, false}, 105e9, 2}, /* notebook */
+  } cases[] = {{{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x02, true, false}, 258e9, 2},  /* Zen 5: EPYC 9005 */
+               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x44, true, false}, 258e9, 2},  /* desktop */
+               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x24, true, false}, 105e9, 2},  /* notebook */
+               {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x02, false, false}, 258e9, 0}, /* its levels below */
+               {{HRI_CPU_AMD, HRI_CPU_AVX2, 0x1A, 0x02, false, false}, 130e9, 0},
                {{HRI_CPU_AMD, HRI_CPU_AVX512, 0x19, 0x11, true, false}, 105e9, 2}, /* Zen 4: EPYC 9004 */
                {{HRI_CPU_AMD, HRI_CPU_AVX2, 0x19, 0x01, false, false}, 60e9, 0},   /* Zen 3 */
                {{HRI_CPU_INTEL, HRI_CPU_AVX512, 6, 0x8F, true, true}, 170e9, 6},   /* Sapphire Rapids */
@@ -215,6 +218,23 @@ static void test_assumed_rates_follow_the_processor(void **state) {
     hri_cpu_assumed(&cases[k].facts, &flops, &factor);
     if (flops != cases[k].flops || factor != cases[k].factor) fail_msg("row %zu: %g, %g", k, flops, factor);
   }
+}
+
+/* A level below what the processor has is no faster, and has no products of bf16 where it lacks the instruction. */
+static void test_assumed_rates_follow_the_level(void **state) {
+  static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", ""};
+  double before = 0;
+  (void)state;
+  for (size_t k = 0; k < sizeof levels / sizeof *levels; k++) {
+    hr_device d;
+    assert_int_equal(setenv("HEADROOM_ISA", levels[k], 1), 0);
+    d = found("cpu");
+    if (d.flops_fp32 < before) fail_msg("%s is slower than the level below it", levels[k]);
+    if (k < 3) assert_true(d.flops_bf16 == 0);
+    if (k == 0) assert_true(d.flops_fp32 <= 30e9 * d.rated_threads);
+    before = d.flops_fp32;
+  }
+  assert_int_equal(unsetenv("HEADROOM_ISA"), 0);
 }
 
 static void test_an_address_space_limit_bounds_what_is_usable(void **state) {
@@ -244,6 +264,7 @@ int main(void) {
       cmocka_unit_test(test_names_that_begin_so),
       cmocka_unit_test(test_this_machine),
       cmocka_unit_test(test_assumed_rates_follow_the_processor),
+      cmocka_unit_test(test_assumed_rates_follow_the_level),
       cmocka_unit_test(test_an_address_space_limit_bounds_what_is_usable),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

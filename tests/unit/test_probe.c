@@ -213,10 +213,6 @@ static void test_missing_entries_fall_back(void **state) {
   assert_true(roofline > 268.0);
   b.device.rates.tables[0].product_flops[0][0][1] = 2e9; /* only thin ones were measured: they stand in */
   near(seconds(&b), 268435456.0 / 2e9);
-  b.device.rates.seen = true; /* in training, where they may be those of adapters: then for none */
-  b.device.rates.factors[0] = 1;
-  near(seconds(&b), roofline);
-  b.device.rates.seen = false;
   b.device.rates.tables[0].product_flops[0][1][1] = 5e9; /* the nearer side comes first */
   near(seconds(&b), 268435456.0 / 5e9);
   b.job.team = 3; /* measured for another team */

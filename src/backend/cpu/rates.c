@@ -12,7 +12,8 @@
 #include "base/file.h"
 #include "device/host.h"
 
-enum { SCHEMA = 3, FACTORS = sizeof((hr_device_rates *)0)->factors / sizeof(double) };
+/* Of what was seen another: its ratios hold for what is assumed (plan/assumed.c), so it counts with that. */
+enum { SCHEMA = 3, SEEN_SCHEMA = 4 };
 
 /* What a probe holds for: all of it must agree. */
 typedef struct identity {
@@ -48,14 +49,16 @@ static hr_status rates_path(const identity *id, bool seen, char path[HRI_STORED_
 
 static void put_rates(hri_json_writer *w, const identity *id, const hr_device_rates *r) {
   hri_json_begin_object(w);
-  hri_json_field_u64(w, "schema_version", SCHEMA);
+  hri_json_field_u64(w, "schema_version", r->seen ? SEEN_SCHEMA : SCHEMA);
   hri_json_field_string(w, "cpu", id->cpu);
   hri_json_field_string(w, "instruction_set", r->instruction_set);
   hri_json_field_string(w, "libraries", r->libraries);
   hri_json_field_u64(w, "threads", r->threads);
   hri_json_field_string(w, "date", r->date);
-  if (r->seen) hri_stored_put_row(w, "factors", r->factors, FACTORS);
-  else hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
+  if (r->seen) {
+    hri_stored_put_row(w, "seconds", r->taken, HR_RATE_ENTRIES);
+    hri_stored_put_row(w, "assumed_seconds", r->assumed, HR_RATE_ENTRIES);
+  } else hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
   hri_json_field_double(w, "node_seconds", r->node_seconds);
   hri_stored_put_tables(w, r);
   hri_json_end_object(w);
@@ -65,18 +68,21 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
 
 /* INPUT unless the file is whole and of this very machine, team, instruction set and products. */
 static hr_status get_rates(const hri_json *root, const identity *id, bool seen, hr_device_rates *r, hr_error *error) {
+  const uint64_t schema = seen ? SEEN_SCHEMA : SCHEMA;
   uint64_t number;
   memset(r, 0, sizeof *r);
   r->seen = seen;
-  HRI_TRY(hri_json_get_u64(root, "schema_version", SCHEMA, SCHEMA, &number, error));
+  HRI_TRY(hri_json_get_u64(root, "schema_version", schema, schema, &number, error));
   HRI_TRY(hri_json_get_u64(root, "threads", id->threads, id->threads, &number, error));
   HRI_TRY(hri_stored_text(root, "cpu", id->cpu, NULL, 0, error));
   HRI_TRY(hri_stored_text(root, "date", NULL, r->date, sizeof r->date, error));
   HRI_TRY(hri_stored_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set,
                           error));
   HRI_TRY(hri_stored_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries, error));
-  HRI_TRY(seen ? hri_stored_row(root, "factors", r->factors, FACTORS, error)
-               : hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
+  if (seen) {
+    HRI_TRY(hri_stored_row(root, "seconds", r->taken, HR_RATE_ENTRIES, error));
+    HRI_TRY(hri_stored_row(root, "assumed_seconds", r->assumed, HR_RATE_ENTRIES, error));
+  } else HRI_TRY(hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
   HRI_TRY(hri_stored_tables(root, r, error));
   r->threads = id->threads;
   return HR_OK;
@@ -129,14 +135,15 @@ bool hri_cpu_rates_load(hr_device *device, uint32_t threads) {
 
 /* What was seen before stays where nothing new was seen. */
 static void add_before(const identity *id, hr_device_rates *rates) {
-  enum { RATES = sizeof rates->tables / (sizeof(double)) };
   hr_device_rates before;
   double *now = (double *)rates->tables;
   if (!read_rates(id, true, &before)) return;
-  for (size_t k = 0; k < RATES; k++)
-    if (now[k] <= 0) now[k] = ((const double *)before.tables)[k];
-  for (int k = 0; k < FACTORS; k++)
-    if (rates->factors[k] <= 0) rates->factors[k] = before.factors[k];
+  for (size_t k = 0; k < HR_RATE_ENTRIES; k++) {
+    if (now[k] > 0) continue;
+    now[k] = ((const double *)before.tables)[k];
+    rates->taken[k] = before.taken[k];
+    rates->assumed[k] = before.assumed[k];
+  }
 }
 
 hr_status hri_cpu_rates_store(const hr_device_rates *rates, char *out, uint32_t out_bytes, hr_error *error) {
