@@ -160,7 +160,10 @@ static void describe(const json_t *value, char out[96]) {
   case JSON_OBJECT: (void)snprintf(out, 96, "an object"); return;
   case JSON_ARRAY: (void)snprintf(out, 96, "an array of %zu", json_array_size(value)); return;
   case JSON_INTEGER: (void)snprintf(out, 96, "%lld", (long long)json_integer_value(value)); return;
-  case JSON_REAL: (void)snprintf(out, 96, "%.17g", json_real_value(value)); return;
+  case JSON_REAL: /* 16.0 is told from 16: an integer may be what is wanted */
+    (void)snprintf(out, 90, "%.17g", json_real_value(value));
+    if (strspn(out, "-0123456789") == strlen(out)) (void)strcat(out, ".0");
+    return;
   case JSON_TRUE: (void)snprintf(out, 96, "true"); return;
   case JSON_FALSE: (void)snprintf(out, 96, "false"); return;
   case JSON_NULL: (void)snprintf(out, 96, "null"); return;
