@@ -7,7 +7,7 @@
  * larger models.
  *
  * HEADROOM_TEST_QUICK: every fifth job. HEADROOM_AUTO_JOB=N: only that one. HEADROOM_TEST_SEED=N: only the job that N
- * draws. */
+ * draws. HEADROOM_AUTO_DRAWN=N: so many drawn jobs, and nothing else. */
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -478,7 +478,8 @@ static bool judge_drawn(uint64_t seed, verdict *seen, uint64_t *planned) {
 
 static void drawn_jobs_equal_brute_force(void **state) {
   const char *one_seed = getenv("HEADROOM_TEST_SEED");
-  const uint32_t wanted = getenv("HEADROOM_TEST_QUICK") ? 12 : 40;
+  const char *drawn = getenv("HEADROOM_AUTO_DRAWN");
+  const uint32_t wanted = drawn ? (uint32_t)atoi(drawn) : getenv("HEADROOM_TEST_QUICK") ? 12 : 40;
   verdict seen = {0};
   uint64_t planned = 0;
   uint32_t judged = 0;
@@ -598,6 +599,7 @@ static bool random_combination(dice *d, hr_job *job) {
   job->accumulate *= split;
   job->loss_chunk = roll(d, 2) ? HR_LOSS_CHUNK_AUTO : 128u << roll(d, 6);
   if (job->clip <= 0 && job->accumulate == 1 && roll(d, 2)) job->update = HR_UPDATE_IN_BACKWARD;
+  if (job->device.packs) job->weight_packing = (hr_weight_packing)roll(d, 1 + HR_WEIGHT_PACKING_PERSISTENT);
   job->recompute = random_recompute(d, job->model.layer_count);
   return hr_job_finish(job, &e) == HR_OK;
 }
@@ -607,16 +609,19 @@ static void no_random_combination_is_better(void **state) {
   enum { BUDGETS_EACH = 3 };
   static const one deep[] = {{"gpt2-124m", "rtx-3060", "--seq 1024 --micro-batch 12 --clip 0"},
                              {"smollm2-135m", "rtx-4090", "--seq 1024 --micro-batch 8"},
-                             {"qwen3-0.6b", "h100", "--seq 2048 --micro-batch 4 --precision bf16 --clip 0"}};
+                             {"qwen3-0.6b", "h100", "--seq 2048 --micro-batch 4 --precision bf16 --clip 0"},
+                             {"gpt2-124m", "cpu", "--seq 512 --micro-batch 8 --clip 0 --threads 2"}};
+  enum { DEEP = sizeof deep / sizeof *deep };
   const char *one_seed = getenv("HEADROOM_TEST_SEED");
-  const uint32_t draws = getenv("HEADROOM_TEST_QUICK") ? 200 : 10000 / (3 * BUDGETS_EACH) + 1;
+  const uint32_t draws = getenv("HEADROOM_TEST_QUICK") ? 200 : 10000 / (DEEP * BUDGETS_EACH) + 1;
   uint32_t drawn = 0, placed = 0;
   (void)state;
-  for (size_t n = 0; n < sizeof deep / sizeof *deep; n++) {
-    const hr_job asked = job_of(&deep[n]);
+  for (size_t n = 0; n < DEEP; n++) {
+    hr_job asked = job_of(&deep[n]);
     hr_error e = {0};
     hr_plan *lender;
     uint64_t most;
+    if (asked.device.packs) draw_rates(&(dice){n, 0}, &asked.device, asked.threads);
     assert_int_equal(hri_plan_draft(&asked, NULL, &lender, &e), HR_OK);
     most = lender->info.tiers[HR_TIER_DEVICE].reserved_bytes;
     for (uint64_t k = 1; k <= BUDGETS_EACH; k++) {
@@ -716,10 +721,14 @@ static void combinations_are_offered(void **state) {
 int main(void) {
   const struct CMUnitTest first[] = {cmocka_unit_test(equals_brute_force),
                                      cmocka_unit_test(drawn_jobs_equal_brute_force)},
+                          drawn[] = {cmocka_unit_test(drawn_jobs_equal_brute_force)},
                           tests[] = {cmocka_unit_test(never_worse_than_a_fix),
                                      cmocka_unit_test(the_smallest_need_is_no_larger_than_a_fix),
                                      cmocka_unit_test(no_random_combination_is_better),
                                      cmocka_unit_test(fixes_are_a_front), cmocka_unit_test(combinations_are_offered)};
-  const int failed = cmocka_run_group_tests(first, NULL, NULL);
-  return getenv("HEADROOM_AUTO_JOB") ? failed : failed + cmocka_run_group_tests(tests, NULL, NULL);
+  const int failed = getenv("HEADROOM_AUTO_DRAWN") ? cmocka_run_group_tests(drawn, NULL, NULL)
+                                                   : cmocka_run_group_tests(first, NULL, NULL);
+  return getenv("HEADROOM_AUTO_JOB") || getenv("HEADROOM_AUTO_DRAWN")
+             ? failed
+             : failed + cmocka_run_group_tests(tests, NULL, NULL);
 }
