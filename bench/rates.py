@@ -63,7 +63,7 @@ def call(words, cache):
 
 
 def train(options, job, directory):
-    """Seconds of a step, what was assumed of it, and the directory with the rates that the run left; None: a busy machine."""
+    """Seconds of a step, what was assumed of it, and the directory with the rates that the run left; None: the machine was busy."""
     data = directory / "data.jsonl"
     if not data.exists():  # token ids that every vocabulary here has
         rows = [[(7 * row + 13 * k * k) % 250 for k in range(1025)] for row in range(64)]
@@ -75,9 +75,9 @@ def train(options, job, directory):
         result = call(words, cache)
         libraries = find(json.loads((directory / "run" / "run.json").read_text()), "libraries", str)
         subprocess.run(["rm", "-r", str(directory / "run")], check=True)
-        if list(cache.glob("*seen.json")):
-            return result["step_seconds"], result["predicted_step_seconds"], cache, libraries
-    return None
+        if stored := bool(list(cache.glob("*seen.json"))):
+            break
+    return result["step_seconds"], result["predicted_step_seconds"], cache if stored else None, libraries
 
 
 def row(seen, errors):
@@ -99,18 +99,18 @@ def measure(options):
     with tempfile.TemporaryDirectory() as name:
         for job in QUICK if options.quick else JOBS:
             print(name_of(job), file=sys.stderr, flush=True)
-            run = train(options, job, pathlib.Path(name))
-            if run:
-                runs.append((job, *run))
-            else:
-                print("  left out: the machine is busy, its rates were not stored", file=sys.stderr)
-        if len(runs) < 2:
-            raise SystemExit("fewer than two jobs left their rates: close other programs")
+            runs.append((job, *train(options, job, pathlib.Path(name))))
+            if not runs[-1][3]:
+                print("  its rates were not stored: the machine is busy", file=sys.stderr)
+        if not any(run[3] for run in runs):
+            raise SystemExit("no job left its rates: close other programs")
         print(HEADER, flush=True)
         lines.append(row("nothing", [(abs(assumed / seconds - 1), job) for job, seconds, assumed, _, _ in runs]))
         print(lines[-1], flush=True)
         for seen, _, _, cache, _ in runs:
             errors = []
+            if not cache:
+                continue
             for job, seconds, _, _, _ in runs:
                 error = (abs(predict(options, job, cache) / seconds - 1), job)
                 (own if job == seen else errors).append(error)

@@ -323,11 +323,11 @@ static double least_seen_product(const hri_job *job, const hri_node *node, const
 
 static double least_of_product(const hri_job *job, const hri_node *node, const hr_device *device,
                                const hri_freedom *free, uint64_t piece) {
-  const uint64_t rows = product_rows(job, node), rest = rows % piece;
+  const uint64_t rows = product_rows(job, node), whole = rows / piece, rest = rows % piece;
   double least = HUGE_VAL;
   if (device->rates.seen) return least_seen_product(job, node, device, free, piece);
   for (uint32_t packed = 0; packed <= (free->packing ? 1 : 0); packed++) {
-    double seconds = (double)(rows / piece) * piece_seconds(job, node, device, piece, packed);
+    double seconds = (double)whole * piece_seconds(job, node, device, piece, packed);
     if (rest) seconds += piece_seconds(job, node, device, rest, packed);
     least = fmin(least, seconds);
   }

@@ -1,4 +1,4 @@
-/* Predicted time. Of a program: the list schedule of its nodes (timing.h). Of a node: one of two models.
+/* Predicted time. Of a program: the list schedule of its nodes (timing.h). Of a node: one of three models.
  *
  * Measured, where the device carries rates of a probe for the job's team. A node falls into a class: by the type of its
  * operands, matrix products by kind and smallest dimension, attention by direction, everything else by what it does to
@@ -6,11 +6,11 @@
  * constant beyond both ends. One rate for all products mis-ranks strategies: small and thin ones reach a third of the
  * large ones' rate.
  *
- * Seen: the same tables, filled by the nodes of training runs (train/rates.h) instead of a probe. What these had none of is
- * assumed, times how far off the assumptions were for what they had.
+ * Seen, where training runs left rates of their nodes instead (train/rates.h): what is assumed, times how far off that was
+ * for what they had of the class, or of what is nearest (seen.c).
  *
- * Assumed, else: the larger of arithmetic over reachable rate and bytes over reachable bandwidth, a simple roofline
- * with the device's published (or assumed) rates and a stated efficiency. */
+ * Assumed, else, with the device's published or assumed rates and a stated efficiency (assumed.c): of a card the larger of
+ * arithmetic over reachable rate and bytes over reachable bandwidth; of a CPU what our kernels do beside that, too. */
 #ifndef HRI_PLAN_COST_H
 #define HRI_PLAN_COST_H
 
@@ -37,8 +37,6 @@ const double *hri_rate_row(const hr_device_rates *rates, const hri_rate_class *w
 
 /* The entry of that row nearest in size: what a measurement of the class is filed under. */
 double *hri_rate_entry(hr_device_rates *rates, const hri_rate_class *where);
-/* Whether a column of a table is the one nearest to a size, or beside that one. */
-bool hri_rate_is_near(hri_rate_table table, uint32_t index, double size);
 bool hri_is_arithmetic(const hri_rate_class *where); /* else bound by memory */
 
 double hri_node_seconds(const hri_job *job, const hri_node *node, const hr_device *device);

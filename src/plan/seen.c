@@ -19,7 +19,7 @@ static const double FALL = 0.25;
 static const double KIND_STEPS = 1, TYPE_STEPS = 2, TABLE_STEPS = 3;
 
 /* Whether column k is the one nearest to a size, or beside that one. */
-bool hri_rate_is_near(hri_rate_table table, uint32_t k, double size) {
+static bool is_near(hri_rate_table table, uint32_t k, double size) {
   const uint32_t last = hri_rate_columns(table) - 1;
   double before = k > 1 ? hri_rate_column(table, k - 1) + hri_rate_column(table, k - 2) : -HUGE_VAL,
          behind = k + 2 <= last ? hri_rate_column(table, k + 1) + hri_rate_column(table, k + 2) : HUGE_VAL;
@@ -40,7 +40,7 @@ static double own_ratio(const hr_device_rates *rates, const hri_rate_class *c) {
   double below = 0, below_at = 0;
   for (uint32_t k = 0; k < hri_rate_columns(c->table); k++) {
     const double at = hri_rate_column(c->table, k), ratio = ratio_of(rates, entry_of(rates, c, k));
-    if (ratio <= 0 || !hri_rate_is_near(c->table, k, c->size)) continue;
+    if (ratio <= 0 || !is_near(c->table, k, c->size)) continue;
     if (at >= c->size) return below > 0 ? below * pow(ratio / below, (c->size - below_at) / (at - below_at)) : ratio;
     below = ratio;
     below_at = at;

@@ -3,7 +3,7 @@
  * Nothing is run for it: the nodes that train are timed anyway. Steps are taken together to rounds of at least a fifth of
  * a second, and the first ROUNDS in a row that agree within a tenth, on a machine that did nothing else meanwhile, are
  * what counts. A round's measure is the time of its nodes over what they were assumed to take, so that steps of shorter
- * rows may be among them. Memory is taken when the watch begins (25 KiB), none later. */
+ * rows may be among them. Memory is taken when the watch begins (46 KiB), none later. */
 #ifndef HRI_TRAIN_RATES_H
 #define HRI_TRAIN_RATES_H
 
