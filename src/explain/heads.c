@@ -341,7 +341,8 @@ static const hri_oom_head heads[] = {
     {"not enough memory in the system to start the", "hyper-v", HRI_OOM_HOST_LIKELY},
     {"memory limit of", "", HRI_OOM_NOTHING},
     {"ran out of memory (used over", "render", HRI_OOM_HOST},
-    {"command not allowed when used memory", "redis", HRI_OOM_LIMIT},
+    {"oom command not allowed when used memory", "redis", HRI_OOM_LIMIT},
+    {"command not allowed when used memory", "redis", HRI_OOM_LIMIT}, /* its first word was left out */
     {"data too large, data for", "elasticsearch", HRI_OOM_LIMIT},
     {"objectstorefullerror", "ray", HRI_OOM_LIMIT},
     {"nrt_tensor_allocate status=4", "neuron", HRI_OOM_FOREIGN},

@@ -181,6 +181,11 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
     p->to = close + strlen(") exceeded");
     if (close < near) return true;
   }
+  if (hri_match_at(text, to, count, " usage ")) { /* "memory usage 419.6 mb exceeds limit 419.4 mb" */
+    close = hri_match_first(text, to, near, " exceeds limit| exceeds the limit| exceeded limit| exceeded the limit");
+    p->to = close;
+    if (close < near) return true;
+  }
   p->to = hri_match_next(text, to, count, behind);
   return p->to > to || (shared && hri_oom_word(text, to, near, "exceed") < near);
 }

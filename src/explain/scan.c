@@ -626,7 +626,8 @@ static size_t wrapped_start(const hr_explainer *e, size_t m) {
     blanks += e->text[i] == ' ';
     digits += hri_is_digit(e->text[i]);
   }
-  if (digits > (end - from) / 6) return line; /* what a program counted is no prose */
+  if (digits > (end - from) / 6) return line;                                 /* what a program counted is no prose */
+  if (hri_match_at(e->text, line, e->count, "killed (sigkill)")) return line; /* a shell's line */
   return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
 }
 
@@ -931,6 +932,28 @@ static int weight(const hr_oom_failure *failure, hri_oom_kind kind) {
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 4;
 }
 
+/* A text that was cut amid the words by which it would be known is read to their end: "torch.outofmemoryerror: cuda o". */
+static void complete_cut(hr_explainer *e) {
+  static const struct {
+    const char *words;
+    size_t least; /* how many letters must be there */
+  } known[] = {{"outofmemoryerror: cuda out of memory", 19},
+               {"outofmemoryerror: hip out of memory", 19},
+               {"runtimeerror: cuda out of memory", 19},
+               {"[errno 12] cannot allocate memory", 12},
+               {"defaultcpuallocator: can't allocate memory", 22}};
+  size_t end = e->count;
+  while (end > 0 && e->text[end - 1] == ' ') end--;
+  for (size_t i = 0; i < HRI_COUNT(known) && e->count + 64 < WINDOW; i++)
+    for (size_t length = strlen(known[i].words) - 1; length >= known[i].least; length--) {
+      if (end < length || memcmp(e->text + end - length, known[i].words, length) != 0) continue;
+      (void)strcpy(e->text + end, known[i].words + length);
+      e->count = end + strlen(known[i].words) - length;
+      if (e->searched > end - length) e->searched = end - length;
+      return;
+    }
+}
+
 hr_status hr_explainer_end(hr_explainer *e, hr_explanation **explanation, hr_error *error) {
   hr_explanation *result;
   *explanation = NULL;
@@ -938,6 +961,7 @@ hr_status hr_explainer_end(hr_explainer *e, hr_explanation **explanation, hr_err
     HRI_TRY(end_line(e, true, error));
     e->lines++;
   }
+  complete_cut(e);
   HRI_TRY(search(e, e->count, error));
   result = hri_alloc_zero(1, sizeof *result);
   if (!result) return hri_fail_memory(error, sizeof *result, "an explanation");
