@@ -110,7 +110,7 @@ HR_API void hr_alloc_hooks_destroy(hr_alloc_hooks *hooks);
 
 /* ---- life ---- */
 
-/* Copies hooks and config. Everything is returned to the hooks by destroy, live or not. memory_fraction becomes the
+/* Copies hooks and config (NULL: the default). Everything is returned to the hooks by destroy, live or not. memory_fraction becomes the
  * upper bound of hr_alloc_set_allowed here (and not in hr_alloc_set_config), as PyTorch reads it once. USAGE for
  * settings that exclude each other or that the hooks cannot serve, UNSUPPORTED for the asynchronous backend. */
 HR_CHECKED hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **alloc,

@@ -119,8 +119,8 @@ HR_CHECKED hr_status hr_data_tokenizer(const hr_model *model, const char *tokeni
 HR_CHECKED hr_status hr_data_find(const char *const *paths, uint32_t path_count, hr_error *error);
 
 /* Reads and tokenizes files as a run would: with the tokenizer and the chat template of `model.directory`, or those of
- * options.tokenizer, byte by byte for models without a tokenizer. Broken rows are counted and listed, and no error unless all are. INPUT, IO and USAGE
- * as for a run. */
+ * options.tokenizer, byte by byte for models without a tokenizer. Broken rows are counted and listed, and no error unless all are. `options` may be
+ * NULL. INPUT, IO and USAGE as for a run. */
 HR_CHECKED hr_status hr_data_open(const hr_model *model, const char *const *paths, uint32_t path_count,
                                   const hr_data_options *options, uint32_t sequence_length, hr_data **data,
                                   hr_error *error);

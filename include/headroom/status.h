@@ -4,6 +4,8 @@
  * returns HR_OK leaves it untouched; a call that fails fills it whole. Passing NULL is allowed everywhere.
  * The library never prints, exits or aborts on input, I/O or memory: what went wrong is only told here.
  *
+ * Numbers in texts have '.' as the decimal point, read and written, whatever locale the program has set.
+ *
  * Threads: the library keeps no state between calls that callers could share by accident. Calls on different objects
  * may overlap; calls on one object must not, unless its header says so. An hr_error belongs to one call at a time.
  *

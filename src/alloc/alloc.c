@@ -49,6 +49,8 @@ void hr_alloc_on_oom(hr_alloc *alloc, hr_alloc_oom_function *function, void *con
 /* ---- life ---- */
 
 hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **out, hr_error *error) {
+  const hr_alloc_config usual = hr_alloc_config_default();
+  if (config == NULL) config = &usual;
   HRI_TRY(check_config(hooks, config, error));
   hr_alloc *alloc = hri_alloc_zero(1, sizeof *alloc);
   if (alloc == NULL) return hri_fail_memory(error, sizeof *alloc, "an allocator");

@@ -13,12 +13,12 @@
 #include <headroom/alloc.h>
 
 #include <errno.h>
-#include <locale.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/text.h"
 
 enum { MIB = 1 << 20, LARGE_MIN_MIB = 10, REGISTER_THREADS_MAX = 128, KEY_TEXT = 80 };
@@ -118,11 +118,8 @@ static hr_status number(const parser *p, const item *it, word w, uint64_t *value
 
 /* As std::stod in the "C" locale. */
 static hr_status real(const parser *p, const item *it, word w, double *value) {
-  locale_t c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
   char *end;
-  if (!c) return hri_fail_memory(p->error, 0, "the C locale");
-  *value = strtod_l(w.chars, &end, c);
-  freelocale(c);
+  *value = hri_strtod(w.chars, &end);
   return end == w.chars || end > w.chars + w.count ? refuse(p, it, "a number is wanted") : HR_OK;
 }
 

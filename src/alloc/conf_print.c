@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/text.h"
 
 typedef struct printer {
@@ -24,7 +25,7 @@ static void add(printer *out, const char *format, ...) {
   va_list arguments;
   int count;
   va_start(arguments, format);
-  count = vsnprintf(at < out->capacity ? out->text + at : NULL, out->capacity - at, format, arguments);
+  count = hri_vsnprintf(at < out->capacity ? out->text + at : NULL, out->capacity - at, format, arguments);
   va_end(arguments);
   if (count > 0) out->length += count;
 }

@@ -1,4 +1,5 @@
 #include "base/error.h"
+#include "base/number.h"
 
 #include <stdarg.h>
 #include <stdio.h>
@@ -38,7 +39,7 @@ hr_status(hri_fail)(hr_error *error, hr_status code, const char *format, ...) {
     memset(error, 0, sizeof *error);
     error->code = code;
     va_start(args, format);
-    (void)vsnprintf(error->message, sizeof error->message, format, args);
+    (void)hri_vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);
   }
   return code;
@@ -48,7 +49,7 @@ hr_status(hri_hint)(hr_error *error, hr_status code, const char *format, ...) {
   if (error) {
     va_list args;
     va_start(args, format);
-    (void)vsnprintf(error->hint, sizeof error->hint, format, args);
+    (void)hri_vsnprintf(error->hint, sizeof error->hint, format, args);
     va_end(args);
   }
   return code;
@@ -61,7 +62,7 @@ hr_status(hri_context)(hr_error *error, hr_status code, const char *format, ...)
     size_t used;
     memcpy(old, error->message, sizeof old);
     va_start(args, format);
-    (void)vsnprintf(error->message, sizeof error->message, format, args);
+    (void)hri_vsnprintf(error->message, sizeof error->message, format, args);
     va_end(args);
     used = strlen(error->message);
     (void)snprintf(error->message + used, sizeof error->message - used, "%s", old);

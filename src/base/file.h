@@ -34,10 +34,10 @@ hr_status hri_file_finish(int fd, const char *path, hr_status so_far, hr_error *
 /* The three steps for bytes in memory. */
 hr_status hri_file_write_new(const char *path, const void *bytes, uint64_t count, hr_error *error);
 
-/* Where a file goes that is to take the name `path`: there; behind a link, to the file that it leads to, so that the link
- * stays one. `*special`: a device or a pipe stands there, which is written to and never replaced. USAGE for a name that
- * is none, a directory, and a link to nowhere. */
-hr_status hri_file_place(const char *path, char place[4096], bool *special, hr_error *error);
+/* Whether a file may take the name `path`. `*special`: a device or a pipe stands there, which is written to and never
+ * replaced. USAGE for a name that is none, a directory, and a link to a file or to nowhere: what it leads to is somebody's,
+ * and so is the link (/dev/stdout is one). */
+hr_status hri_file_name_check(const char *path, bool *special, hr_error *error);
 /* Opens such a device or pipe; a FIFO that nobody reads is refused, not waited for. */
 hr_status hri_special_open(const char *path, int *fd, hr_error *error);
 /* Writes a small file atomically: the old or the new content is on disk, never a mixture. It grows in a scratch

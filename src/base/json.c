@@ -11,6 +11,7 @@
 
 #include "base/file.h"
 #include "base/json_scan.h"
+#include "base/number.h"
 
 /* ---- Parsing ----
  *
@@ -160,7 +161,10 @@ static void describe(const json_t *value, char out[96]) {
   case JSON_OBJECT: (void)snprintf(out, 96, "an object"); return;
   case JSON_ARRAY: (void)snprintf(out, 96, "an array of %zu", json_array_size(value)); return;
   case JSON_INTEGER: (void)snprintf(out, 96, "%lld", (long long)json_integer_value(value)); return;
-  case JSON_REAL: (void)snprintf(out, 96, "%.17g", json_real_value(value)); return;
+  case JSON_REAL: /* 16.0 is told from 16: an integer may be what is wanted */
+    (void)hri_snprintf(out, 90, "%.17g", json_real_value(value));
+    if (strspn(out, "-0123456789") == strlen(out)) (void)strcat(out, ".0");
+    return;
   case JSON_TRUE: (void)snprintf(out, 96, "true"); return;
   case JSON_FALSE: (void)snprintf(out, 96, "false"); return;
   case JSON_NULL: (void)snprintf(out, 96, "null"); return;
@@ -176,7 +180,7 @@ hr_status(hri_json_fail)(const hri_json *json, hr_error *error, const char *want
   char text[320], found[96];
   va_list args;
   va_start(args, wanted);
-  (void)vsnprintf(text, sizeof text, wanted, args);
+  (void)hri_vsnprintf(text, sizeof text, wanted, args);
   va_end(args);
   if (!json->value) {
     hr_status code =

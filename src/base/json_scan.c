@@ -1,14 +1,13 @@
 #include "base/json_scan.h"
 
-#include <locale.h>
 #include <math.h>
-#include <stdatomic.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 
 hri_json_scan hri_json_scan_init(char *bytes, uint64_t count, const char *file, const char *part) {
   hri_json_scan scan =
@@ -21,7 +20,7 @@ hr_status(hri_json_scan_fail)(const hri_json_scan *scan, hr_error *error, const 
   hr_status code;
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   code = hri_fail(error, HR_ERROR_INPUT, "%s: %sline %llu, column %llu: %s", scan->file, scan->part,
                   (unsigned long long)scan->line, (unsigned long long)(scan->next - scan->line_start) + 1, text);
@@ -197,21 +196,8 @@ static hr_status skip_number(hri_json_scan *scan, hr_error *error) {
   return HR_OK;
 }
 
-/* JSON's point is '.', whatever locale the embedding program has set. glibc's "C" locale is static: nothing is
- * allocated. */
-static locale_t the_c_locale(void) {
-  static _Atomic(locale_t) made;
-  locale_t old = atomic_load(&made), new;
-  if (old || !(new = newlocale(LC_ALL_MASK, "C", (locale_t)0))) return old;
-  if (atomic_compare_exchange_strong(&made, &old, new)) return new;
-  freelocale(new); /* another thread was first */
-  return old;
-}
-
 static hr_status read_real(const hri_json_scan *scan, const char *at, double *real, hr_error *error) {
-  locale_t c_locale = the_c_locale();
-  if (!c_locale) return hri_fail_memory(error, 0, scan->file);
-  *real = strtod_l(at, NULL, c_locale);
+  *real = hri_strtod(at, NULL);
   return isfinite(*real) ? HR_OK : hri_json_scan_fail(scan, error, "the number is too large for a double");
 }
 

@@ -2,7 +2,6 @@
  * because reading and plain writing need neither scratch directories nor processes. */
 #include <errno.h>
 #include <fcntl.h>
-#include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -23,23 +22,17 @@ static hr_status open_beside(const char *path, hri_scratch **scratch, hr_error *
   return status == HR_ERROR_IO ? hri_context(error, status, "cannot write %.300s: ", path) : status;
 }
 
-hr_status hri_file_place(const char *path, char place[4096], bool *special, hr_error *error) {
+hr_status hri_file_name_check(const char *path, bool *special, hr_error *error) {
   size_t length = strlen(path);
   struct stat there, itself;
   bool any = stat(path, &there) == 0, link = lstat(path, &itself) == 0 && S_ISLNK(itself.st_mode);
-  char *led;
   *special = any && !S_ISREG(there.st_mode);
-  if (length >= MOST_PATH) return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
+  if (length >= MOST_PATH) return hri_fail_errno(error, ENAMETOOLONG, "create", path);
   if (length == 0 || path[length - 1] == '/' || (any && S_ISDIR(there.st_mode)))
     return hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is not the name of a file", length ? path : "''");
-  (void)strcpy(place, path);
   if (*special || !link) return HR_OK;
-  led = any ? realpath(path, NULL) : NULL;
-  if (led && strlen(led) < MOST_PATH) (void)strcpy(place, led);
-  else *place = 0;
-  free(led);
-  if (*place) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is a link to a file that is not there", path);
+  hri_fail(error, HR_ERROR_USAGE, "cannot write %s: it is a link, and neither it nor what it leads to is replaced",
+           path);
   return hri_hint(error, HR_ERROR_USAGE, "name the file itself, or remove the link first");
 }
 
@@ -50,12 +43,11 @@ hr_status hri_special_open(const char *path, int *fd, hr_error *error) {
 
 /* Of a pipe nothing is opened: its reader would take the closing for the end. */
 hr_status hri_file_can_replace(const char *path, hr_error *error) {
-  char place[MOST_PATH];
   hri_scratch *scratch;
   bool special;
-  HRI_TRY(hri_file_place(path, place, &special, error));
+  HRI_TRY(hri_file_name_check(path, &special, error));
   if (special) return access(path, W_OK) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", path);
-  HRI_TRY(open_beside(place, &scratch, error));
+  HRI_TRY(open_beside(path, &scratch, error));
   hri_scratch_close(scratch);
   return HR_OK;
 }
@@ -70,14 +62,13 @@ static hr_status write_special(const char *path, const void *bytes, uint64_t cou
 }
 
 hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, hr_error *error) {
-  char place[MOST_PATH];
   hri_scratch *scratch;
   hr_status status;
   bool special;
-  HRI_TRY(hri_file_place(path, place, &special, error));
+  HRI_TRY(hri_file_name_check(path, &special, error));
   if (special) return write_special(path, bytes, count, error);
-  HRI_TRY(open_beside(place, &scratch, error));
-  status = hri_scratch_replace(scratch, place, bytes, count, true, error);
+  HRI_TRY(open_beside(path, &scratch, error));
+  status = hri_scratch_replace(scratch, path, bytes, count, true, error);
   hri_scratch_close(scratch);
   return status;
 }

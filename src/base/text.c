@@ -8,6 +8,8 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/number.h"
+
 static bool text_reserve(hri_text *text, size_t more) {
   size_t want = text->length + more + 1;
   if (text->failed) return false;
@@ -27,7 +29,7 @@ void hri_text_add(hri_text *text, const char *format, ...) {
   char small[512];
   int count;
   va_start(args, format);
-  count = vsnprintf(small, sizeof small, format, args);
+  count = hri_vsnprintf(small, sizeof small, format, args);
   va_end(args);
   if (count < 0) return;
   if ((size_t)count < sizeof small) {
@@ -36,7 +38,7 @@ void hri_text_add(hri_text *text, const char *format, ...) {
   }
   if (!text_reserve(text, (size_t)count)) return;
   va_start(args, format);
-  (void)vsnprintf(text->chars + text->length, (size_t)count + 1, format, args);
+  (void)hri_vsnprintf(text->chars + text->length, (size_t)count + 1, format, args);
   va_end(args);
   text->length += (size_t)count;
 }
@@ -55,7 +57,7 @@ char *hri_size_text(uint64_t bytes, char out[32]) {
     unit++;
   }
   if (unit == 0) (void)snprintf(out, 32, "%llu B", (unsigned long long)bytes);
-  else (void)snprintf(out, 32, "%.2f %s", value, units[unit]);
+  else (void)hri_snprintf(out, 32, "%.2f %s", value, units[unit]);
   return out;
 }
 

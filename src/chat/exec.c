@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "chat/run.h"
 #include "chat/unicode.h"
 
@@ -15,7 +16,7 @@ hr_status hri_run_fail(hri_run *run, const char *format, ...) {
   char text[512];
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   return hri_template_fail(run->template, run->at, run->error, "%s", text);
 }
@@ -24,7 +25,7 @@ hr_status hri_run_unsupported(hri_run *run, const char *format, ...) {
   char text[256];
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   return hri_template_fail(run->template, run->at, run->error, "%s is not supported", text);
 }

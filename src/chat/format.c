@@ -4,6 +4,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "chat/numbers.h"
 #include "chat/run.h"
 #include "chat/unicode.h"
@@ -69,11 +70,15 @@ static hr_status add_float_spec(hri_run *run, hri_text *text, const spec *s, dou
   }
   if (isnan(value)) (void)snprintf(digits, sizeof digits, "nan");
   else if (!strchr("eEfgG", type)) return hri_run_fail(run, "unknown format code '%c' for a float", s->type);
-  else if (type == 'e') (void)snprintf(digits, sizeof digits, s->alternate ? "%#.*e" : "%.*e", precision, fabs(value));
-  else if (type == 'E') (void)snprintf(digits, sizeof digits, s->alternate ? "%#.*E" : "%.*E", precision, fabs(value));
-  else if (type == 'f') (void)snprintf(digits, sizeof digits, s->alternate ? "%#.*f" : "%.*f", precision, fabs(value));
-  else if (type == 'g') (void)snprintf(digits, sizeof digits, s->alternate ? "%#.*g" : "%.*g", precision, fabs(value));
-  else (void)snprintf(digits, sizeof digits, s->alternate ? "%#.*G" : "%.*G", precision, fabs(value));
+  else if (type == 'e')
+    (void)hri_snprintf(digits, sizeof digits, s->alternate ? "%#.*e" : "%.*e", precision, fabs(value));
+  else if (type == 'E')
+    (void)hri_snprintf(digits, sizeof digits, s->alternate ? "%#.*E" : "%.*E", precision, fabs(value));
+  else if (type == 'f')
+    (void)hri_snprintf(digits, sizeof digits, s->alternate ? "%#.*f" : "%.*f", precision, fabs(value));
+  else if (type == 'g')
+    (void)hri_snprintf(digits, sizeof digits, s->alternate ? "%#.*g" : "%.*g", precision, fabs(value));
+  else (void)hri_snprintf(digits, sizeof digits, s->alternate ? "%#.*G" : "%.*G", precision, fabs(value));
   if (s->type == '%') (void)snprintf(digits + strlen(digits), 2, "%%");
   return add_number(run, text, s, !isnan(value) && signbit(value), "", digits);
 }

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "chat/unicode.h"
 
 /* Without the blanks around. */
@@ -118,7 +119,7 @@ bool hri_parse_float(const char *chars, size_t bytes, double *out) {
   }
   if (bytes + 1 > sizeof small && !(copy = hri_alloc(bytes + 1))) return false;
   fine = plain_decimal(chars, bytes, copy);
-  if (fine) *out = negative ? -strtod(copy, NULL) : strtod(copy, NULL);
+  if (fine) *out = negative ? -hri_strtod(copy, NULL) : hri_strtod(copy, NULL);
   if (copy != small) hri_free(copy);
   return fine;
 }

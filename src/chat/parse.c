@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "chat/lex.h"
 #include "chat/run.h"
 
@@ -30,7 +31,7 @@ hr_status hri_template_fail(const hri_template *template, uint32_t at, hr_error 
   uint32_t i;
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   for (i = 0; i < at && i < template->bytes; i++) {
     if (template->source[i] == '\n') {

@@ -5,6 +5,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "chat/run.h"
 #include "chat/unicode.h"
 
@@ -25,7 +26,7 @@ static bool next_decimal(char *digits, int count) {
 static double assemble(const char *digits, int count, int exponent) {
   char text[FLOAT_DIGITS + 16];
   (void)snprintf(text, sizeof text, "%.*se%d", count, digits, exponent - count + 1);
-  return strtod(text, NULL);
+  return hri_strtod(text, NULL);
 }
 
 /* The fewest digits that read back as the same value (> 0), the nearest of those: value = d.ddd * 10^*exponent. Nearest
@@ -34,7 +35,7 @@ static int shortest_digits(double value, char digits[FLOAT_DIGITS + 1], int *exp
   int count, i;
   for (count = 1;; count++) {
     char text[48], up[FLOAT_DIGITS + 1];
-    (void)snprintf(text, sizeof text, "%.*e", count - 1, value);
+    (void)hri_snprintf(text, sizeof text, "%.*e", count - 1, value);
     digits[0] = text[0];
     for (i = 1; i < count; i++) digits[i] = text[i + 1]; /* text[1] is the decimal point */
     *exponent = atoi(strchr(text, 'e') + 1);

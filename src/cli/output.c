@@ -46,10 +46,9 @@ static bool is_metrics_of_a_run(const char *path) {
 }
 
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error) {
-  char place[4096];
   bool special;
   struct stat info;
-  if (kind != OUTPUT_LOG) HRI_TRY(hri_file_place(path, place, &special, error)); /* a log is added to where it stands */
+  if (kind != OUTPUT_LOG) HRI_TRY(hri_file_name_check(path, &special, error)); /* a log is added to where it stands */
   if (is_metrics_of_a_run(path)) {
     hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);
     return hri_hint(error, HR_ERROR_USAGE, "give another name");

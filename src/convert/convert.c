@@ -212,6 +212,8 @@ static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
 }
 
 static hr_status check_quantization(const work *w, hr_error *error) {
+  if (w->quantization >= HRI_QUANTIZATION_COUNT)
+    return hri_fail(error, HR_ERROR_USAGE, "--quantize has no value %u", w->quantization);
   if (w->quantization == HRI_QUANTIZATION_KEEP) {
     hri_fail(error, HR_ERROR_USAGE, "--quantize keep makes no file: it says that training keeps a GGUF file's blocks");
     return hri_hint(error, HR_ERROR_USAGE, "give --quantize nf4, fp4, nf4+dq, fp4+dq or int8");

@@ -14,6 +14,7 @@
 
 #include "base/json.h"
 #include "base/json_scan.h"
+#include "base/number.h"
 #include "chat/render.h"
 #include "data/records.h"
 
@@ -51,7 +52,7 @@ static hr_status fail_row(const converter *c, hr_error *error, const char *hint,
   char text[400];
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   hri_fail(error, HR_ERROR_INPUT, "%s: %s", c->where, text);
   return hri_hint(error, HR_ERROR_INPUT, "%s", hint);

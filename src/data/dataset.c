@@ -25,6 +25,10 @@ static hr_status check_options(const hri_dataset_options *options, hr_error *err
   if (options->vocabulary == 0 || options->vocabulary > INT32_MAX)
     return hri_fail(error, HR_ERROR_USAGE, "a vocabulary of %llu: it must be between 1 and %d",
                     (unsigned long long)options->vocabulary, INT32_MAX);
+  if ((unsigned)options->format >= HR_DATA_FORMAT_COUNT || (unsigned)options->loss > HR_LOSS_SCOPE_COMPLETION ||
+      (unsigned)options->truncate > HR_TRUNCATE_DROP)
+    return hri_fail(error, HR_ERROR_USAGE, "format %u, loss %u, truncate %u: one of them has no such value",
+                    (unsigned)options->format, (unsigned)options->loss, (unsigned)options->truncate);
   if (options->separator && (options->separator[0] == 0 || strlen(options->separator) > SEPARATOR_BYTES))
     return hri_fail(error, HR_ERROR_USAGE, "the document separator must have 1 to %d bytes", SEPARATOR_BYTES);
   return HR_OK;

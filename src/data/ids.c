@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "base/error.h"
+#include "base/number.h"
 
 typedef unsigned long long ull; /* for printing */
 
@@ -64,7 +65,7 @@ static hr_status fail(const jsonl *j, hr_error *error, const char *format, ...) 
   char text[400];
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   hri_fail(error, HR_ERROR_INPUT, "%s:%llu: %s", j->in->path, (ull)j->line, text);
   return hri_hint(error, HR_ERROR_INPUT,

@@ -118,8 +118,10 @@ static double now(void) {
 
 static hr_status make(hr_data *data, const hr_model *model, const char *const *paths, uint32_t path_count,
                       const hr_data_options *options, uint32_t sequence_length, hr_error *error) {
+  static const hr_data_options usual = {0};
   hri_dataset_options dataset;
   double begin;
+  if (!options) options = &usual;
   HRI_TRY(hri_words_open(&data->words, model, options, error));
   dataset = hri_words_options(&data->words, model, options);
   dataset.paths = paths;

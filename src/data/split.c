@@ -11,6 +11,7 @@
 #include <stdio.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "data/source.h"
 
 enum { DOCUMENTS = 256, TOKENS = 1024 };
@@ -110,10 +111,11 @@ static hr_status make_view(const splitter *s, hri_row_index *index, hri_dataset 
   made->words_hash = s->from->words_hash;
   made->index = *index;
   *index = hri_row_index_init(NULL);
-  (void)snprintf(made->note, sizeof made->note,
-                 "held back for evaluation: %llu of %llu documents (%.2g %%), chosen by their content and seed %llu",
-                 (unsigned long long)s->held_count, (unsigned long long)s->from->found.document_count,
-                 100.0 * (double)s->held_count / (double)s->from->found.document_count, (unsigned long long)s->seed);
+  (void)
+      hri_snprintf(made->note, sizeof made->note,
+                   "held back for evaluation: %llu of %llu documents (%.2g %%), chosen by their content and seed %llu",
+                   (unsigned long long)s->held_count, (unsigned long long)s->from->found.document_count,
+                   100.0 * (double)s->held_count / (double)s->from->found.document_count, (unsigned long long)s->seed);
   *view = made;
   return HR_OK;
 }

@@ -6,12 +6,14 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 hr_status hri_unpack_fail(const hri_unpack *u, hr_error *error, const char *format, ...) {
   char text[300];
   va_list args;
   hr_status code;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   code = hri_fail(error, HR_ERROR_INPUT, "%s is a damaged %s file: %s", u->reader->path, u->name, text);
   return hri_hint(error, code, "fetch or write it anew");

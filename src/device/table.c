@@ -17,6 +17,7 @@
 #include <headroom/device.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "device/cpu.h"
 #include "device/gpu.h"
@@ -241,7 +242,7 @@ static hr_status ambiguous_device(const char *name, const char *wanted, hr_error
     char one[48];
     if (!begins_row(&rows[i], dashed, wanted)) continue;
     if (count++ == 0) first = i;
-    (void)snprintf(one, sizeof one, "%s%s (%.0f GB)", count > 1 ? ", " : "", rows[i].name, rows[i].capacity_gib);
+    (void)hri_snprintf(one, sizeof one, "%s%s (%.0f GB)", count > 1 ? ", " : "", rows[i].name, rows[i].capacity_gib);
     if (listed + 1 < count || used + strlen(one) >= LIST_BYTES) continue;
     used += (size_t)snprintf(list + used, sizeof list - used, "%s", one);
     listed++;
@@ -294,7 +295,7 @@ static hr_status unknown_device(const char *name, const char *wanted, hr_error *
 
 const char *hr_cpu_team_reason(const hr_cpu_team *team, char *out, uint32_t out_bytes) {
   if (team->quota_cpus > 0 && team->quota_cpus < team->cores)
-    (void)snprintf(out, out_bytes, "a quota of %.4g CPU%s", team->quota_cpus, team->quota_cpus > 1 ? "s" : "");
+    (void)hri_snprintf(out, out_bytes, "a quota of %.4g CPU%s", team->quota_cpus, team->quota_cpus > 1 ? "s" : "");
   else if (team->cores < team->processors)
     (void)snprintf(out, out_bytes, "the cores of the %u processors that this process may use", team->processors);
   else (void)snprintf(out, out_bytes, "the cores that this process may use");

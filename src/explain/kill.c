@@ -47,7 +47,9 @@ static bool names_subject(const char *text, size_t from, size_t to) {
 static bool is_suffered(const hri_oom_around *a, size_t from) {
   const size_t end = skip_adverbs(a->text, from, a->at), least = end > from + 60 ? end - 60 : from;
   if (!names_subject(a->text, least, end)) return false;
-  if (hri_match_last(a->text, from, end, "got|gets|get|getting|was|were|been|being") < end) return true;
+  if (hri_match_last(a->text, from, end, "being") < end) /* "the task being killed." is one that a page names */
+    return hri_count_words(a->text, from, end) > 3 || !hri_ends_sentence(a->text, a->after, a->count);
+  if (hri_match_last(a->text, from, end, "got|gets|get|getting|was|were|been") < end) return true;
   return hri_match_last(a->text, from, end, "is|are|it's|its") < end &&
          hri_match_any(a->text, least, a->at, HRI_OWN "|the|this|it|it's|its|training|always") &&
          !hri_match_any(a->text, least, end, HRI_CASE "|" HRI_CAN "|when|a|an|any|each|every|must");

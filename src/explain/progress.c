@@ -47,6 +47,14 @@ static bool has_bar(const char *text, size_t count, int64_t least) {
   return false;
 }
 
+/* "step 12/16 : run pip install": of a builder of images. */
+static bool is_of_builder(const char *text, size_t at, size_t count) {
+  static const char words[] =
+      "run |copy |add |from |env |arg |workdir |cmd |entrypoint |label |user |shell |expose |volume ";
+  const size_t end = at + 16 < count ? at + 16 : count, colon = hri_oom_word(text, at, end, " : ");
+  return colon < end && hri_match_at(text, colon + 3, count, words);
+}
+
 /* Whether steps were done before: then the job did fit, and what fails is what grew, or a batch that is larger. */
 static bool has_run(const char *text, size_t count) {
   static const struct {
@@ -57,7 +65,8 @@ static bool has_run(const char *text, size_t count) {
     size_t length = strlen(words[i].word);
     for (size_t at = hri_oom_word(text, 0, count, words[i].word); at < count;
          at = hri_oom_word(text, at + 1, count, words[i].word))
-      if ((at == 0 || !hri_is_name(text[at - 1])) && count_behind(text, at + length, count) >= words[i].least)
+      if ((at == 0 || !hri_is_name(text[at - 1])) && !is_of_builder(text, at + length, count) &&
+          count_behind(text, at + length, count) >= words[i].least)
         return true;
   }
   return has_bar(text, count, 10);

@@ -1,6 +1,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
+#include "base/number.h"
 #include "explain/message.h"
 
 void hri_oom_tidy(char *text) {
@@ -19,7 +20,7 @@ void hri_oom_line(hr_oom_failure *f, const char *format, ...) {
   if (f->arithmetic_count == HR_OOM_MAX_LINES) return;
   line = f->arithmetic[f->arithmetic_count++];
   va_start(arguments, format);
-  (void)vsnprintf(line, HR_OOM_LINE_BYTES, format, arguments);
+  (void)hri_vsnprintf(line, HR_OOM_LINE_BYTES, format, arguments);
   va_end(arguments);
   hri_oom_tidy(line);
 }
@@ -29,7 +30,7 @@ void hri_oom_say(hr_oom_failure *f, hr_oom_cause cause, hr_oom_certainty certain
   f->cause = cause;
   f->certainty = certainty;
   va_start(arguments, format);
-  (void)vsnprintf(f->verdict, sizeof f->verdict, format, arguments);
+  (void)hri_vsnprintf(f->verdict, sizeof f->verdict, format, arguments);
   va_end(arguments);
   hri_oom_tidy(f->verdict);
 }

@@ -630,9 +630,19 @@ static size_t wrapped_start(const hr_explainer *e, size_t m) {
   return blanks >= 5 && (hri_is_letter(e->text[end - 1]) || e->text[end - 1] == ',') ? from : line;
 }
 
+/* Whether mark `m` stands in a comment of several lines, of which this one is no more than an example. */
+static bool is_in_long_comment(const hr_explainer *e, size_t m) {
+  enum { LONG = 5 };
+  size_t from = m, to = m;
+  while (from > 0 && e->marks.items[from - 1].shape & HRI_OOM_REMARK) from--;
+  while (to + 1 < e->marks.count && e->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
+  return e->marks.items[m].shape & HRI_OOM_REMARK && m - from >= 2 && to - from >= LONG;
+}
+
 /* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. */
 static bool is_among_source(const hr_explainer *e, size_t m) {
   enum { REACH = 6 };
+  if (is_in_long_comment(e, m)) return true;
   size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < e->marks.count ? m + REACH : e->marks.count - 1;
   for (size_t i = from; i <= to; i++)
     if (i != m && e->marks.items[i].source == HRI_SOURCE_CODE &&
@@ -655,12 +665,35 @@ static bool is_listed(const hr_explainer *e, size_t m) {
   return at > e->marks.items[m].offset && at < e->count && e->text[at] == ' ';
 }
 
-/* How many bytes from `from` on stand before the block of output that holds mark `m`; before its line when none does. A line of
- * source introduces nothing: 0. */
+/* "torch.outofmemoryerror:" at the end of text[from, end). */
+static bool ends_with_class(const char *text, size_t from, size_t end) {
+  size_t word = end;
+  while (word > from && text[word - 1] != ' ') word--;
+  return word + 1 < end && hri_match_end(text, word + 1, end, "error:|exception:");
+}
+
+/* Whether the line of mark `m` ends with a colon that is no exception's, or says that an example follows. */
+static bool is_intro(const hr_explainer *e, size_t m) {
+  size_t from = e->marks.items[m].offset, end = e->marks.items[m + 1].offset;
+  while (end > from && e->text[end - 1] == ' ') end--;
+  if (end > from && e->text[end - 1] == ':') return !ends_with_class(e->text, from, end);
+  return end - from < 80 && hri_match_any(e->text, from, end, "example") &&
+         hri_match_any(e->text, from, end, "output|log|logs|message|messages|error|errors");
+}
+
+/* How many bytes from `from` on stand before the block of output that holds mark `m`: before the fence above, or before its
+ * first line, where no more than BLOCK lines stand between that follow each other. A line of source introduces nothing: 0. */
 static size_t intro_of(const hr_explainer *e, size_t m, size_t from) {
-  while (m > 0 && e->marks.items[m].shape & HRI_OOM_FENCED && e->marks.items[m - 1].shape & HRI_OOM_FENCED) m--;
+  enum { BLOCK = 6 };
+  const mark *marks = e->marks.items;
+  size_t at = m;
+  while (m > 0 && marks[m].shape & HRI_OOM_FENCED && marks[m - 1].shape & HRI_OOM_FENCED) m--;
+  if (!(marks[m].shape & HRI_OOM_FENCED)) {
+    while (at > 0 && m - at < BLOCK && marks[at].line - marks[at - 1].line <= 1 && !is_intro(e, at - 1)) at--;
+    if (at > 0 && marks[at].line - marks[at - 1].line <= 2 && is_intro(e, at - 1)) m = at;
+  }
   if (m > 0 && is_listed(e, m - 1)) return 0;
-  return e->marks.items[m].offset > from ? e->marks.items[m].offset - from : 0;
+  return marks[m].offset > from ? marks[m].offset - from : 0;
 }
 
 /* The word at `at` in the window and its line, as far as the general rule looks. */

@@ -320,7 +320,15 @@ static bool opens_with_error(const hri_oom_place *p) {
          hri_match_end(p->text, at, end, "error|exception");
 }
 
-bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p); }
+/* What glibc says of a heap that was written over: nothing was refused. */
+static bool is_corruption(const hri_oom_place *p) {
+  return hri_match_part(
+      p->text, p->line, p->line_end,
+      "malloc(): invalid|malloc(): corrupted|malloc(): memory corruption|malloc(): unaligned|"
+      "malloc(): unsorted|malloc(): mismatching|realloc(): invalid|free(): invalid|double free or corruption");
+}
+
+bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p) || is_corruption(p); }
 
 bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
 
@@ -338,13 +346,24 @@ static size_t intro_end(const hri_oom_place *p) {
 
 /* "If you got this error while running a script", without a colon: the last words before the message. */
 static bool sets_case(const char *text, size_t end) {
-  enum { REACH = 100 };
+  enum { REACH = 200 };
   size_t at = end > REACH ? end - REACH : 0;
   for (size_t next = hri_oom_word(text, at, end, "if you "); next < end;
        next = hri_oom_word(text, at + 1, end, "if you "))
     at = next;
-  return hri_match_at(text, at, end, "if you ") && hri_match_any(text, at, end, "error|errors|message|exception") &&
+  return hri_match_at(text, at, end, "if you ") && !hri_match_any(text, at, end, HRI_OWN "|if you need|if you want") &&
+         hri_match_any(text, at, end, "error|errors|message|exception") &&
          !hri_match_part(text, at, end, ". |? |! |: ");
+}
+
+/* "# Example kubectl output", "with messages alike": no sentence, nor anybody's own. */
+static bool is_example(const char *text, size_t end) {
+  enum { REACH = 60 };
+  const size_t from = end > REACH ? end - REACH : 0;
+  if (end == 0 || strchr(".!?)", text[end - 1]) || hri_match_any(text, from, end, HRI_OWN)) return false;
+  return hri_match_end(text, from, end, "messages alike|message alike|errors alike|errors like|messages like") ||
+         (hri_match_any(text, from, end, "example") &&
+          hri_match_any(text, from, end, "output|log|logs|message|messages"));
 }
 
 /* A page's label above an example, of a list of what goes wrong and what to do: causes or solutions follow. */
@@ -358,7 +377,8 @@ static bool is_symptom(const hri_oom_place *p, size_t end) {
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char cases[] = HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|an example|example of|example:|look for";
+  static const char cases[] =
+      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|you'll|an example|example of|example:|this example|look for";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
                                     "in case you|in case anyone|the reason";
@@ -366,7 +386,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const bool colon = end > 0 && p->before[end - 1] == ':';
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
   if (end == 0 || p->shape & HRI_OOM_DATED) return false;
-  if (!colon) return sets_case(p->before, end);
+  if (!colon) return sets_case(p->before, end) || is_example(p->before, end);
   return is_symptom(p, end) ||
          (hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own));
 }

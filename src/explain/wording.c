@@ -169,7 +169,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   }
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
-    if (before_ends(a, "for reason:")) return nothing;               /* "look for Reason: OOMKilled" */
+    if (before_ends(a, "confirms|confirm|means|explains|identify|identifying|troubleshoot|prevent")) return nothing;
+    if (before_ends(a, "for reason:")) return nothing; /* "look for Reason: OOMKilled" */
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&

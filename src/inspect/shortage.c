@@ -5,6 +5,7 @@
 #include <string.h>
 
 #include "base/mem.h"
+#include "base/number.h"
 
 #define MIB ((uint64_t)1 << 20)
 
@@ -47,7 +48,7 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
 double hri_stated_fraction(const hr_snapshot *snapshot) {
   static const char key[] = "per_process_memory_fraction:";
   const char *at = strstr(hr_snapshot_string(snapshot, snapshot->settings.text), key);
-  double fraction = at ? strtod(at + strlen(key), NULL) : 0;
+  double fraction = at ? hri_strtod(at + strlen(key), NULL) : 0;
   return fraction > 0 && fraction < 1 ? fraction : 0;
 }
 

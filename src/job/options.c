@@ -31,7 +31,7 @@ hr_status hr_job_set(hr_job *job, const char *name, const char *text, hr_error *
   const hr_field *f = job_field(name);
   hr_value value;
   if (!f) return no_field(name, error);
-  HRI_TRY(hr_field_read(f, text, NULL, &value, error));
+  HRI_TRY(hr_field_read(f, text ? text : "", NULL, &value, error));
   hr_field_store(f, &value, job);
   job->given |= f->given;
   return HR_OK;

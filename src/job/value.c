@@ -11,6 +11,7 @@
 #include <headroom/field.h>
 
 #include "base/error.h"
+#include "base/number.h"
 #include "job/fields.h"
 
 _Static_assert(sizeof(hr_precision) == sizeof(int), "CHOICE copies an int");
@@ -32,7 +33,7 @@ static bool number_parse(const char *text, double *number) {
   char *end;
   double value;
   if (!*text || strchr(" \t\n", *text)) return false;
-  value = strtod(text, &end);
+  value = hri_strtod(text, &end);
   if (*end || !isfinite(value)) return false;
   *number = value;
   return true;
@@ -510,8 +511,8 @@ bool hr_field_is_set(const hr_field *f, const hr_value *v) {
 /* The shortest decimal that reads as the same double. */
 char *hri_number_text(double value, char out[40]) {
   for (int digits = 6; digits <= 17; digits++) {
-    (void)snprintf(out, 40, "%.*g", digits, value);
-    if (strtod(out, NULL) == value) break;
+    (void)hri_snprintf(out, 40, "%.*g", digits, value);
+    if (hri_strtod(out, NULL) == value) break;
   }
   for (char *c = out; *c; c++)
     if (*c == ',') *c = '.'; /* whatever the locale of the host process */
@@ -549,7 +550,7 @@ char *hr_field_text(const hr_field *f, const hr_value *v, char *out, uint64_t by
                    hri_number_text(v->number[1], second));
     break;
   case HR_FIELD_SIZE:
-    if (v->number[0] > 0) (void)snprintf(out, (size_t)bytes, "%.10g%%", v->number[0] * 100);
+    if (v->number[0] > 0) (void)hri_snprintf(out, (size_t)bytes, "%.10g%%", v->number[0] * 100);
     else
       (void)snprintf(out, (size_t)bytes, v->count < LEAST_PLAIN_BYTES ? "%lluB" : "%llu", (unsigned long long)v->count);
     break;

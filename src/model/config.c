@@ -8,6 +8,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "model/bnb.h"
 #include "model/config.h"
 #include "model/params.h"
@@ -23,7 +24,7 @@ static void value_text(const json_t *value, char out[64]) {
     (void)snprintf(out, 64, "\"%s\"%s", cut, strlen(cut) < json_string_length(value) ? "..." : "");
     break;
   case JSON_INTEGER: (void)snprintf(out, 64, "%lld", (long long)json_integer_value(value)); break;
-  case JSON_REAL: (void)snprintf(out, 64, "%g", json_real_value(value)); break;
+  case JSON_REAL: (void)hri_snprintf(out, 64, "%g", json_real_value(value)); break;
   case JSON_TRUE: (void)snprintf(out, 64, "true"); break;
   case JSON_FALSE: (void)snprintf(out, 64, "false"); break;
   case JSON_OBJECT: (void)snprintf(out, 64, "an object"); break;

@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 #include "model/config.h"
 #include "model/gguf.h"
 #include "model/rope.h"
@@ -655,9 +656,9 @@ static void put_attention(hri_gguf_keys *keys, const char *architecture, const h
 static void put_size_label(hri_gguf_keys *keys, const hr_model *m) {
   double count = (double)hr_model_parameter_count(m);
   char label[32];
-  if (count >= 1e9) (void)snprintf(label, sizeof label, "%.1fB", count / 1e9);
-  else if (count >= 1e6) (void)snprintf(label, sizeof label, "%.0fM", count / 1e6);
-  else (void)snprintf(label, sizeof label, "%.0fK", count / 1e3);
+  if (count >= 1e9) (void)hri_snprintf(label, sizeof label, "%.1fB", count / 1e9);
+  else if (count >= 1e6) (void)hri_snprintf(label, sizeof label, "%.0fM", count / 1e6);
+  else (void)hri_snprintf(label, sizeof label, "%.0fK", count / 1e3);
   put_text(keys, "general.size_label", label);
 }
 

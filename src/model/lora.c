@@ -9,6 +9,7 @@
 
 #include "base/error.h"
 #include "base/automaton.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "model/params.h"
 
@@ -281,7 +282,7 @@ static key key_of(const char *word, size_t length) {
 
 static bool number(const char *text, double low, double high, double *out) {
   char *end;
-  *out = strtod(text, &end);
+  *out = hri_strtod(text, &end);
   return *text && !isspace((unsigned char)*text) && !*end && isfinite(*out) && *out >= low && *out <= high;
 }
 

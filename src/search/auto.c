@@ -78,7 +78,7 @@ typedef struct grid {
   bool levels, groups; /* free to choose */
   bool packs;          /* free, and there is something to choose */
   bool varies;         /* what is packed is chosen, here or by the plan */
-  uint64_t granule;
+  uint64_t granule, allowance;
   bool any; /* something fits: */
   hr_job best;
   double seconds; /* of it, per token */
@@ -431,7 +431,7 @@ static hr_status try_groups(grid *g, const hri_change *cell_change, hr_error *er
 static hr_status try_levels(grid *g, const hri_change *change, hr_error *error) {
   hr_job job = g->base;
   hri_choice choice;
-  hri_rival rival = {.step_seconds = INFINITY, .need_bytes = g->smallest};
+  hri_rival rival = {.step_seconds = INFINITY, .need_bytes = g->smallest, .allowance = &g->allowance};
   if (!hri_change_apply(change, &job)) return HR_OK;
   if (g->any) rival.step_seconds = g->seconds * (double)hri_job_tokens(&job);
   HRI_TRY(hri_choose_levels(&job, g->lender, &rival, &choice, NULL, error));
@@ -668,6 +668,7 @@ static void begin(grid *g, const hr_job *job) {
   g->base = *job;
   if (job->rows_choice == HR_ROWS_OPEN) g->base.rows_choice = HR_ROWS_CHOSEN; /* among the divisors */
   g->smallest = UINT64_MAX;
+  g->allowance = HRI_ALLOWANCE;
   g->groups = trains && !given(g, HR_GIVEN_RECOMPUTE);
   g->levels = g->groups || (trains && job->recompute.kind == HR_RECOMPUTE_AUTO);
   if (g->levels) g->base.recompute = (hr_recompute){.kind = HR_RECOMPUTE_NONE};

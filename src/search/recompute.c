@@ -37,7 +37,6 @@ enum {
   SPREAD = 7,     /* choices over the whole range of bytes */
   ATTEMPTS = 10,  /* placed plans to tighten with */
   LISTED = 20000, /* mixtures looked at for the last step; more are not enumerated */
-  NODES = 60000   /* nodes of all plans of the last step together: some tenths of a second */
 };
 
 typedef struct level_cost {
@@ -78,6 +77,7 @@ typedef struct hri_level_tables {
   double rest_seconds;       /* of a step, at least, beside what the layers take */
   hr_job own_job;            /* of tables that outlive the caller's */
   uint32_t nodes;            /* of the largest trial */
+  uint64_t own_allowance, *allowance;
   HRI_ARRAY(trial) trials;
   size_t chosen;          /* index of the best trial, once settled */
   const hri_rival *rival; /* or NULL */
@@ -565,11 +565,12 @@ static uint64_t to_beat(const chooser *c) {
 /* In order of their times, until the next one cannot be the best. */
 static hr_status try_listed(chooser *c, const listing *l, const uint32_t *order, hr_error *error) {
   uint64_t quicker_than = l->quicker_than;
-  for (size_t k = 0; k < l->found.count && k * c->nodes < NODES; k++) {
+  for (size_t k = 0; k < l->found.count && *c->allowance >= c->nodes; k++) {
     const mixture *m = &l->found.items[order[k]];
     const trial *best;
     trial *t;
     if (picoseconds(c, m) >= quicker_than) return HR_OK;
+    *c->allowance -= c->nodes;
     HRI_TRY(try_mixture(c, m, NULL, &t, error));
     best = &c->trials.items[c->chosen];
     if (!t->fits || !better(t, best) || (c->rival && t->step_seconds >= c->rival->step_seconds)) continue;
@@ -581,9 +582,33 @@ static hr_status try_listed(chooser *c, const listing *l, const uint32_t *order,
   return HR_OK;
 }
 
-/* Mixtures that may be faster than the best and fit by their live bytes, though the placement of another did not. */
-static hr_status try_the_rest(chooser *c, hr_error *error) {
-  listing l = {.c = c, .bytes = room(c), .quicker_than = to_beat(c)};
+static int by_live_bytes(const void *items, uint32_t left, uint32_t right) {
+  const listing *l = items;
+  const uint64_t x = live_bytes(l->c, &l->found.items[left]), y = live_bytes(l->c, &l->found.items[right]);
+  return x != y ? (x < y ? -1 : 1) : by_time(items, left, right);
+}
+
+/* In order of their live bytes, until the next one cannot be the smallest. A tenth of a second is enough to name a need. */
+static hr_status try_smaller(chooser *c, const listing *l, const uint32_t *order, hr_error *error) {
+  for (size_t k = 0; k < l->found.count && *c->allowance >= HRI_ALLOWANCE / 4 * 3 + c->nodes; k++) {
+    const mixture *m = &l->found.items[order[k]];
+    trial *t;
+    if (live_bytes(c, m) + c->fixed >= c->trials.items[c->chosen].need_bytes) return HR_OK;
+    *c->allowance -= c->nodes;
+    HRI_TRY(try_mixture(c, m, NULL, &t, error));
+    if (!better(t, &c->trials.items[c->chosen])) continue;
+    HRI_TRY(place_trial(c, t, error));
+    if (better(t, &c->trials.items[c->chosen])) c->chosen = (size_t)(t - c->trials.items);
+  }
+  return HR_OK;
+}
+
+typedef hr_status (*try_fn)(chooser *c, const listing *l, const uint32_t *order, hr_error *error);
+
+/* Where mixtures of so many live bytes and so much time are few enough, each that was not tried. */
+static hr_status try_within_both(chooser *c, uint64_t bytes, uint64_t quicker_than, hri_order_compare compare,
+                                 try_fn try_them, hr_error *error) {
+  listing l = {.c = c, .bytes = bytes, .quicker_than = quicker_than};
   hr_status status = HR_OK;
   for (uint32_t k = c->layers; k > 0; k--) {
     uint64_t least = UINT64_MAX;
@@ -595,12 +620,22 @@ static hr_status try_the_rest(chooser *c, hr_error *error) {
   if (l.failed) status = hri_fail_memory(error, l.found.count * sizeof(mixture), "the search");
   if (status == HR_OK && l.looked <= LISTED && l.found.count) {
     uint32_t *order = NULL;
-    status = hri_order_make(&l, (uint32_t)l.found.count, by_time, &order, error);
-    if (status == HR_OK) status = try_listed(c, &l, order, error);
+    status = hri_order_make(&l, (uint32_t)l.found.count, compare, &order, error);
+    if (status == HR_OK) status = try_them(c, &l, order, error);
     hri_free(order);
   }
   hri_array_free(&l.found);
   return status;
+}
+
+/* Mixtures that may be faster than the best and fit by their live bytes, though the placement of another did not. Where
+ * none fits, those that may be smaller than the smallest. */
+static hr_status try_the_rest(chooser *c, hr_error *error) {
+  const trial *best;
+  HRI_TRY(try_within_both(c, room(c), to_beat(c), by_time, try_listed, error));
+  best = &c->trials.items[c->chosen];
+  if (best->fits || (c->rival && !isinf(c->rival->step_seconds))) return HR_OK;
+  return try_within_both(c, less(best->need_bytes, c->fixed + 1), UINT64_MAX, by_live_bytes, try_smaller, error);
 }
 
 /* ---- the whole ---- */
@@ -648,6 +683,7 @@ static hr_status choose(chooser *c, bool frontier, hr_error *error) {
     HRI_TRY(try_within(c, least, 2, error));
     HRI_TRY(try_within(c, least_of_layers(c), 0, error));
     HRI_TRY(settle(c, error));
+    HRI_TRY(try_the_rest(c, error));
     return frontier ? spread(c, least, error) : HR_OK;
   }
   HRI_TRY(spread(c, least, error));
@@ -811,6 +847,8 @@ hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_
   hri_mem_keep(true);
   c->job = job;
   c->rival = rival;
+  c->own_allowance = HRI_ALLOWANCE;
+  c->allowance = rival ? rival->allowance : &c->own_allowance;
   c->layers = job->model.layer_count;
   if (!beside) HRI_TRY_OUT(draft_plan(c, &keep_all, job->weight_packing, &c->own, error));
   c->lender = beside ? beside : c->own;

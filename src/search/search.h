@@ -78,7 +78,10 @@ typedef struct hri_choice {
 typedef struct hri_rival {
   double step_seconds; /* of the fastest that fits; INFINITY: nothing does, */
   uint64_t need_bytes; /* and this is the smallest need */
+  uint64_t *allowance; /* what is left of it */
 } hri_rival;
+/* Nodes of the plans that are made one by one because placements did not keep to live bytes, of a search: half a second. */
+enum { HRI_ALLOWANCE = 500000 };
 /* What hr_plan_recompute finds for a training, without the plan. `beside` lends its backend; NULL: one of its own.
  * `rival` (or NULL): who cannot be beaten ends the search before anything is placed. */
 hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_rival *rival, hri_choice *choice,

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/json.h"
+#include "base/number.h"
 
 enum { KEPT_ITEMS = 512, TEXT_BYTES = 2048 };
 
@@ -135,7 +136,7 @@ hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *f
   hr_status code;
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, sizeof text, format, args);
+  (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
   for (char *c = text; *c; c++) /* the file's words may hold anything, and a terminal obeys it */
     if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
@@ -267,7 +268,7 @@ const char *hri_value_text(const hri_snapshot_decoder *d, hri_decoded v, char ou
   if (hri_value_tag_of(v) == HRI_VALUE_STRING)
     (void)snprintf(out, 80, "the string '%.60s'",
                    hr_snapshot_string(d->builder.snapshot, (uint32_t)hri_value_payload(v)));
-  else if (hri_value_tag_of(v) == HRI_VALUE_REAL) (void)snprintf(out, 80, "%.17g", real_of(d, v));
+  else if (hri_value_tag_of(v) == HRI_VALUE_REAL) (void)hri_snprintf(out, 80, "%.17g", real_of(d, v));
   else if (hri_value_integer(d, v, &bits, &negative))
     (void)snprintf(out, 80, negative ? "%lld" : "%llu", (long long)bits);
   else (void)snprintf(out, 80, "%s", names[hri_value_tag_of(v)]);

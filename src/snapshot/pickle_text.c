@@ -1,8 +1,8 @@
 /* Protocol 0 writes values as lines of text. */
-#include <locale.h>
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "base/text.h"
 #include "snapshot/reader.h"
 
@@ -46,19 +46,14 @@ static hr_status read_slot(hri_snapshot_decoder *d, const char *line, uint64_t c
   return HR_OK;
 }
 
-/* The point is '.', whatever locale the embedding program has set. */
 static hr_status read_real(hri_snapshot_decoder *d, const char *line, uint64_t count, hri_decoded *value) {
   char text[64], *end;
-  locale_t c;
   double real;
   if (!count || count >= sizeof text)
     return hri_snapshot_decoder_fail(d, "a number of %llu characters", (unsigned long long)count);
   memcpy(text, line, count);
   text[count] = 0;
-  c = newlocale(LC_ALL_MASK, "C", (locale_t)0);
-  if (!c) return hri_snapshot_decoder_fail_memory(d);
-  real = strtod_l(text, &end, c);
-  freelocale(c);
+  real = hri_strtod(text, &end);
   if (*end) return hri_snapshot_decoder_fail(d, "'%.40s' is no number", text);
   return hri_value_of_real(d, real, value);
 }

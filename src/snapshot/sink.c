@@ -45,7 +45,7 @@ enum { PATH_BYTES = 4096 };
 static hr_status open_temp(hri_snapshot_sink *sink) {
   char parent[PATH_BYTES], temp[PATH_BYTES];
   hr_status status;
-  hri_path_parent(sink->place, parent);
+  hri_path_parent(sink->path, parent);
   (void)hri_scratch_sweep(parent);
   status = hri_scratch_open(parent, true, &sink->scratch, sink->error);
   if (status == HR_ERROR_IO) return hri_context(sink->error, status, "cannot write %.300s: ", sink->path);
@@ -57,14 +57,11 @@ static hr_status open_temp(hri_snapshot_sink *sink) {
 }
 
 hr_status hri_sink_init(hri_snapshot_sink *sink, const char *path, hr_error *error) {
-  char place[PATH_BYTES];
   bool special;
   *sink = (hri_snapshot_sink){.path = path, .fd = -1, .error = error};
-  sink->status = hri_file_place(path, place, &special, error);
+  sink->status = hri_file_name_check(path, &special, error);
   if (sink->status != HR_OK) return sink->status;
-  sink->place = hri_strdup(place);
-  if (!sink->place) sink->status = hri_fail_memory(error, strlen(place) + 1, "a file name");
-  else if (ends_in_gz(path)) sink->status = begin_deflate(sink);
+  if (ends_in_gz(path)) sink->status = begin_deflate(sink);
   if (sink->status == HR_OK) /* /dev/null must stay what it is */
     sink->status = special ? hri_special_open(path, &sink->fd, error) : open_temp(sink);
   if (sink->status != HR_OK) hri_sink_deinit(sink);
@@ -109,8 +106,8 @@ hr_status hri_sink_fail(hri_snapshot_sink *sink, hr_status status) {
 
 static hr_status publish(hri_snapshot_sink *sink) {
   char parent[PATH_BYTES];
-  hri_path_parent(sink->place, parent);
-  HRI_TRY(hri_publish_over(sink->temp, sink->place, sink->error));
+  hri_path_parent(sink->path, parent);
+  HRI_TRY(hri_publish_over(sink->temp, sink->path, sink->error));
   return hri_dir_sync(parent, sink->error);
 }
 
@@ -137,11 +134,9 @@ void hri_sink_deinit(hri_snapshot_sink *sink) {
   hri_free(sink->deflate);
   hri_free(sink->packed);
   hri_free(sink->temp);
-  hri_free(sink->place);
   sink->deflate = NULL;
   sink->packed = NULL;
   sink->temp = NULL;
-  sink->place = NULL;
   sink->scratch = NULL;
   sink->fd = -1;
 }

@@ -13,7 +13,7 @@ enum { HRI_SINK_PIECE_BYTES = 1 << 16 };
 typedef struct hri_snapshot_sink {
   const char *path;     /* borrowed */
   hri_scratch *scratch; /* NULL: `path` is a device or a pipe, and is written itself */
-  char *temp, *place;   /* in the scratch; and what it takes the place of at the end (hri_file_place) */
+  char *temp;           /* in the scratch; takes the place of `path` at the end */
   int fd;
   z_stream *deflate; /* NULL: not compressed */
   unsigned char *packed;

@@ -6,6 +6,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "base/number.h"
+
 enum { MOST_POWER = 308, MOST_EXPONENT = 100000 };
 
 /* 10^power, rounded to the nearest. */
@@ -15,7 +17,7 @@ static double power_of_ten(uint32_t power) {
   char text[16];
   if (power < sizeof exact / sizeof *exact) return exact[power];
   (void)snprintf(text, sizeof text, "1e%u", power);
-  return strtod(text, NULL);
+  return hri_strtod(text, NULL);
 }
 
 static double scaled(uint64_t digits, int32_t exponent) {

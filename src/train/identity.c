@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/number.h"
 #include "formats/digest.h"
 
 enum { CONFIG_LIMIT_BYTES = 4 << 20, TEXT_BYTES = 256 };
@@ -167,7 +168,7 @@ static uint64_t number_of(const hr_field *f, const char *text) {
 static double real_of(const hr_field *f, const char *text) {
   for (size_t k = 0; f->word_numbers && f->words[k]; k++)
     if (strcmp(f->words[k], text) == 0) return f->word_numbers[k];
-  return strtod(text, NULL);
+  return hri_strtod(text, NULL);
 }
 
 /* Numbers are compared as numbers: 1e-05 is 0.00001. */
@@ -272,12 +273,12 @@ static void compare_old(differences *d, const hri_json *identity, const hr_job *
     (void)snprintf(now, sizeof now, "%llu", (unsigned long long)hr_model_parameter_count(&job->model));
     if (strcmp(then, now) != 0 && !hri_is_allowed(d->options, "model")) differ(d, "parameter_count", then, now);
   }
-  if (member_text(identity, "beta1", then) && strtod(then, NULL) != job->beta1) {
-    (void)snprintf(now, sizeof now, "%g", job->beta1);
+  if (member_text(identity, "beta1", then) && hri_strtod(then, NULL) != job->beta1) {
+    (void)hri_snprintf(now, sizeof now, "%g", job->beta1);
     differ(d, "betas", then, now);
   }
-  if (member_text(identity, "beta2", then) && strtod(then, NULL) != job->beta2) {
-    (void)snprintf(now, sizeof now, "%g", job->beta2);
+  if (member_text(identity, "beta2", then) && hri_strtod(then, NULL) != job->beta2) {
+    (void)hri_snprintf(now, sizeof now, "%g", job->beta2);
     differ(d, "betas", then, now);
   }
 }

@@ -766,8 +766,12 @@ static hr_status choose_kind(merge *m, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, "--onto dequantized --quantize nf4, or the kind that it was");
 }
 
-static hr_status check_options(const merge *m, uint32_t count, hr_error *error) {
+static hr_status check_options(const merge *m, const char *const *adapters, uint32_t count, hr_error *error) {
   if (count == 0) return hri_fail(error, HR_ERROR_USAGE, "no adapter to merge is named");
+  for (uint32_t i = 0; i < count; i++)
+    if (!adapters[i]) return hri_fail(error, HR_ERROR_USAGE, "adapter %u of %u is NULL", i, count);
+  if ((unsigned)m->options->quantize >= HRI_QUANTIZATION_COUNT)
+    return hri_fail(error, HR_ERROR_USAGE, "--quantize has no value %u", (unsigned)m->options->quantize);
   if (m->options->type && type_named(m->options->type) < 0) {
     hri_fail(error, HR_ERROR_USAGE, "the type '%.40s' cannot be written to a Hugging Face directory", m->options->type);
     return hri_hint(error, HR_ERROR_USAGE, "f32, f16 and bf16 can");
@@ -815,7 +819,7 @@ hr_status hr_merge(const char *model, const char *const *adapters, uint32_t coun
   hr_status status = HR_OK;
   hr_merge_options_init(&none);
   memset(m.result, 0, sizeof *m.result);
-  HRI_TRY_OUT(check_options(&m, count, error));
+  HRI_TRY_OUT(check_options(&m, adapters, count, error));
   HRI_TRY_OUT(check_target(&m, model, adapters, count, target, error));
   HRI_TRY_OUT(open_model(&m, model, error));
   m.result->parameter_count = hr_model_parameter_count(&m.model);

@@ -485,7 +485,9 @@ hr_status hri_metrics_cut(hri_rundir *r, hr_error *error) {
     HRI_TRY(open_metrics(r, 0, error));
     return keep_metrics(r, r->metrics_kept.length, error);
   }
-  if (r->options->resume_from && fstat(r->metrics_fd, &info) == 0 && (uint64_t)info.st_size > r->metrics_bytes)
+  /* Lines behind the checkpoint are made again as they were, unless the run goes on from an earlier one or otherwise. */
+  if ((r->options->resume_from || r->options->allow_different) && fstat(r->metrics_fd, &info) == 0 &&
+      (uint64_t)info.st_size > r->metrics_bytes)
     HRI_TRY(copy_aside(r, path, error));
   do failed = ftruncate(r->metrics_fd, (off_t)r->metrics_bytes) == 0 ? 0 : errno;
   while (failed == EINTR);

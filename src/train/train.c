@@ -10,6 +10,7 @@
 #include <headroom/tokenizer.h>
 
 #include "base/file.h"
+#include "base/number.h"
 #include "base/text.h"
 #include "device/host.h"
 #include "job/job.h"
@@ -186,7 +187,7 @@ static hr_status skipped(trainer *t, hr_error *error) {
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
   if (p->skipped_in_row <= t->job->max_skipped) return HR_OK;
   if (t->job->precision != HR_PRECISION_FP16) return diverged(t, "too many steps in a row had to be skipped", error);
-  (void)snprintf(
+  (void)hri_snprintf(
       text, sizeof text,
       "too many steps in a row had to be skipped, the last with a loss scale of %g; --precision bf16 has the range of "
       "fp32, and needs none",
@@ -216,17 +217,17 @@ static void tell_rates(const trainer *t) {
   char text[240];
   switch (hri_rate_watch_state(t->rates)) {
   case HRI_RATES_NEW:
-    (void)snprintf(
+    (void)hri_snprintf(
         text, sizeof text,
         "by the rates of these steps one takes %.3g s (%.3g s were predicted by %s ones); they are stored with "
         "the next checkpoint, for later plans",
         hri_rate_watch_step_seconds(t->rates), info->step_seconds, info->time_seen ? "earlier" : "assumed");
     break;
   case HRI_RATES_UNSTEADY:
-    (void)snprintf(text, sizeof text,
-                   "the machine is busy with other work (a round of steps took %.0f %% longer than another, or was "
-                   "interrupted): its rates are not stored",
-                   hri_rate_watch_spread(t->rates) * 100);
+    (void)hri_snprintf(text, sizeof text,
+                       "the machine is busy with other work (a round of steps took %.0f %% longer than another, or was "
+                       "interrupted): its rates are not stored",
+                       hri_rate_watch_spread(t->rates) * 100);
     break;
   default: return;
   }
@@ -612,11 +613,11 @@ static hr_status check_steps(trainer *t, hr_error *error) {
         t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps),
         t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
   }
-  (void)snprintf(text, sizeof text,
-                 "steps %llu instead of %llu: the learning rate of the next step is %g instead of %g",
-                 (unsigned long long)steps, (unsigned long long)p->steps,
-                 t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps),
-                 t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
+  (void)hri_snprintf(text, sizeof text,
+                     "steps %llu instead of %llu: the learning rate of the next step is %g instead of %g",
+                     (unsigned long long)steps, (unsigned long long)p->steps,
+                     t->job->learning_rate * hri_schedule_factor(t->job, p->step, steps),
+                     t->job->learning_rate * hri_schedule_factor(t->job, p->step, p->steps));
   hri_session_tell(&t->session, HR_EVENT_WARNING, NULL, text);
   hri_text_add(&t->from.allowed, "%ssteps %llu -> %llu", t->from.allowed.length ? ", " : "",
                (unsigned long long)p->steps, (unsigned long long)steps);
@@ -960,7 +961,7 @@ static void tell_dropout(trainer *t) {
   const double residual = fmax(p.attention_output, p.mlp);
   char text[200];
   if (t->job->dropout != 0 || (p.attention == 0 && residual == 0 && p.embedding == 0)) return;
-  (void)snprintf(
+  (void)hri_snprintf(
       text, sizeof text,
       "config.json asks for dropout (attention %g, residual %g, embeddings %g); there is none unless --dropout "
       "config takes it",

@@ -99,6 +99,10 @@ run train --resume rotten --from step-000010 --steps 12 -q; expect_rc 0; expect_
 [ "$(cat rotten/checkpoints/step-000011.set-aside-1/notes.txt)" = mine ] || fail "a person's notes are gone"
 cp -r part plain; run train --resume plain --from step-10 --steps 12 -q; expect_rc 0; expect_err 'step-000011.*set-aside-1' # step-N, as it is told
 run train --resume rotten --from step-77; refuses 2; expect_err 'no such checkpoint'
+# What a run that goes on otherwise does not make again is kept: the steps behind its checkpoint, as they went.
+cp -r part other; echo '{"step":12,"loss":null}' >>other/metrics.jsonl; cp other/metrics.jsonl went.jsonl
+run train --resume other --steps 12 --lr 1e-4 --allow-different lr -q; expect_rc 0; expect_err 'kept as metrics.jsonl.set-aside-1'
+cmp -s other/metrics.jsonl.set-aside-1 went.jsonl || fail "how the run went before is gone"
 cp -r part cut; truncate -s -20 cut/metrics.jsonl
 run train --resume cut; expect_rc 5; expect_err 'metrics.jsonl was cut'
 run train --resume cut --allow-different metrics --steps 12 -q; expect_rc 0

@@ -43,8 +43,8 @@ run train $job --out refused --steps 2 --profile nowhere/trace.json; [ "$rc" -ne
 # A device is written to and stays, also for who may remove it; named by a link, for a mistake must not cost it.
 ln -s /dev/null sink; ln -s nothing dangling
 run train $job --out sunk --steps 2 --profile sink --metrics-file sink -q; expect_rc 0; [ "$(readlink sink)" = /dev/null ] && [ -c /dev/null ] || fail "a device gave way to a profile"
-run train $job --out refused --steps 2 --profile dangling; refuses 2; expect_err 'link to a file that is not there'
-run train $job --out refused --steps 2 --metrics-file dangling; refuses 2; expect_err 'link to a file that is not there'
+run train $job --out refused --steps 2 --profile dangling; refuses 2; expect_err 'it is a link'
+run train $job --out refused --steps 2 --metrics-file dangling; refuses 2; expect_err 'it is a link'
 [ "$(readlink dangling)" = nothing ] || fail "a link gave way to a profile"
 run train $job --out refused --steps 2 --profile run; refuses 2; expect_err 'not the name of a file'
 run train $job --out refused --steps 2 --profile text.txt/trace; [ "$rc" -ne 0 ] || fail "wrote below a file"; expect_err '^headroom: '

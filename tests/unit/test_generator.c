@@ -10,7 +10,11 @@
 
 #include <cmocka.h>
 
+#include <headroom/alloc.h>
 #include <headroom/chat.h>
+#include <headroom/convert.h>
+#include <headroom/field.h>
+#include <headroom/merge.h>
 #include <headroom/train.h>
 
 #include "base/mem.h"
@@ -250,11 +254,41 @@ static void what_was_forgotten_is_told(void **state) {
   hr_rendered_deinit(NULL);
 }
 
+static void no_value_of_ours_is_told(void **state) {
+  const char *no_path[] = {NULL}, *none[] = {"nosuch.txt"};
+  hr_job job = job_of("llama");
+  hr_convert_options convert;
+  hr_convert_result made;
+  hr_merge_result merged;
+  hr_data_options options;
+  hr_data *data;
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+  hr_error error = {0};
+  (void)state;
+  hr_convert_options_init(&convert);
+  convert.quantize = (hr_quantize)99;
+  assert_int_equal(hr_convert(job.model.directory, "never", &convert, &made, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "--quantize has no value 99"));
+  assert_int_equal(hr_merge("never", no_path, 1, "never", NULL, &merged, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "adapter 0 of 1 is NULL"));
+  assert_int_equal(hr_job_set(&job, "lr", NULL, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_data_open(&job.model, none, 1, NULL, 16, &data, &error), HR_ERROR_IO); /* defaults */
+  hr_data_options_init(&options);
+  options.truncate = (hr_truncate)66;
+  assert_int_equal(hr_data_open(&job.model, none, 1, &options, 16, &data, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "truncate 66"));
+  assert_int_equal(hr_alloc_fake_hooks(1 << 20, &hooks, NULL), HR_OK);
+  assert_int_equal(hr_alloc_create(&hooks, NULL, &alloc, &error), HR_OK);
+  hr_alloc_destroy(alloc);
+  hr_alloc_hooks_destroy(&hooks);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(the_cache_changes_no_token), cmocka_unit_test(a_stop_leaves_it_usable),
       cmocka_unit_test(each_answer_draws_anew),     cmocka_unit_test(without_positions),
-      cmocka_unit_test(what_was_forgotten_is_told),
+      cmocka_unit_test(what_was_forgotten_is_told), cmocka_unit_test(no_value_of_ours_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -216,6 +216,7 @@ static void test_getters_refuse(void **state) {
   assert_int_equal(hri_json_get_u64(&root, "neg", 0, 11, &u, &error), HR_ERROR_INPUT);
   assert_says(&error, "found -3");
   assert_int_equal(hri_json_get_u64(&root, "whole", 0, 11, &u, &error), HR_ERROR_INPUT);
+  assert_says(&error, "must be an integer from 0 to 11, found 2.0");
   assert_int_equal(hri_json_get_u64(&root, "none", 0, 11, &u, &error), HR_ERROR_INPUT);
   assert_says(&error, "found null");
   assert_int_equal(hri_json_opt_u64(&root, "x", 0, 11, &u, &error), HR_ERROR_INPUT);

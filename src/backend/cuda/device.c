@@ -6,6 +6,7 @@
 #include <string.h>
 #include <strings.h>
 
+#include "base/number.h"
 #include "backend/cuda/cuda.h"
 #include "base/text.h"
 #include "device/cpu.h"
@@ -54,8 +55,9 @@ static void assume_rates(hr_device *d, const hri_gpu_info *info) {
   d->memory_efficiency = HRI_GPU_MEMORY_EFFICIENCY;
   d->fixed_bytes = HRI_GPU_CONTEXT_BYTES;
   d->library_workspace_bytes = capability >= 90 ? HRI_GPU_WORKSPACE_HOPPER : HRI_GPU_WORKSPACE_CLASSIC;
-  (void)snprintf(d->source, sizeof d->source, "its driver, and rates of its generation: %u multiprocessors, %.0f MHz",
-                 info->multiprocessors, (double)info->clock_hz / 1e6);
+  (void)hri_snprintf(d->source, sizeof d->source,
+                     "its driver, and rates of its generation: %u multiprocessors, %.0f MHz", info->multiprocessors,
+                     (double)info->clock_hz / 1e6);
 }
 
 void hri_cuda_libraries_text(const char *library, const hri_gpu_info *info, char out[64]) {

@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "frameworks/pytorch/translate.h"
 #include "model/params.h"
 
@@ -13,7 +14,7 @@ __attribute__((format(printf, 2, 3))) static void add(hri_torch_arguments *out, 
   size_t used = strlen(text);
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text + used, HRI_ARGUMENT_BYTES - used, format, args);
+  (void)hri_vsnprintf(text + used, HRI_ARGUMENT_BYTES - used, format, args);
   va_end(args);
 }
 
@@ -21,7 +22,7 @@ __attribute__((format(printf, 2, 3))) static void begin(hri_torch_arguments *out
   char *text = out->texts[out->count++];
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(text, HRI_ARGUMENT_BYTES, format, args);
+  (void)hri_vsnprintf(text, HRI_ARGUMENT_BYTES, format, args);
   va_end(args);
 }
 

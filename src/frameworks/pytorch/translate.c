@@ -7,11 +7,13 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/number.h"
+
 void hri_torch_say(hri_torch_translation *out, const char *format, ...) {
   size_t used = strlen(out->settings);
   va_list args;
   va_start(args, format);
-  (void)vsnprintf(out->settings + used, sizeof out->settings - used, format, args);
+  (void)hri_vsnprintf(out->settings + used, sizeof out->settings - used, format, args);
   va_end(args);
 }
 

@@ -1,0 +1,38 @@
+#include "base/number.h"
+
+#include <locale.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+/* glibc's "C" locale is static: nothing is allocated. 0 where a libc refuses it; then the program's is taken. */
+static locale_t the_c_locale(void) {
+  static _Atomic(locale_t) made;
+  locale_t old = atomic_load(&made), new;
+  if (old || !(new = newlocale(LC_ALL_MASK, "C", (locale_t)0))) return old;
+  if (atomic_compare_exchange_strong(&made, &old, new)) return new;
+  freelocale(new); /* another thread was first */
+  return old;
+}
+
+double hri_strtod(const char *text, char **end) {
+  locale_t c = the_c_locale();
+  return c ? strtod_l(text, end, c) : strtod(text, end);
+}
+
+/* The thread's own locale is put back; other threads never see another one. */
+int hri_vsnprintf(char *out, size_t capacity, const char *format, va_list args) {
+  locale_t c = the_c_locale(), before = c ? uselocale(c) : (locale_t)0;
+  int count = vsnprintf(out, capacity, format, args);
+  if (before) (void)uselocale(before);
+  return count;
+}
+
+int hri_snprintf(char *out, size_t capacity, const char *format, ...) {
+  va_list args;
+  int count;
+  va_start(args, format);
+  count = hri_vsnprintf(out, capacity, format, args);
+  va_end(args);
+  return count;
+}

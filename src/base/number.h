@@ -1,0 +1,15 @@
+/* Numbers in text, with '.' as the point whatever locale the program has set that the library works in: a desktop's
+ * setlocale(LC_ALL, "") would else make "1e-3" and "1.5" of an option, a file or a template something else. */
+#ifndef HRI_BASE_NUMBER_H
+#define HRI_BASE_NUMBER_H
+
+#include <stdarg.h>
+#include <stddef.h>
+
+#include "base/mem.h"
+
+double hri_strtod(const char *text, char **end); /* end may be NULL */
+int hri_vsnprintf(char *out, size_t capacity, const char *format, va_list args);
+int hri_snprintf(char *out, size_t capacity, const char *format, ...) HRI_PRINTF(3, 4);
+
+#endif
