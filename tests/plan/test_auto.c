@@ -70,6 +70,9 @@ static const one jobs[] = {
     {LLAMA("2"), "cpu", "--threads 1 --seq 64 --micro-batch 2 --clip 0"},
     {GPT2("2"), "cpu", "--threads 1 --seq 64 --micro-batch 2 --precision bf16"},
     {WIDE, "cpu", "--threads 2 --seq 64 --micro-batch 2"},
+    {WIDE, "seen", "--threads 1 --seq 128 --micro-batch 4"},
+    {LLAMA("2"), "seen", "--threads 1 --seq 96 --micro-batch 2 --clip 0"},
+    {GPT2("2"), "seen", "--threads 1 --seq 128 --micro-batch 2 --precision bf16"},
     /* many levels fit by their live bytes, and their placements do not */
     {"custom:family=granite,layers=5,hidden=80,heads=4,mlp=223,vocab=9006,positions=258,kv-heads=2", "mi300x",
      "--seq 52 --micro-batch 1 --loss-chunk 321"},
@@ -82,14 +85,11 @@ static const one jobs[] = {
      "--seq 212 --threads 3 --batch-tokens 636 --precision fp32"},
     {"custom:family=smollm3,layers=1,hidden=170,heads=5,mlp=75,vocab=9722,positions=1964", "cpu",
      "--seq 510 --threads 1 --micro-batch 12 --precision bf16-pure"},
-    {WIDE, "seen", "--threads 1 --seq 128 --micro-batch 4"},
-    {LLAMA("2"), "seen", "--threads 1 --seq 96 --micro-batch 2 --clip 0"},
-    {GPT2("2"), "seen", "--threads 1 --seq 128 --micro-batch 2 --precision bf16"},
 };
 enum { JOBS = sizeof jobs / sizeof *jobs, BUDGETS = 24 };
 
 /* A CPU of which training saw every second class, each from half to twice as slow as it is assumed. */
-static void draw_seen_rates(hr_device *d) {
+static void draw_seen(hr_device *d) {
   d->rates = (hr_device_rates){.seen = true, .threads = 1, .node_seconds = 1e-6};
   for (size_t k = 0; k < HR_RATE_ENTRIES; k++) {
     uint32_t drawn[4];
@@ -109,7 +109,7 @@ static hr_job job_of(const one *o) {
   hr_job job;
   hr_job_init(&job);
   if (hr_device_find(seen ? "cpu" : o->device, &job.device, &e) != HR_OK) fail_msg("%s", e.message);
-  if (seen) draw_seen_rates(&job.device);
+  if (seen) draw_seen(&job.device);
   if (hr_model_open(o->model, &job.model, &e) != HR_OK || hr_job_set_options(&job, o->options, &e) != HR_OK)
     fail_msg("%s %s: %s", o->model, o->options, e.message);
   if (!job.device.usable_bytes) job.device.usable_bytes = UINT64_C(1) << 40; /* a CPU that is described says none */
