@@ -635,8 +635,8 @@ static size_t wrapped_start(const hr_explainer *e, size_t m) {
 static bool is_in_long_comment(const hr_explainer *e, size_t m) {
   enum { LONG = 5 };
   size_t from = m, to = m;
-  while (from > 0 && e->marks.items[from - 1].shape & HRI_OOM_REMARK) from--;
-  while (to + 1 < e->marks.count && e->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
+  while (from > 0 && m - from < LONG && e->marks.items[from - 1].shape & HRI_OOM_REMARK) from--;
+  while (to + 1 < e->marks.count && to - m < LONG && e->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
   return e->marks.items[m].shape & HRI_OOM_REMARK && m - from >= 2 && to - from >= LONG;
 }
 
