@@ -102,6 +102,7 @@ static double cpu_seconds(const hri_job *job, const hri_node *node, const hr_dev
 }
 
 double hri_assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
-  const bool known = device->has_team && device->flops_fp32 > 0 && device->memory_bytes_per_second > 0;
+  const bool known = device->has_team && device->flops_fp32 > 0 && device->memory_bytes_per_second > 0 &&
+                     device->gemm_efficiency > 0 && device->memory_efficiency > 0;
   return (known ? cpu_seconds(job, node, device) : roofline(job, node, device)) + device->node_seconds;
 }

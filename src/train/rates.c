@@ -134,13 +134,16 @@ static bool crowded(const hri_rate_watch *w) {
                        : waited > WAITED_SHARE * threads * seconds;
 }
 
+/* Infinite where a round has no pace: nothing in it that is classed, or no time of it. */
 static double spread_of(const hri_rate_watch *w) {
   double least = HUGE_VAL, most = 0;
   for (int k = 0; k < ROUNDS; k++) {
-    least = fmin(least, pace(w, &w->rounds[k]));
-    most = fmax(most, pace(w, &w->rounds[k]));
+    const double one = pace(w, &w->rounds[k]);
+    if (!isfinite(one) || one <= 0) return HUGE_VAL;
+    least = fmin(least, one);
+    most = fmax(most, one);
   }
-  return least > 0 ? most / least - 1 : HUGE_VAL;
+  return most / least - 1;
 }
 
 static void describe(hri_rate_watch *w, double overhead) {

@@ -212,6 +212,14 @@ static void test_the_least_ratio_is_one(void **state) {
           assert_true(ratio(&r, c) >= hri_seen_least(&r, &c) && ratio(&r, c) <= 4);
         }
   assert_true(asked > 1000);
+  for (double only = 0.01; only < 100; only *= 1.01) { /* of one, all others are that; logarithms and powers round */
+    hr_device_rates one = {.seen = true, .threads = 1};
+    const hri_rate_class far = product(1, 4, 0, 34), between = product(0, 0, 2, 29.3);
+    see(&one, product(0, 0, 2, 28), 1, only);
+    assert_true(ratio(&one, far) >= hri_seen_least(&one, &far));
+    see(&one, product(0, 0, 2, 31), 3, only);
+    assert_true(ratio(&one, between) >= hri_seen_least(&one, &between));
+  }
   assert_true(fabs(hri_seen_least(&r, &(hri_rate_class){.table = HRI_RATE_PRODUCT}) - 0.7) < 1e-9);
   assert_true(hri_seen_least(&r, &(hri_rate_class){.table = HRI_RATE_STREAM}) == 1);
 }
@@ -273,6 +281,40 @@ static void test_an_unsteady_machine_tells_nothing(void **state) {
     assert_int_equal(count, calms ? 25 : 40);
     if (!calms) assert_true(fabs(hri_rate_watch_spread(w) - 0.2) < 1e-6);
     hri_rate_watch_end(w);
+  }
+  hr_plan_destroy(plan);
+}
+
+/* Rounds in which nothing of a known class ran cannot agree. */
+static void test_rounds_of_nothing_tell_nothing(void **state) {
+  hr_plan *plan;
+  hri_rate_watch *w;
+  hr_error error = {0};
+  uint32_t count = 0;
+  (void)state;
+  forget();
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
+  do {
+    hri_rate_watch_begin_step(w);
+    assert_true(++count < 100);
+  } while (!hri_rate_watch_end_step(w, 0.3));
+  assert_int_equal(hri_rate_watch_state(w), HRI_RATES_UNSTEADY);
+  assert_true(isinf(hri_rate_watch_spread(w)));
+  hri_rate_watch_end(w);
+  hr_plan_destroy(plan);
+}
+
+/* A device that reaches nothing of its figures, as a caller may describe it: no time is infinite. */
+static void test_no_efficiency_divides_by_nothing(void **state) {
+  hr_plan *plan = plan_of(HR_PRECISION_FP32);
+  (void)state;
+  for (int k = 0; k < 3; k++) {
+    hr_device d = plan->spec.device;
+    if (k != 1) d.gemm_efficiency = 0;
+    if (k != 0) d.memory_efficiency = 0;
+    for (size_t n = 0; n < plan->job.nodes.count; n++)
+      assert_true(isfinite(hri_assumed_seconds(&plan->job, &plan->job.nodes.items[n], &d)));
   }
   hr_plan_destroy(plan);
 }
@@ -535,6 +577,8 @@ int main(void) {
                                      cmocka_unit_test(test_the_least_ratio_is_one),
                                      cmocka_unit_test(test_runs_add_up),
                                      cmocka_unit_test(test_an_unsteady_machine_tells_nothing),
+                                     cmocka_unit_test(test_rounds_of_nothing_tell_nothing),
+                                     cmocka_unit_test(test_no_efficiency_divides_by_nothing),
                                      cmocka_unit_test(test_time_of_others_counts),
                                      cmocka_unit_test(test_a_probe_counts_for_more)};
   int failed;
