@@ -12,6 +12,7 @@ Close other programs first: a busy machine's rates are not stored, and the steps
 """
 import argparse
 import json
+import math
 import os
 import pathlib
 import statistics
@@ -42,7 +43,9 @@ JOBS = [
     ("tiny-llama-bytes", 2, 1024, ["--precision", "bf16"]),
 ]
 QUICK = [JOBS[0], JOBS[1], JOBS[4], JOBS[6], JOBS[7], JOBS[14]]
-TRIES = 3
+TRIES = 4  # the first may tell no more than how long a step takes
+ROUNDS, ROUND_SECONDS = 5, 0.2  # of src/train/rates.c
+MORE_ROUNDS = 5  # than five, so that one that is disturbed does not cost the run
 HEADER = "| seen | jobs predicted | median error | worst |\n|---|---|---|---|"
 
 
@@ -62,13 +65,18 @@ def call(words, cache):
     return json.loads(done.stdout)
 
 
+def steps_for(step_seconds):
+    """Steps of which a run keeps its rates (src/train/rates.c): one warms up, then come rounds of that many seconds or more."""
+    return 1 + (ROUNDS + MORE_ROUNDS) * math.ceil(ROUND_SECONDS / step_seconds)
+
+
 def train(options, job, directory):
     """Seconds of a step, what was assumed of it, and the directory with the rates that the run left; None: the machine was busy."""
     data = directory / "data.jsonl"
     if not data.exists():  # token ids that every vocabulary here has
         rows = [[(7 * row + 13 * k * k) % 250 for k in range(1025)] for row in range(64)]
         data.write_text("".join(json.dumps({"input_ids": row}) + "\n" for row in rows))
-    steps = options.steps * (10 if "tiny" in job[0] else 1)
+    steps = options.steps
     cache = directory / name_of(job).replace(" ", "-")
     for _ in range(TRIES):
         words = [options.program, "train", *words_of(options, job), "--data", data, "--out", directory / "run", "--steps", steps, "--json", "--quiet"]
@@ -77,6 +85,7 @@ def train(options, job, directory):
         subprocess.run(["rm", "-r", str(directory / "run")], check=True)
         if stored := bool(list(cache.glob("*seen.json"))):
             break
+        steps = max(steps, steps_for(result["step_seconds"]))
     return result["step_seconds"], result["predicted_step_seconds"], cache if stored else None, libraries
 
 
@@ -132,7 +141,7 @@ def main():
     parser.add_argument("--write", action="store_true", help="also put the table into docs/performance.md")
     options = parser.parse_args()
     rows, libraries = measure(options)
-    about = f"{machine_text(options.program, [libraries])}; {options.threads} threads, medians of {options.steps} steps (tiny models ten times as many)."
+    about = f"{machine_text(options.program, [libraries])}; {options.threads} threads, medians of {options.steps} steps, of more where these are shorter than {ROUND_SECONDS} s."
     print("\n" + about)
     if options.write:
         replace_section("rates", command_text("rates", sys.argv[1:]), "\n".join([HEADER, *rows, "", about]))

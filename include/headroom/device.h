@@ -61,6 +61,11 @@ typedef struct hr_code_rates {
   double flops[HR_PRODUCT_CODES][HR_PRODUCT_ROWS][HR_PRODUCT_WIDTHS];
 } hr_code_rates;
 
+/* What times are assumed from where nothing was measured: what a device reaches with one team. */
+typedef struct hr_assumed_figures {
+  double flops_fp32, flops_bf16, memory_bytes_per_second, node_seconds;
+} hr_assumed_figures;
+
 typedef struct hr_device_rates {
   uint32_t threads; /* the team it holds for; 0: nothing was measured */
   char instruction_set[16], libraries[64];
@@ -70,8 +75,9 @@ typedef struct hr_device_rates {
   uint64_t fixed_bytes; /* resident beside the arena, with room for data buffers; 0: not measured */
   bool seen;            /* in the steps of training runs, not by a probe: rates of what these had, 0 for the rest */
   /* Seen: seconds of a step that the nodes of each entry of the tables took, in their order, and those that were assumed
-   * of them; 0: none. */
+   * of them, from `assumed_of`: for these figures alone their ratio holds, from 1e-4 to 1e4. Both 0: none. */
   double taken[HR_RATE_ENTRIES], assumed[HR_RATE_ENTRIES];
+  hr_assumed_figures assumed_of;
   hr_code_rates codes;                    /* for choosing among them; not part of what hr_device_load gives */
   double link_bytes_per_second[HR_LINKS]; /* of a card, each way alone; 0: not measured */
   char card[128]; /* of a card: its UUID and its driver's version, which with `libraries` it holds for; "": a CPU */
@@ -104,8 +110,9 @@ typedef struct hr_device {
   double flops_fp32, flops_tf32, flops_bf16; /* dense, per second, published; 0 = not offered */
   double flops_fp16;                         /* the same; a device with fp16 and no bf16: NVIDIA before Ampere */
   uint32_t rated_threads;                    /* a team for which these rates hold; 0: whatever the team */
-  double link_bytes_per_second;              /* host link, one direction; 0 for the CPU */
-  double node_seconds;                       /* what a node takes besides its work; assumed, a probe knows better */
+  double core_memory_bytes_per_second; /* a smaller team of n moves at most n + 1 times this; 0: as the rated one */
+  double link_bytes_per_second;        /* host link, one direction; 0 for the CPU */
+  double node_seconds;                 /* what a node takes besides its work; assumed, a probe knows better */
   double gemm_efficiency, memory_efficiency; /* share of the published rates that is assumed reachable */
   uint64_t fixed_bytes;                      /* runtime, libraries, context: what no program can own */
   bool fixed_measured;                       /* measured on this machine, else assumed */
@@ -154,8 +161,9 @@ HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_
 HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
 
 /* Takes over what is stored for a team of `threads` of this machine, or for the card that hr_device_find found (then
- * `threads` does not count): rates and fixed bytes of a probe, else rates seen in training. False, and the device goes on
- * with assumed figures, when there are none, or they are damaged or another machine's. */
+ * `threads` does not count): rates and fixed bytes of a probe, else rates seen in training, and with these the figures
+ * that are assumed of the processor, which they were seen beside (a probe for another team may have replaced them). False,
+ * and the device stays as it is, when there are none, or they are damaged or another machine's. */
 HR_API bool hr_device_load(hr_device *device, uint32_t threads);
 
 /* What this machine has, its limits for this process and its largest other processes, at this moment. */

@@ -85,6 +85,7 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   json_write_bool(json, "fixed_measured", device->fixed_measured);
   json_write_count(json, "library_workspace_bytes", device->library_workspace_bytes);
   json_write_number(json, "memory_bytes_per_second", device->memory_bytes_per_second);
+  json_write_number(json, "core_memory_bytes_per_second", device->core_memory_bytes_per_second);
   json_write_number(json, "link_bytes_per_second", device->link_bytes_per_second);
   json_write_number(json, "flops_fp32", device->flops_fp32);
   json_write_number(json, "flops_tf32", device->flops_tf32);
@@ -93,6 +94,7 @@ static void write_device(json_writer *json, const char *key, const hr_device *de
   if (device->has_team && device->usable_now) write_default_team(json);
   json_write_number(json, "gemm_efficiency", device->gemm_efficiency);
   json_write_number(json, "memory_efficiency", device->memory_efficiency);
+  json_write_number(json, "node_seconds", device->node_seconds);
   json_write_text(json, "source", device->source);
   json_write_text(json, "date", device->date);
   if (device->rates.threads) write_rates(json, &device->rates);

@@ -61,11 +61,15 @@ static const assumed rates[] = {
 /* What the memory gives to a team, bytes per second. Measured in training on a Zen 5 of a server (models 00h to 1Fh): 60 to
  * 65 GB/s by one core, 70 to 110 by two; how it goes on is a guess. Elsewhere two channels of DDR4, less losses, or of
  * DDR5 beside a Zen 5. */
-static double assumed_bandwidth(const hri_cpu_facts *f, uint32_t threads) {
+void hri_cpu_assumed_memory(const hri_cpu_facts *f, uint32_t threads, double *bytes, double *core) {
   static const double CORE = 30e9, SERVER = 300e9, DDR5 = 60e9, DDR4 = 30e9;
-  if (f->make != HRI_CPU_AMD || f->family != 0x1A) return DDR4;
-  if (f->model >= 0x20) return DDR5;
-  return CORE * (threads + 1) < SERVER ? CORE * (threads + 1) : SERVER;
+  *core = 0;
+  *bytes = DDR4;
+  if (f->make != HRI_CPU_AMD || f->family != 0x1A) return;
+  *bytes = DDR5;
+  if (f->model >= 0x20) return;
+  *core = CORE;
+  *bytes = CORE * (threads + 1.0) < SERVER ? CORE * (threads + 1.0) : SERVER;
 }
 
 /* Zen 5 of notebooks splits 512 bits in two. */
@@ -142,27 +146,32 @@ static uint64_t usable_bytes(const hri_host_memory *m) {
   return m->total_bytes && least > m->total_bytes ? m->total_bytes : least;
 }
 
-void hri_device_cpu(hr_device *device) {
-  hri_host_memory memory = hri_host_memory_now();
-  uint32_t threads = hr_device_cpu_threads();
+void hri_cpu_assume(hr_device *device) {
+  const uint32_t threads = hr_device_cpu_threads();
   hri_cpu_facts facts = hri_cpu_facts_now();
   double core_flops, factor;
   cap_facts(&facts, getenv("HEADROOM_ISA"));
   hri_cpu_assumed(&facts, &core_flops, &factor);
-  memset(device, 0, sizeof *device);
-  (void)snprintf(device->name, sizeof device->name, "cpu");
-  hri_host_cpu_model(device->title, sizeof device->title);
-  (void)snprintf(device->backend, sizeof device->backend, "cpu");
-  device->has_team = device->packs = device->usable_now = true;
-  device->node_seconds = NODE_SECONDS;
-  device->capacity_bytes = memory.total_bytes;
-  device->usable_bytes = usable_bytes(&memory);
-  device->memory_bytes_per_second = assumed_bandwidth(&facts, threads);
+  hri_cpu_assumed_memory(&facts, threads, &device->memory_bytes_per_second, &device->core_memory_bytes_per_second);
   device->flops_fp32 = core_flops * threads;
   device->rated_threads = threads;
   device->flops_bf16 = factor * core_flops * threads;
   device->gemm_efficiency = 1; /* the figures above are reachable rates, not peaks */
   device->memory_efficiency = 1;
-  device->fixed_bytes = HRI_CPU_FIXED_BYTES;
+  device->node_seconds = NODE_SECONDS;
   (void)snprintf(device->source, sizeof device->source, "memory: this machine; rates: assumed by processor and cores");
+  device->date[0] = 0;
+}
+
+void hri_device_cpu(hr_device *device) {
+  hri_host_memory memory = hri_host_memory_now();
+  memset(device, 0, sizeof *device);
+  (void)snprintf(device->name, sizeof device->name, "cpu");
+  hri_host_cpu_model(device->title, sizeof device->title);
+  (void)snprintf(device->backend, sizeof device->backend, "cpu");
+  device->has_team = device->packs = device->usable_now = true;
+  device->capacity_bytes = memory.total_bytes;
+  device->usable_bytes = usable_bytes(&memory);
+  device->fixed_bytes = HRI_CPU_FIXED_BYTES;
+  hri_cpu_assume(device);
 }

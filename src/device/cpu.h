@@ -12,6 +12,9 @@
 /* Fills `device` for the CPU. Never fails: what cannot be read keeps a modest default. */
 void hri_device_cpu(hr_device *device);
 
+/* Anew what is assumed of this processor's rates, whatever a probe had put there. */
+void hri_cpu_assume(hr_device *device);
+
 /* What assumed rates are a function of. Family and model as CPUID leaf 1 has them, extensions added; 0 elsewhere. */
 typedef enum hri_cpu_make { HRI_CPU_OTHER = 0, HRI_CPU_AMD, HRI_CPU_INTEL } hri_cpu_make;
 typedef enum hri_cpu_vectors { HRI_CPU_BASE = 0, HRI_CPU_AVX2, HRI_CPU_AVX512, HRI_CPU_NEON } hri_cpu_vectors;
@@ -25,6 +28,8 @@ hri_cpu_facts hri_cpu_facts_now(void);
 /* FLOPs per second of a core in fp32, and what bf16 reaches as a multiple of that; 0: the instruction set has no
  * products of bf16. */
 void hri_cpu_assumed(const hri_cpu_facts *facts, double *flops, double *bf16_factor);
+/* Bytes per second that a team moves, and of hr_device.core_memory_bytes_per_second; 0: no team is slower. */
+void hri_cpu_assumed_memory(const hri_cpu_facts *facts, uint32_t threads, double *bytes, double *core);
 /* AMX with tiles of bf16 (CPUID leaf 7), whose registers the system saves (XCR0, bits 17 and 18). */
 bool hri_host_has_tiles(void);
 

@@ -19,6 +19,7 @@
 #include "model/lora.h"
 #include "program/optimizer.h"
 #include "program/quantization.h"
+#include "program/rates.h"
 
 enum {
   DEFAULT_SEQUENCE = 1024,
@@ -415,12 +416,26 @@ static hr_status fill_budget(hr_job *job, hr_error *error) {
 
 /* Rates and times of a device that the caller described: times of nodes are sums of them, and no program ends before it
  * began. */
+static hr_status check_seen(const hr_device *d, hr_error *error) {
+  const hr_device_rates *r = &d->rates;
+  for (size_t k = 0; k < HR_RATE_ENTRIES; k++)
+    if (!hri_seen_pair_holds(r->taken[k], r->assumed[k])) {
+      (void)hri_fail(error, HR_ERROR_USAGE,
+                     "the device %s has rates seen in training of which entry %zu took %g s where %g s were assumed; "
+                     "their ratio must be from 1e-4 to 1e4, or both 0",
+                     d->name, k, r->taken[k], r->assumed[k]);
+      return hri_hint(error, HR_ERROR_USAGE, "take the device from hr_device_find, or set its rates.threads to 0");
+    }
+  return HR_OK;
+}
+
 static hr_status check_device(const hr_device *d, hr_error *error) {
   const double numbers[] = {d->memory_bytes_per_second,
                             d->flops_fp32,
                             d->flops_tf32,
                             d->flops_bf16,
                             d->flops_fp16,
+                            d->core_memory_bytes_per_second,
                             d->link_bytes_per_second,
                             d->node_seconds,
                             d->gemm_efficiency,
@@ -431,7 +446,7 @@ static hr_status check_device(const hr_device *d, hr_error *error) {
       return hri_fail(error, HR_ERROR_USAGE,
                       "the device %s has a rate or time of %g; it must be finite and not negative", d->name,
                       numbers[k]);
-  return HR_OK;
+  return d->rates.threads && d->rates.seen ? check_seen(d, error) : HR_OK;
 }
 
 /* Of a device that was only named (hr_job_init, hr_job_set) the rest is looked up. */

@@ -19,6 +19,7 @@
 #include <math.h>
 
 #include "plan/cost.h"
+#include "program/rates.h"
 
 /* Shares of the GEMM rate that attention reaches: of a GPU, and of a CPU forward and backward. Assumptions, where no
  * probe of the machine tells. */
@@ -37,13 +38,6 @@ static const double STREAM_FLOPS[HR_STREAM_COUNT] =
      [HR_STREAM_ROPE] = 9,           [HR_STREAM_BIAS_GRADIENT] = 12,
      [HR_STREAM_CROSS_ENTROPY] = 40, [HR_STREAM_SQUARE_NORM] = 25};
 
-static uint64_t rows_of(const hri_tensor *t) { return hri_tensor_stored_elements(t) / t->stored[t->rank - 1]; }
-
-/* The share of the team that the rates of a device are of; more threads than that gain nothing. */
-static double team_share(const hri_job *job, const hr_device *device) {
-  return job->team < device->rated_threads ? (double)job->team / device->rated_threads : 1;
-}
-
 /* ---- a GPU ---- */
 
 static double roofline(const hri_job *job, const hri_node *node, const hr_device *device) {
@@ -53,7 +47,7 @@ static double roofline(const hri_job *job, const hri_node *node, const hr_device
   double flops = hri_node_flops(job, node), bytes = hri_node_bytes(job, node), seconds;
   if (node->lane != HRI_COMPUTE && device->link_bytes_per_second > 0) bandwidth = device->link_bytes_per_second;
   if (rule->attention) rate *= ATTENTION_SHARE;
-  rate *= team_share(job, device);
+  rate *= hri_team_share(device, job->team);
   if (!rule->product && !rule->attention) flops = 0; /* element-wise work is bound by memory */
   seconds = rate > 0 ? flops / rate : 0;
   return bandwidth > 0 && bytes / bandwidth > seconds ? bytes / bandwidth : seconds;
@@ -69,8 +63,8 @@ typedef struct product_shape {
 static product_shape shape_of(const hri_job *job, const hri_node *node) {
   const hri_operand *o = hri_operands(job, node);
   const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
-  const double rows = (double)rows_of(a), wide = (double)a->stored[a->rank - 1], b_rows = (double)rows_of(b),
-               b_wide = (double)b->stored[b->rank - 1];
+  const double rows = (double)hri_stored_rows(a), wide = (double)a->stored[a->rank - 1],
+               b_rows = (double)hri_stored_rows(b), b_wide = (double)b->stored[b->rank - 1];
   switch (hri_rule_get(node->op)->product) {
   case HRI_PRODUCT_FORWARD: return (product_shape){rows, b_rows, wide};
   case HRI_PRODUCT_DX: return (product_shape){rows, b_wide, wide};
@@ -91,10 +85,12 @@ static double product_seconds(const hri_job *job, const hri_node *node, uint32_t
 
 static double cpu_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
   const hri_rate_class c = hri_rate_class_of(job, node);
-  const double team = team_share(job, device) * device->gemm_efficiency, all = team * device->flops_fp32,
+  const hr_assumed_figures f = hri_assumed_figures(device, job->team);
+  const double all = f.flops_fp32,
                core = all / fmin(job->team, device->rated_threads ? device->rated_threads : job->team),
-               rate = hri_peak_of(job, node, device) * team * (job->team > 1 ? TEAM_SHARE : 1),
-               bandwidth = fmin(device->memory_bytes_per_second * device->memory_efficiency, all / FLOPS_A_BYTE);
+               rate = hri_peak_of(job, node, device) * hri_team_share(device, job->team) * device->gemm_efficiency *
+                      (job->team > 1 ? TEAM_SHARE : 1),
+               bandwidth = fmin(f.memory_bytes_per_second, all / FLOPS_A_BYTE);
   double bytes = hri_node_bytes(job, node) / bandwidth;
   switch (c.table) {
   case HRI_RATE_PRODUCT: return fmax(product_seconds(job, node, c.type, core, rate), bytes);
@@ -106,6 +102,7 @@ static double cpu_seconds(const hri_job *job, const hri_node *node, const hr_dev
 }
 
 double hri_assumed_seconds(const hri_job *job, const hri_node *node, const hr_device *device) {
-  const bool known = device->has_team && device->flops_fp32 > 0 && device->memory_bytes_per_second > 0;
+  const bool known = device->has_team && device->flops_fp32 > 0 && device->memory_bytes_per_second > 0 &&
+                     device->gemm_efficiency > 0 && device->memory_efficiency > 0;
   return (known ? cpu_seconds(job, node, device) : roofline(job, node, device)) + device->node_seconds;
 }

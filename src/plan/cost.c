@@ -31,11 +31,9 @@ uint32_t hri_rate_columns(hri_rate_table table) {
                                        : HR_STREAM_SIZES;
 }
 
-static uint64_t rows_of(const hri_tensor *t) { return hri_tensor_stored_elements(t) / t->stored[t->rank - 1]; }
-
 /* Of the first operand of a product: the tokens that it is for. */
 static uint64_t product_rows(const hri_job *job, const hri_node *node) {
-  return rows_of(&job->tensors.items[hri_operands(job, node)[0].tensor]);
+  return hri_stored_rows(&job->tensors.items[hri_operands(job, node)[0].tensor]);
 }
 
 /* Class by the smallest of M, N and K, with borders halfway (in the logarithm) between 64, 256 and 1024; of so many of its
@@ -44,7 +42,7 @@ static uint32_t product_side(const hri_job *job, const hri_node *node, uint64_t 
   const hri_operand *o = hri_operands(job, node);
   const hri_tensor *a = &job->tensors.items[o[0].tensor], *b = &job->tensors.items[o[1].tensor];
   uint64_t sides[] = {rows, a->stored[a->rank - 1], b->stored[b->rank - 1],
-                      hri_rule_get(node->op)->product == HRI_PRODUCT_FORWARD ? rows_of(b) : UINT64_MAX},
+                      hri_rule_get(node->op)->product == HRI_PRODUCT_FORWARD ? hri_stored_rows(b) : UINT64_MAX},
            least = UINT64_MAX;
   for (size_t k = 0; k < sizeof sides / sizeof *sides; k++)
     if (sides[k] < least) least = sides[k];

@@ -29,6 +29,10 @@ typedef struct hri_rate_class {
   double work;         /* what the rate is per second of: FLOPs or bytes */
 } hri_rate_class;
 hri_rate_class hri_rate_class_of(const hri_job *job, const hri_node *node);
+/* Of what is stored of a matrix. */
+static inline uint64_t hri_stored_rows(const hri_tensor *t) {
+  return hri_tensor_stored_elements(t) / t->stored[t->rank - 1];
+}
 /* log2 of the size that the index-th column of a table was measured at, and the number of columns. */
 double hri_rate_column(hri_rate_table table, uint32_t index);
 uint32_t hri_rate_columns(hri_rate_table table);
@@ -78,8 +82,9 @@ double hri_node_spare_seconds(const hri_job *job, const hri_node *node, const hr
                               const hri_freedom *free);
 double hri_job_spare_seconds(const hri_job *job, const hr_job *spec, const hri_freedom *free);
 /* Seconds that no job takes less of which does this one's work or more, in the same or in smaller pieces: each node at the
- * best rate that was measured of its kind at any size, packed or not; at published or assumed rates, where pieces take no
- * less than the whole, as long as it takes. */
+ * best rate that was measured of its kind at any size, packed or not; where training saw rates, as assumed times the least
+ * ratio that was seen of its group (hri_seen_least); at published or assumed rates, where pieces take no less than the
+ * whole, as long as it takes. */
 double hri_job_floor_seconds(const hri_job *job, const hr_job *spec);
 /* Whether the prediction for this job rests on measured rates. */
 bool hri_cost_measured(const hri_job *job, const hr_device *device);

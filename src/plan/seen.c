@@ -41,7 +41,9 @@ static double own_ratio(const hr_device_rates *rates, const hri_rate_class *c) {
   for (uint32_t k = 0; k < hri_rate_columns(c->table); k++) {
     const double at = hri_rate_column(c->table, k), ratio = ratio_of(rates, entry_of(rates, c, k));
     if (ratio <= 0 || !is_near(c->table, k, c->size)) continue;
-    if (at >= c->size) return below > 0 ? below * pow(ratio / below, (c->size - below_at) / (at - below_at)) : ratio;
+    if (at >= c->size && below > 0)
+      return fmax(below * pow(ratio / below, (c->size - below_at) / (at - below_at)), fmin(below, ratio));
+    if (at >= c->size) return ratio;
     below = ratio;
     below_at = at;
   }
@@ -59,7 +61,7 @@ static double steps_between(const hri_rate_class *a, const hri_rate_class *b) {
 }
 
 typedef struct mean {
-  double weights, logarithms;
+  double weights, logarithms, least;
 } mean;
 
 /* Another row's part in the mean. */
@@ -76,6 +78,7 @@ static void add_row(const hr_device_rates *rates, const hri_rate_class *c, const
     weight = rates->taken[entry] * pow(FALL, steps + away);
     m->weights += weight;
     m->logarithms += weight * log(ratio);
+    m->least = fmin(m->least, ratio);
   }
 }
 
@@ -99,7 +102,7 @@ bool hri_seen_itself(const hr_device_rates *rates, const hri_rate_class *c) { re
 
 double hri_seen_ratio(const hr_device_rates *rates, const hri_rate_class *c) {
   double own;
-  mean m = {0};
+  mean m = {.least = HUGE_VAL};
   assert(rates->seen && c->table != HRI_RATE_NONE);
   own = own_ratio(rates, c);
   if (own > 0) return own;
@@ -107,7 +110,8 @@ double hri_seen_ratio(const hr_device_rates *rates, const hri_rate_class *c) {
     add_table(rates, c, HRI_RATE_PRODUCT, &m);
     add_table(rates, c, HRI_RATE_ATTENTION, &m);
   } else add_table(rates, c, HRI_RATE_STREAM, &m);
-  return m.weights > 0 ? exp(m.logarithms / m.weights) : 1;
+  if (!(m.weights > 0)) return m.least < HUGE_VAL ? m.least : 1;
+  return fmax(exp(m.logarithms / m.weights), m.least); /* a mean is not below them, but for rounding */
 }
 
 double hri_seen_least(const hr_device_rates *rates, const hri_rate_class *c) {

@@ -8,6 +8,7 @@
 
 #include "device/host.h"
 #include "plan/cost.h"
+#include "program/rates.h"
 
 enum {
   ROUNDS = 5, /* that must agree */
@@ -133,13 +134,16 @@ static bool crowded(const hri_rate_watch *w) {
                        : waited > WAITED_SHARE * threads * seconds;
 }
 
+/* Infinite where a round has no pace: nothing in it that is classed, or no time of it. */
 static double spread_of(const hri_rate_watch *w) {
   double least = HUGE_VAL, most = 0;
   for (int k = 0; k < ROUNDS; k++) {
-    least = fmin(least, pace(w, &w->rounds[k]));
-    most = fmax(most, pace(w, &w->rounds[k]));
+    const double one = pace(w, &w->rounds[k]);
+    if (!isfinite(one) || one <= 0) return HUGE_VAL;
+    least = fmin(least, one);
+    most = fmax(most, one);
   }
-  return least > 0 ? most / least - 1 : HUGE_VAL;
+  return most / least - 1;
 }
 
 static void describe(hri_rate_watch *w, double overhead) {
@@ -150,6 +154,7 @@ static void describe(hri_rate_watch *w, double overhead) {
   r->seen = true;
   r->threads = job->team;
   r->node_seconds = overhead;
+  r->assumed_of = hri_assumed_figures(&w->plan->spec.device, job->team);
   (void)snprintf(r->instruction_set, sizeof r->instruction_set, "%s", job->instruction_set);
   (void)snprintf(r->libraries, sizeof r->libraries, "%s", job->libraries);
   if (gmtime_r(&seconds, &day)) (void)strftime(r->date, sizeof r->date, "%Y-%m-%d", &day);
@@ -180,8 +185,10 @@ static void sum_up(hri_rate_watch *w) {
     for (int k = 0; k < ROUNDS; k++) all = sum_of(&all, &w->rounds[k].entries[entry]);
     seconds = fmax(all.seconds - all.count * overhead, all.seconds / 2);
     ((double *)w->rates.tables)[entry] = seconds > 0 ? all.work / seconds : 0;
-    w->rates.taken[entry] = all.assumed > 0 ? seconds / steps : 0;
+    w->rates.taken[entry] = seconds / steps;
     w->rates.assumed[entry] = all.assumed / steps;
+    if (!hri_seen_pair_holds(w->rates.taken[entry], w->rates.assumed[entry])) /* no clock's, or no time at all */
+      ((double *)w->rates.tables)[entry] = w->rates.taken[entry] = w->rates.assumed[entry] = 0;
   }
 }
 

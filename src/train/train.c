@@ -224,10 +224,15 @@ static void tell_rates(const trainer *t) {
         hri_rate_watch_step_seconds(t->rates), info->step_seconds, info->time_seen ? "earlier" : "assumed");
     break;
   case HRI_RATES_UNSTEADY:
-    (void)hri_snprintf(text, sizeof text,
-                       "the machine is busy with other work (a round of steps took %.0f %% longer than another, or was "
-                       "interrupted): its rates are not stored",
-                       hri_rate_watch_spread(t->rates) * 100);
+    if (!isfinite(hri_rate_watch_spread(t->rates)))
+      (void)
+          hri_snprintf(text, sizeof text,
+                       "a round of steps had no operation of which rates are known: none are stored for this machine");
+    else
+      (void)hri_snprintf(text, sizeof text,
+                         "the machine is busy with other work (a round of steps took %.0f %% longer than another, or "
+                         "was interrupted): its rates are not stored",
+                         hri_rate_watch_spread(t->rates) * 100);
     break;
   default: return;
   }

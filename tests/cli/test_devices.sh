@@ -50,14 +50,20 @@ grep -q '"predicted_step_seconds"' a/run.json || fail "run.json lacks the predic
 run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out b --quiet --json; expect_rc 0
 expect_json 'd["prediction_measured"]' 'd["predicted_step_seconds"] > 0' 'd["step_seconds"] > 0'
 
-# Rates of earlier runs, of fp32 alone, in the form of a file that training leaves: twice what is assumed.
+# Rates of earlier runs, of fp32 alone, in the form of a file that training leaves: twice what is assumed of two threads.
+HEADROOM_CACHE=$PWD/none run devices cpu --json; cp out device.json
 python3 - cache <<'END'
 import glob, json, os, sys
+device = json.load(open("device.json"))["device"]
+cores = device["team"]["default_threads"]
+memory, core = device["memory_bytes_per_second"], device["core_memory_bytes_per_second"]
+of = {k: device[k] * min(2, cores) / cores for k in ("flops_fp32", "flops_bf16")}
+of.update(memory_bytes_per_second=min(memory, 3 * core) if core and cores > 2 else memory, node_seconds=device["node_seconds"])
 (path,) = glob.glob(sys.argv[1] + "/cpu-*.json")
 probe = json.load(open(path))
 seen = {k: v for k, v in probe.items() if k != "fixed_bytes"}
 half = [72 + 8 + 42, 0]
-seen.update(schema_version=4, seconds=[2e-3] * half[0] + [0] * half[0], assumed_seconds=[1e-3] * half[0] + [0] * half[0])
+seen.update(schema_version=5, assumed_of=of, seconds=[2e-3] * half[0] + [0] * half[0], assumed_seconds=[1e-3] * half[0] + [0] * half[0])
 os.makedirs("earlier")
 json.dump(seen, open("earlier/" + os.path.basename(path)[:-5] + "-seen.json", "w"))
 END
@@ -73,6 +79,8 @@ run plan micro-llama-bytes --threads 2 --precision bf16; expect_rc 0
 flat_says 'earlier runs on this machine; [0-9]+ % of it is for operations of kinds or sizes that they did not have'
 run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out c --quiet; expect_rc 0; expect_out 'predicted .* from stored rates: the run took'
 run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out d --quiet --json; expect_json 'd["prediction_seen"]'
+for file in earlier/*; do sed -i 's/"assumed_of": {"flops_fp32": /&9/' "$file"; done # of another processor
+HEADROOM_CACHE=$PWD/earlier run plan micro-llama-bytes --threads 2 --json; expect_json 'not d["time"]["seen"]' "d['time']['step_ns'] == $assumed"
 unset HEADROOM_CACHE; export HEADROOM_CACHE=$PWD/cache
 
 # What is damaged is as good as nothing.

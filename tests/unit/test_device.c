@@ -14,6 +14,7 @@
 #include <headroom/device.h>
 
 #include "device/cpu.h"
+#include "program/rates.h"
 
 static const double gib = 1024.0 * 1024 * 1024;
 
@@ -220,6 +221,38 @@ static void test_assumed_rates_follow_the_processor(void **state) {
   }
 }
 
+/* What is assumed of a team does not depend on how many cores there are besides, nor on what a probe found. */
+static void test_assumed_figures_are_of_the_team(void **state) {
+  const hri_cpu_facts server = {HRI_CPU_AMD, HRI_CPU_AVX512, 0x1A, 0x02, true, false};
+  hr_device many = found("cpu"), probed = many;
+  hr_assumed_figures a, b;
+  (void)state;
+  many.rated_threads = 8;
+  many.flops_fp32 = 8 * 258e9;
+  many.flops_bf16 = 16 * 258e9;
+  hri_cpu_assumed_memory(&server, 8, &many.memory_bytes_per_second, &many.core_memory_bytes_per_second);
+  assert_true(many.memory_bytes_per_second == 270e9);
+  for (uint32_t team = 1; team <= 8; team++) {
+    hr_device own = many;
+    own.rated_threads = team;
+    own.flops_fp32 = team * 258e9;
+    own.flops_bf16 = team * 516e9;
+    hri_cpu_assumed_memory(&server, team, &own.memory_bytes_per_second, &own.core_memory_bytes_per_second);
+    a = hri_assumed_figures(&many, team);
+    b = hri_assumed_figures(&own, team);
+    if (!hri_same_figures(&a, &b))
+      fail_msg("%u of 8 threads: %g B/s, not %g", team, a.memory_bytes_per_second, b.memory_bytes_per_second);
+  }
+  probed.flops_fp32 = probed.flops_bf16 = probed.memory_bytes_per_second = 1;
+  probed.rated_threads = 77;
+  hri_cpu_assume(&probed);
+  many = found("cpu");
+  a = hri_assumed_figures(&many, 1);
+  b = hri_assumed_figures(&probed, 1);
+  assert_true(hri_same_figures(&a, &b));
+  assert_string_equal(probed.source, many.source);
+}
+
 /* A level below what the processor has is no faster, and has no products of bf16 where it lacks the instruction. */
 static void test_assumed_rates_follow_the_level(void **state) {
   static const char *const levels[] = {"base", "avx2", "avx512", "avx512bf16", ""};
@@ -265,6 +298,7 @@ int main(void) {
       cmocka_unit_test(test_this_machine),
       cmocka_unit_test(test_assumed_rates_follow_the_processor),
       cmocka_unit_test(test_assumed_rates_follow_the_level),
+      cmocka_unit_test(test_assumed_figures_are_of_the_team),
       cmocka_unit_test(test_an_address_space_limit_bounds_what_is_usable),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

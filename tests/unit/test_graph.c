@@ -243,6 +243,12 @@ static void device(hr_job *job) {
   assert_int_equal(hr_device_find("h100", &job->device, &error), HR_OK);
   job->device.node_seconds = strtod("nan", NULL);
 }
+/* Seconds that were seen, and none that were assumed: an infinite ratio. */
+static void seen(hr_job *job) {
+  hr_error error;
+  assert_int_equal(hr_device_find("cpu", &job->device, &error), HR_OK);
+  job->device.rates = (hr_device_rates){.threads = 1, .seen = true, .taken = {1e-3}};
+}
 
 /* What a caller describes is a USAGE error, never a crash and never a run of something else. */
 static void graphs_and_jobs_out_of_range_are_refused(void **state) {
@@ -261,6 +267,7 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
   refused(NULL, beta, "--betas");
   refused(NULL, threads, "--threads");
   refused(NULL, device, "the device h100");
+  refused(NULL, seen, "from 1e-4 to 1e4");
 }
 
 static void a_head_is_no_weight_of_a_linear(void **state) {

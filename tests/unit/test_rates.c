@@ -19,6 +19,7 @@
 #include "plan/cost.h"
 #include "plan/plan.h"
 #include "support/scratch.h"
+#include "program/rates.h"
 #include "train/rates.h"
 
 static const char *directory;
@@ -211,6 +212,14 @@ static void test_the_least_ratio_is_one(void **state) {
           assert_true(ratio(&r, c) >= hri_seen_least(&r, &c) && ratio(&r, c) <= 4);
         }
   assert_true(asked > 1000);
+  for (double only = 0.01; only < 100; only *= 1.01) { /* of one, all others are that; logarithms and powers round */
+    hr_device_rates one = {.seen = true, .threads = 1};
+    const hri_rate_class far = product(1, 4, 0, 34), between = product(0, 0, 2, 29.3);
+    see(&one, product(0, 0, 2, 28), 1, only);
+    assert_true(ratio(&one, far) >= hri_seen_least(&one, &far));
+    see(&one, product(0, 0, 2, 31), 3, only);
+    assert_true(ratio(&one, between) >= hri_seen_least(&one, &between));
+  }
   assert_true(fabs(hri_seen_least(&r, &(hri_rate_class){.table = HRI_RATE_PRODUCT}) - 0.7) < 1e-9);
   assert_true(hri_seen_least(&r, &(hri_rate_class){.table = HRI_RATE_STREAM}) == 1);
 }
@@ -272,6 +281,40 @@ static void test_an_unsteady_machine_tells_nothing(void **state) {
     assert_int_equal(count, calms ? 25 : 40);
     if (!calms) assert_true(fabs(hri_rate_watch_spread(w) - 0.2) < 1e-6);
     hri_rate_watch_end(w);
+  }
+  hr_plan_destroy(plan);
+}
+
+/* Rounds in which nothing of a known class ran cannot agree. */
+static void test_rounds_of_nothing_tell_nothing(void **state) {
+  hr_plan *plan;
+  hri_rate_watch *w;
+  hr_error error = {0};
+  uint32_t count = 0;
+  (void)state;
+  forget();
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
+  do {
+    hri_rate_watch_begin_step(w);
+    assert_true(++count < 100);
+  } while (!hri_rate_watch_end_step(w, 0.3));
+  assert_int_equal(hri_rate_watch_state(w), HRI_RATES_UNSTEADY);
+  assert_true(isinf(hri_rate_watch_spread(w)));
+  hri_rate_watch_end(w);
+  hr_plan_destroy(plan);
+}
+
+/* A device that reaches nothing of its figures, as a caller may describe it: no time is infinite. */
+static void test_no_efficiency_divides_by_nothing(void **state) {
+  hr_plan *plan = plan_of(HR_PRECISION_FP32);
+  (void)state;
+  for (int k = 0; k < 3; k++) {
+    hr_device d = plan->spec.device;
+    if (k != 1) d.gemm_efficiency = 0;
+    if (k != 0) d.memory_efficiency = 0;
+    for (size_t n = 0; n < plan->job.nodes.count; n++)
+      assert_true(isfinite(hri_assumed_seconds(&plan->job, &plan->job.nodes.items[n], &d)));
   }
   hr_plan_destroy(plan);
 }
@@ -357,14 +400,185 @@ static void test_a_probe_counts_for_more(void **state) {
   hr_plan_destroy(plan);
 }
 
+/* ---- what ratios hold for ---- */
+
+/* Of this machine as it computes for a plan of one thread, of so many threads, with one entry of a stream; nothing else. */
+static hr_device_rates rates_of(uint32_t threads, double taken, double assumed) {
+  hr_device_rates r = {.seen = true, .threads = threads, .date = "2026-01-02", .node_seconds = 1e-6};
+  hr_plan *plan = plan_of(HR_PRECISION_FP32);
+  const hri_rate_class where = stream(HR_STREAM_NORM, 24);
+  const size_t entry = (size_t)(hri_rate_entry(&r, &where) - (double *)r.tables);
+  (void)snprintf(r.instruction_set, sizeof r.instruction_set, "%s", plan->job.instruction_set);
+  (void)snprintf(r.libraries, sizeof r.libraries, "%s", plan->job.libraries);
+  r.assumed_of = hri_assumed_figures(&plan->spec.device, threads);
+  r.taken[entry] = taken;
+  r.assumed[entry] = assumed;
+  hr_plan_destroy(plan);
+  return r;
+}
+
+static void store(const hr_device_rates *r, char *path, uint32_t path_bytes) {
+  hr_error error = {0};
+  if (hr_device_store(r, path, path_bytes, &error) != HR_OK) fail_msg("%s", error.message);
+}
+
+static bool loads(hr_device *d) {
+  hr_error error = {0};
+  assert_int_equal(hr_device_find("cpu", d, &error), HR_OK);
+  memset(&d->rates, 0, sizeof d->rates);
+  return hr_device_load(d, 1);
+}
+
+/* A probe for two threads says what the device reaches; what one thread took was seen beside other figures. */
+static void test_a_probe_for_another_team_changes_nothing(void **state) {
+  const speed s = {3, 0.5};
+  hr_device_rates probe;
+  hr_device d;
+  hr_plan *plan;
+  double wanted;
+  hr_error error = {0};
+  (void)state;
+  forget();
+  plan = plan_of(HR_PRECISION_FP32);
+  wanted = step_seconds(plan, s);
+  hr_plan_destroy(plan);
+  probe = rates_of(2, 0, 0);
+  probe.seen = false;
+  probe.fixed_bytes = 7u << 20;
+  probe.tables[0].product_flops[0][2][3] = 9e12;
+  probe.tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1] = 1e9;
+  assert_int_equal(train(HR_PRECISION_FP32, s), HRI_RATES_NEW);
+  store(&probe, NULL, 0);
+  assert_int_equal(hr_device_find("cpu", &d, &error), HR_OK);
+  assert_true(hr_device_load(&d, 2) && d.flops_fp32 == 9e12 && d.memory_bytes_per_second == 1e9);
+  assert_true(hr_device_load(&d, 1) && d.rates.seen && d.fixed_bytes == 7u << 20);
+  assert_true(d.flops_fp32 < 9e12 && d.memory_bytes_per_second > 1e9 && !strstr(d.source, "--probe"));
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_true(plan->info.time_seen);
+  if (fabs(plan->info.step_seconds / wanted - 1) > 0.02)
+    fail_msg("%g s are predicted, not %g", plan->info.step_seconds, wanted);
+  hr_plan_destroy(plan);
+}
+
+/* Such a file is treated as if it were not there, and nothing of it is kept in a new one. */
+static void test_ratios_to_other_figures_do_not_count(void **state) {
+  double *figures[4];
+  hr_device_rates r, other;
+  hr_device d;
+  (void)state;
+  forget();
+  r = rates_of(1, 2, 1);
+  for (int k = 0; k < 4; k++) {
+    other = r;
+    figures[0] = &other.assumed_of.flops_fp32, figures[1] = &other.assumed_of.flops_bf16;
+    figures[2] = &other.assumed_of.memory_bytes_per_second, figures[3] = &other.assumed_of.node_seconds;
+    *figures[k] = *figures[k] * 1.01 + 1e-9;
+    store(&other, NULL, 0);
+    if (loads(&d)) fail_msg("figure %d does not count", k);
+  }
+  see(&other, product(0, 0, 2, 31), 1, 8);
+  store(&other, NULL, 0);
+  store(&r, NULL, 0);
+  assert_true(loads(&d) && memcmp(d.rates.taken, r.taken, sizeof r.taken) == 0);
+  assert_true(hri_same_figures(&d.rates.assumed_of, &r.assumed_of));
+  see(&r, product(0, 0, 2, 31), 1, 8); /* the test's own premise: of the same figures it stays */
+  store(&r, NULL, 0);
+  other = rates_of(1, 4, 1);
+  store(&other, NULL, 0);
+  assert_true(loads(&d));
+  assert_true(ratio(&d.rates, product(0, 0, 2, 31)) == 8 && ratio(&d.rates, stream(HR_STREAM_NORM, 24)) == 4);
+}
+
+/* ---- damage ---- */
+
+static void test_ratios_that_no_machine_has_are_no_file(void **state) {
+  static const double pairs[][2] = {{1e18, 1e-300}, {1e-300, 1e18}, {1, 0}, {0, 1}, {1.1e4, 1}, {1, 1.1e4}};
+  hr_device_rates r;
+  hr_device d;
+  (void)state;
+  for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+    forget();
+    r = rates_of(1, pairs[k][0], pairs[k][1]);
+    store(&r, NULL, 0);
+    if (loads(&d)) fail_msg("%g s where %g s are assumed", pairs[k][0], pairs[k][1]);
+  }
+  forget();
+  r = rates_of(1, 9e3, 1);
+  store(&r, NULL, 0);
+  assert_true(loads(&d));
+}
+
+/* `text` with `from` replaced by `to`, to be freed. */
+static char *replaced(const char *text, const char *from, const char *to) {
+  const char *at = strstr(text, from);
+  const size_t bytes = strlen(text) + strlen(to) + 1;
+  char *out = malloc(bytes);
+  if (!at) fail_msg("no %s", from);
+  assert_non_null(out);
+  (void)snprintf(out, bytes, "%.*s%s%s", (int)(at - text), text, to, at + strlen(from));
+  return out;
+}
+
+static void test_a_damaged_or_foreign_file_is_ignored(void **state) {
+  static const char *const damages[][4] = {{"\"schema_version\": 5", "\"schema_version\": 4"},
+                                           {"\"schema_version\": 5", "\"schema_version\": 6"},
+                                           {"\"schema_version\": 5", "\"schema_version\": 3", "\"seconds\"",
+                                            "\"factors\""},
+                                           {"\"threads\": 1", "\"threads\": 2"},
+                                           {"\"cpu\": \"", "\"cpu\": \"not "},
+                                           {"\"libraries\": \"", "\"libraries\": \"x"},
+                                           {"\"instruction_set\": \"", "\"instruction_set\": \"x"},
+                                           {"\"seconds\"", "\"factors\""},
+                                           {"\"seconds\": [", "\"seconds\": [1.0,"},
+                                           {"\"seconds\": [", "\"seconds\": [null,"},
+                                           {"\"assumed_seconds\"", "\"assumed\""},
+                                           {"\"assumed_of\"", "\"of\""},
+                                           {"\"assumed_of\": {",
+                                            "\"assumed_of\": {\"flops_fp32\": 1.0, \"flops\": 2.0,"},
+                                           {"\"node_seconds\": ", "\"node_seconds\": -"},
+                                           {"\"product_flops\": [", "\"product_flops\": [1.0,"},
+                                           {"}", ""}};
+  hr_device_rates r;
+  hr_device d;
+  char path[512], *text;
+  uint64_t count;
+  (void)state;
+  forget();
+  r = rates_of(1, 2, 1);
+  store(&r, path, sizeof path);
+  assert_int_equal(hri_file_read(path, 1 << 20, &text, &count, NULL), HR_OK);
+  for (size_t k = 0; k < sizeof damages / sizeof *damages; k++) {
+    char *once = replaced(text, damages[k][0], damages[k][1]),
+         *twice = replaced(once, damages[k][2] ? damages[k][2] : "", damages[k][2] ? damages[k][3] : "");
+    assert_int_equal(hri_file_replace(path, twice, strlen(twice), NULL), HR_OK);
+    if (loads(&d)) fail_msg("damage %zu is taken for what was seen", k);
+    assert_true(d.rates.threads == 0 && d.flops_fp32 > 0);
+    free(once);
+    free(twice);
+  }
+  for (uint64_t cut = 0; cut + 2 < count; cut += 97) { /* cut off anywhere */
+    assert_int_equal(hri_file_replace(path, text, cut, NULL), HR_OK);
+    assert_false(loads(&d));
+  }
+  assert_int_equal(hri_file_replace(path, text, count, NULL), HR_OK);
+  assert_true(loads(&d)); /* the test's own premise */
+  hri_free(text);
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_speed_is_learnt),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_probe_for_another_team_changes_nothing),
+                                     cmocka_unit_test(test_ratios_to_other_figures_do_not_count),
+                                     cmocka_unit_test(test_ratios_that_no_machine_has_are_no_file),
+                                     cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored),
+                                     cmocka_unit_test(test_a_speed_is_learnt),
                                      cmocka_unit_test(test_what_was_not_seen_is_scaled),
                                      cmocka_unit_test(test_a_ratio_goes_from_what_was_seen_to_the_rest),
                                      cmocka_unit_test(test_time_and_nearness_count),
                                      cmocka_unit_test(test_the_least_ratio_is_one),
                                      cmocka_unit_test(test_runs_add_up),
                                      cmocka_unit_test(test_an_unsteady_machine_tells_nothing),
+                                     cmocka_unit_test(test_rounds_of_nothing_tell_nothing),
+                                     cmocka_unit_test(test_no_efficiency_divides_by_nothing),
                                      cmocka_unit_test(test_time_of_others_counts),
                                      cmocka_unit_test(test_a_probe_counts_for_more)};
   int failed;

@@ -1,6 +1,6 @@
 /* What a probe of this machine measured, in a file per processor, instruction set, team and code of the matrix products
  * (hri_gemm_text); and in another, named "... seen", what training runs saw without one, which counts where there is no
- * probe. Both are caches: whatever is wrong with a file (missing, damaged, of another machine or of other products),
+ * probe, and as long as the same is assumed of the processor as when it was seen. Both are caches: whatever is wrong with a file (missing, damaged, of another machine or of other products),
  * planning goes on with assumed figures, which every plan says. */
 #include <math.h>
 #include <stdio.h>
@@ -10,10 +10,12 @@
 #include "backend/cpu/isa.h"
 #include "backend/cpu/stored.h"
 #include "base/file.h"
+#include "device/cpu.h"
 #include "device/host.h"
+#include "program/rates.h"
 
 /* Of what was seen another: its ratios hold for what is assumed (plan/assumed.c), so it counts with that. */
-enum { SCHEMA = 3, SEEN_SCHEMA = 4 };
+enum { SCHEMA = 3, SEEN_SCHEMA = 5 };
 
 /* What a probe holds for: all of it must agree. */
 typedef struct identity {
@@ -58,6 +60,13 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
   if (r->seen) {
     hri_stored_put_row(w, "seconds", r->taken, HR_RATE_ENTRIES);
     hri_stored_put_row(w, "assumed_seconds", r->assumed, HR_RATE_ENTRIES);
+    hri_json_key(w, "assumed_of");
+    hri_json_begin_object(w);
+    hri_json_field_double(w, "flops_fp32", r->assumed_of.flops_fp32);
+    hri_json_field_double(w, "flops_bf16", r->assumed_of.flops_bf16);
+    hri_json_field_double(w, "memory_bytes_per_second", r->assumed_of.memory_bytes_per_second);
+    hri_json_field_double(w, "node_seconds", r->assumed_of.node_seconds);
+    hri_json_end_object(w);
   } else hri_json_field_u64(w, "fixed_bytes", r->fixed_bytes);
   hri_json_field_double(w, "node_seconds", r->node_seconds);
   hri_stored_put_tables(w, r);
@@ -66,8 +75,28 @@ static void put_rates(hri_json_writer *w, const identity *id, const hr_device_ra
 
 /* ---- reading ---- */
 
-/* INPUT unless the file is whole and of this very machine, team, instruction set and products. */
-static hr_status get_rates(const hri_json *root, const identity *id, bool seen, hr_device_rates *r, hr_error *error) {
+static hr_status get_seen(const hri_json *root, const hr_assumed_figures *figures, hr_device_rates *r,
+                          hr_error *error) {
+  hr_assumed_figures *f = &r->assumed_of;
+  hri_json of;
+  HRI_TRY(hri_stored_row(root, "seconds", r->taken, HR_RATE_ENTRIES, error));
+  HRI_TRY(hri_stored_row(root, "assumed_seconds", r->assumed, HR_RATE_ENTRIES, error));
+  for (size_t k = 0; k < HR_RATE_ENTRIES; k++)
+    if (!hri_seen_pair_holds(r->taken[k], r->assumed[k]))
+      return hri_json_fail(root, error, "seconds from 1e-4 to 1e4 times assumed_seconds");
+  HRI_TRY(hri_json_get_object(root, "assumed_of", &of, error));
+  HRI_TRY(hri_json_get_double(&of, "flops_fp32", &f->flops_fp32, error));
+  HRI_TRY(hri_json_get_double(&of, "flops_bf16", &f->flops_bf16, error));
+  HRI_TRY(hri_json_get_double(&of, "memory_bytes_per_second", &f->memory_bytes_per_second, error));
+  HRI_TRY(hri_json_get_double(&of, "node_seconds", &f->node_seconds, error));
+  return hri_same_figures(f, figures) ? HR_OK : hri_json_fail(&of, error, "what is assumed now");
+}
+
+/* INPUT unless the file is whole and of this very machine, team, instruction set and products; what was seen, beside the
+ * same `figures`. These NULL: a probe's. */
+static hr_status get_rates(const hri_json *root, const identity *id, const hr_assumed_figures *figures,
+                           hr_device_rates *r, hr_error *error) {
+  const bool seen = figures != NULL;
   const uint64_t schema = seen ? SEEN_SCHEMA : SCHEMA;
   uint64_t number;
   memset(r, 0, sizeof *r);
@@ -79,21 +108,19 @@ static hr_status get_rates(const hri_json *root, const identity *id, bool seen, 
   HRI_TRY(hri_stored_text(root, "instruction_set", id->instruction_set, r->instruction_set, sizeof r->instruction_set,
                           error));
   HRI_TRY(hri_stored_text(root, "libraries", id->libraries, r->libraries, sizeof r->libraries, error));
-  if (seen) {
-    HRI_TRY(hri_stored_row(root, "seconds", r->taken, HR_RATE_ENTRIES, error));
-    HRI_TRY(hri_stored_row(root, "assumed_seconds", r->assumed, HR_RATE_ENTRIES, error));
-  } else HRI_TRY(hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
+  if (seen) HRI_TRY(get_seen(root, figures, r, error));
+  else HRI_TRY(hri_json_get_u64(root, "fixed_bytes", 1u << 20, UINT64_C(1) << 34, &r->fixed_bytes, error));
   HRI_TRY(hri_stored_tables(root, r, error));
   r->threads = id->threads;
   return HR_OK;
 }
 
-static bool read_rates(const identity *id, bool seen, hr_device_rates *rates) {
+static bool read_rates(const identity *id, const hr_assumed_figures *figures, hr_device_rates *rates) {
   hri_json root = {0};
   char path[HRI_STORED_PATH_BYTES];
-  bool found = rates_path(id, seen, path, NULL) == HR_OK && hri_path_exists(path) &&
+  bool found = rates_path(id, figures != NULL, path, NULL) == HR_OK && hri_path_exists(path) &&
                hri_json_read(path, HRI_STORED_LIMIT, &root, NULL) == HR_OK &&
-               get_rates(&root, id, seen, rates, NULL) == HR_OK;
+               get_rates(&root, id, figures, rates, NULL) == HR_OK;
   hri_json_deinit(&root);
   return found;
 }
@@ -123,23 +150,31 @@ static void take_over(hr_device *device, const hr_device_rates *r) {
 
 bool hri_cpu_rates_load(hr_device *device, uint32_t threads) {
   hr_device_rates rates;
+  hr_device assumed = *device;
+  hr_assumed_figures figures;
   identity id;
   if (identify(threads, &id, NULL) != HR_OK) return false;
-  if (read_rates(&id, false, &rates)) take_over(device, &rates);
-  else if (read_rates(&id, true, &rates)) device->rates = rates; /* of some classes: no figures of the device */
-  else return false;
+  if (read_rates(&id, NULL, &rates)) {
+    take_over(device, &rates);
+    return true;
+  }
+  hri_cpu_assume(&assumed);
+  figures = hri_assumed_figures(&assumed, threads);
+  if (!read_rates(&id, &figures, &rates)) return false;
+  *device = assumed;
+  device->rates = rates;
   return true;
 }
 
 /* ---- storing ---- */
 
-/* What was seen before stays where nothing new was seen. */
+/* What was seen before stays where nothing new was seen, if the same was assumed. */
 static void add_before(const identity *id, hr_device_rates *rates) {
   hr_device_rates before;
   double *now = (double *)rates->tables;
-  if (!read_rates(id, true, &before)) return;
+  if (!read_rates(id, &rates->assumed_of, &before)) return;
   for (size_t k = 0; k < HR_RATE_ENTRIES; k++) {
-    if (now[k] > 0) continue;
+    if (rates->assumed[k] > 0) continue;
     now[k] = ((const double *)before.tables)[k];
     rates->taken[k] = before.taken[k];
     rates->assumed[k] = before.assumed[k];
