@@ -444,12 +444,12 @@ static hr_status try_levels(grid *g, const hri_change *change, hr_error *error) 
 
 /* Nothing packed first, which needs least and, without measured rates, takes least. */
 static hr_status try_recomputing(grid *g, const family *f, const cell *c, double bound, hr_error *error) {
+  const bool asked_off = g->base.weight_packing == HR_WEIGHT_PACKING_OFF;
   const uint32_t off = g->packs ? 1 + HR_WEIGHT_PACKING_OFF : 0;
-  hri_change change = packed_as(f, c, off);
-  if (g->packs && g->base.weight_packing == HR_WEIGHT_PACKING_OFF) change.packing = 0;
+  hri_change change = packed_as(f, c, asked_off ? 0 : off);
   HRI_TRY(try_levels(g, &change, error));
   for (uint32_t packing = 0; packing <= packings_of(g) && !(g->any && bound >= g->seconds); packing++) {
-    if (packing == off) continue;
+    if (packing == off || (packing == 0 && asked_off)) continue;
     change = packed_as(f, c, packing);
     HRI_TRY(try_levels(g, &change, error));
   }
