@@ -37,8 +37,18 @@ hr_status hri_file_name_check(const char *path, bool *special, hr_error *error) 
 }
 
 hr_status hri_special_open(const char *path, int *fd, hr_error *error) {
-  *fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK);
-  return *fd >= 0 && fcntl(*fd, F_SETFL, 0) == 0 ? HR_OK : hri_fail_errno(error, errno, "open", path);
+  struct stat there;
+  hr_status status;
+  *fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
+  if (*fd < 0) {
+    const int why = errno;
+    status = hri_fail_errno(error, why, "open", path);
+    return why == ENXIO ? hri_hint(error, status, "a pipe needs its reader first: start that, then this") : status;
+  }
+  if (fcntl(*fd, F_SETFL, 0) == 0 && fstat(*fd, &there) == 0 && !S_ISREG(there.st_mode)) return HR_OK;
+  (void)close(*fd);
+  *fd = -1;
+  return hri_fail(error, HR_ERROR_IO, "cannot write %s: a file took the place of what was there", path);
 }
 
 /* Of a pipe nothing is opened: its reader would take the closing for the end. */

@@ -68,7 +68,9 @@ struct hr_explainer {
   uint16_t widths[WIDTHS];       /* of the last raw lines, in characters ... */
   bool opens[WIDTHS];            /* ... and whether the next could have gone on with their last word ... */
   unsigned width_count;          /* ... how many there were ... */
-  char last_head[3], last_end;   /* ... and how the last one began and ended */
+  char last_head[3], last_end;   /* ... and how the last one began and ended, */
+  bool last_speaks;              /* ... whether it speaks of memory, */
+  uint64_t last_line;            /* ... and its number */
   int32_t rank;                  /* of the current raw line */
   int64_t who;                   /* likewise */
   uint16_t shape;                /* likewise */
@@ -315,29 +317,41 @@ static size_t skip_quotes(const hr_explainer *e, size_t *at, size_t count) {
   return to - 3;
 }
 
-/* Whether the raw line goes on with the word that the one before broke off: a terminal of a certain width did. That one is as
- * wide as any of the last lines are, so is one more that goes on, or this one, and none that goes on nearly so: words that prose is filled with
- * end anywhere. Lines that begin alike are a program's, each for itself. */
+/* Whether the raw line begins as a record or an exception does, or tells of a kill: it is no rest of another. */
+static bool begins_anew(const hr_explainer *e, size_t count) {
+  size_t end = 0;
+  while (end < count && !hri_line_is_blank(e->line[end])) end++;
+  return hri_line_reports_kill(e->line, count, 0) || (end > 0 && e->line[end - 1] == ':') ||
+         hri_line_shape(e->line, count, 0) & (HRI_OOM_LEVEL | HRI_OOM_DATED);
+}
+
+/* Whether the raw line goes on with the word that the one right before broke off: a terminal of a certain width did. That one
+ * is as wide as any of the last lines are; so is one more that goes on, or this one where the one before speaks of memory;
+ * and none that goes on is nearly as wide: words that prose is filled with end anywhere. Lines that begin alike are a
+ * program's, each for itself. */
 static bool is_cut_by_width(hr_explainer *e, size_t count) {
   enum { LEAST = 60, NEARLY = 10 };
   uint16_t width = 0, most = 0;
   unsigned widest = 0, nearly = 0;
   const unsigned last = e->width_count % WIDTHS;
   const uint16_t before = e->widths[(last + WIDTHS - 1) % WIDTHS];
-  const bool joins = count > 3 && hri_is_name(e->last_end) && hri_is_name(hri_line_lower(e->line[0])) &&
-                     memcmp(e->line, e->last_head, sizeof e->last_head) != 0;
+  const bool joins = count > 3 && e->lines == e->last_line + 1 && hri_is_name(e->last_end) &&
+                     hri_is_name(hri_line_lower(e->line[0])) &&
+                     memcmp(e->line, e->last_head, sizeof e->last_head) != 0 && !begins_anew(e, count);
   for (size_t i = 0; i < count; i++) width = (uint16_t)(width + ((e->line[i] & 0xc0) != 0x80));
   e->widths[last] = width;
   e->width_count++;
   e->opens[(last + WIDTHS - 1) % WIDTHS] = joins;
   memcpy(e->last_head, e->line, count < sizeof e->last_head ? count : sizeof e->last_head);
   e->last_end = count > 0 ? hri_line_lower(e->line[count - 1]) : ' ';
+  e->last_line = e->lines;
   e->opens[last] = false;
   for (unsigned i = 0; i < WIDTHS; i++) most = e->widths[i] > most ? e->widths[i] : most;
   for (unsigned i = 0; i < WIDTHS; i++) {
-    widest += e->widths[i] == most && (e->opens[i] || i == last);
+    widest += e->widths[i] == most && (e->opens[i] || (i == last && e->last_speaks));
     nearly += e->opens[i] && e->widths[i] < most && e->widths[i] + NEARLY > most;
   }
+  e->last_speaks = hri_match_part(e->line, 0, count, "memory|alloc");
   return joins && before == most && most >= LEAST && widest >= 2 && nearly == 0;
 }
 
@@ -354,7 +368,7 @@ static bool add_line(hr_explainer *e, bool complete) {
   size_t count = hri_line_drop_escapes(e->line, e->line_count), at = 0, end, behind = 0;
   hri_source_kind before;
   if (!e->continued && complete) count = open_output(e, count);
-  const bool cut = !e->continued && is_cut_by_width(e, count) && e->marks.count > 0;
+  const bool cut = !e->continued && complete && is_cut_by_width(e, count) && e->marks.count > 0;
   bool kill = false, kept = true, first = true;
   if (cut) drop_blank(e);
   if (!e->continued && !cut) {
@@ -396,6 +410,7 @@ static bool add_line(hr_explainer *e, bool complete) {
   }
   if (complete) add_blank(e);
   e->line_count = 0;
+  if (!complete) e->last_end = ' ', e->last_line = UINT64_MAX - 1; /* its width is not known */
   e->continued = !complete;
   return kept;
 }
@@ -673,13 +688,11 @@ static bool ends_with_class(const char *text, size_t from, size_t end) {
   return word + 1 < end && hri_match_end(text, word + 1, end, "error:|exception:");
 }
 
-/* Whether the line of mark `m` ends with a colon that is no exception's, or says that an example follows. */
+/* Whether the line of mark `m` ends with a colon that is no exception's. */
 static bool is_intro(const hr_explainer *e, size_t m) {
   size_t from = e->marks.items[m].offset, end = e->marks.items[m + 1].offset;
   while (end > from && e->text[end - 1] == ' ') end--;
-  if (end > from && e->text[end - 1] == ':') return !ends_with_class(e->text, from, end);
-  return end - from < 80 && hri_match_any(e->text, from, end, "example") &&
-         hri_match_any(e->text, from, end, "output|log|logs|message|messages|error|errors");
+  return end > from && e->text[end - 1] == ':' && !ends_with_class(e->text, from, end);
 }
 
 /* How many bytes from `from` on stand before the block of output that holds mark `m`: before the fence above, or before its
@@ -809,7 +822,9 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   }
   if (e->message.kind == HRI_OOM_NOTHING) {
     e->tries += 4;
-    if (!general && end > start && (whole || end - start < 60))
+    if (!general && end > start &&
+        (end - start < 60 ||
+         (whole && end - start <= e->count - at && memcmp(e->one + start, e->text + at, end - start) == 0)))
       e->muted = at + (end - start); /* the rest of the same words */
     return at + 1;
   }

@@ -356,14 +356,11 @@ static bool sets_case(const char *text, size_t end) {
          !hri_match_part(text, at, end, ". |? |! |: ");
 }
 
-/* "# Example kubectl output", "with messages alike": no sentence, nor anybody's own. */
-static bool is_example(const char *text, size_t end) {
-  enum { REACH = 60 };
-  const size_t from = end > REACH ? end - REACH : 0;
-  if (end == 0 || strchr(".!?)", text[end - 1]) || hri_match_any(text, from, end, HRI_OWN)) return false;
-  return hri_match_end(text, from, end, "messages alike|message alike|errors alike|errors like|messages like") ||
-         (hri_match_any(text, from, end, "example") &&
-          hri_match_any(text, from, end, "output|log|logs|message|messages"));
+/* "... with error messages alike", as the last words, and nobody's own. */
+static bool is_likened(const char *text, size_t end) {
+  const size_t from = end > 80 ? end - 80 : 0;
+  return !hri_match_any(text, from, end, HRI_OWN) &&
+         hri_match_end(text, from, end, "messages alike|message alike|errors alike");
 }
 
 /* A page's label above an example, of a list of what goes wrong and what to do: causes or solutions follow. */
@@ -386,7 +383,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const bool colon = end > 0 && p->before[end - 1] == ':';
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
   if (end == 0 || p->shape & HRI_OOM_DATED) return false;
-  if (!colon) return sets_case(p->before, end) || is_example(p->before, end);
+  if (!colon) return sets_case(p->before, end) || is_likened(p->before, end);
   return is_symptom(p, end) ||
          (hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own));
 }

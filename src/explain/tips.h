@@ -36,6 +36,8 @@ enum {
   HRI_TIP_ORIGINS = HRI_TIP_TEXT | HRI_TIP_SNAPSHOT | HRI_TIP_RUN
 };
 
+_Static_assert(HR_OOM_CAUSE_COUNT <= 14, "causes and what a request was share a word");
+
 /* What a tip is about. Of each topic a failure gets the first tip that is meant for it. */
 typedef enum hri_tip_topic {
   HRI_TOPIC_NONE = 0,

@@ -74,7 +74,8 @@ static hr_status check_fields(const hr_job *job, hr_error *error) {
   }
   if (!hri_optimizer_get(job->optimizer)->divides_by_epsilon || job->epsilon >= FLT_MIN) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--eps is %g%s; %s divides by it where a gradient is 0", job->epsilon,
-           job->epsilon > 0 ? ", which fp32 has no number for" : "", hr_optimizer_name(job->optimizer));
+           job->epsilon > 0 ? ", below the smallest normal number of fp32, 1.18e-38" : "",
+           hr_optimizer_name(job->optimizer));
   return hri_hint(error, HR_ERROR_USAGE, "give at least 1.2e-38");
 }
 
@@ -513,6 +514,7 @@ hr_status hri_job_finished(const hr_job *job, hr_error *error) {
 
 hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
   const hr_recompute *r = &job->recompute;
+  job->finished = false;
   HRI_TRY(fill_device(job, error));
   fill_precision(job);
   HRI_TRY(check_fields(job, error));

@@ -21,12 +21,11 @@
 #include "base/text.h"
 #include "support/scratch.h"
 
-static const char source[] =
-    "comment_char %\nescape_char /\n"
-    "LC_CTYPE\ncopy \"POSIX\"\nEND LC_CTYPE\nLC_COLLATE\ncopy \"POSIX\"\nEND LC_COLLATE\n"
-    "LC_MONETARY\ncopy \"POSIX\"\nEND LC_MONETARY\nLC_TIME\ncopy \"POSIX\"\nEND LC_TIME\n"
-    "LC_MESSAGES\ncopy \"POSIX\"\nEND LC_MESSAGES\n"
-    "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\ngrouping 3;3\nEND LC_NUMERIC\n";
+static const char source[] = "comment_char %\nescape_char /\n"
+                             "LC_CTYPE\ncopy \"POSIX\"\nEND LC_CTYPE\nLC_COLLATE\ncopy \"POSIX\"\nEND LC_COLLATE\n"
+                             "LC_MONETARY\ncopy \"POSIX\"\nEND LC_MONETARY\nLC_TIME\ncopy \"POSIX\"\nEND LC_TIME\n"
+                             "LC_MESSAGES\ncopy \"POSIX\"\nEND LC_MESSAGES\n"
+                             "LC_NUMERIC\ndecimal_point \",\"\nthousands_sep \".\"\ngrouping 3;3\nEND LC_NUMERIC\n";
 
 static char directory[PATH_BYTES];
 
@@ -40,8 +39,8 @@ static int set_up(void **state) {
   (void)state;
   (void)snprintf(directory, sizeof directory, "%s", scratch_make("locale"));
   put_text(path_of("%s/source", directory), source);
-  if (system(path_of("localedef --no-archive -c -i %s/source -f ANSI_X3.4-1968 %s/xx >%s/out 2>&1", directory, directory,
-                     directory)) >= 0 &&
+  if (system(path_of("localedef --no-archive -c -i %s/source -f ANSI_X3.4-1968 %s/xx >%s/out 2>&1", directory,
+                     directory, directory)) >= 0 &&
       setenv("LOCPATH", directory, 1) == 0)
     (void)setlocale(LC_ALL, "xx");
   return 0;
@@ -72,7 +71,8 @@ static void jobs_read_and_write_points(void **state) {
   needs_a_comma();
   hr_job_init(&job);
   assert_true(job.learning_rate == 5e-5 && job.beta2 == 0.999);
-  assert_int_equal(hr_model_open("custom:layers=1,hidden=16,heads=2,vocab=256,positions=64", &job.model, &error), HR_OK);
+  assert_int_equal(hr_model_open("custom:layers=1,hidden=16,heads=2,vocab=256,positions=64", &job.model, &error),
+                   HR_OK);
   for (size_t k = 0; k < sizeof values / sizeof *values; k++) {
     if (hr_job_set(&job, values[k][0], values[k][1], &error) != HR_OK) fail_msg("%s", error.message);
     assert_true(hr_job_get(&job, values[k][0], text, sizeof text));
@@ -106,8 +106,9 @@ static void templates_print_points(void **state) {
 }
 
 static void words_for_people_have_points(void **state) {
-  static const char message[] = "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB (GPU 0; 23.65 GiB total "
-                                "capacity; 20.10 GiB already allocated; 1.20 GiB free; 21.00 GiB reserved in total by PyTorch)";
+  static const char message[] =
+      "torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.50 GiB (GPU 0; 23.65 GiB total "
+      "capacity; 20.10 GiB already allocated; 1.20 GiB free; 21.00 GiB reserved in total by PyTorch)";
   char size[32], conf[200];
   hr_alloc_config config = hr_alloc_config_default();
   hr_explanation *explanation;

@@ -318,7 +318,7 @@ static void full_disk(const char *path, uint64_t bytes) {
   child_words(&c, disk_job(run));
   child_run(&c, HR_PROGRAM, directory);
   if (c.code == 0 && exists(path_of("%s/final", run))) _exit(0);
-  if (c.code == 3 && strstr(c.err, "to disk") && !exists(run))
+  if (c.code == 3 && strstr(c.err, "of disk") && !exists(run))
     _exit(0); /* known before the start; what fills up later is tests/torture's */
   if (c.code != 1 || !strstr(c.err, "space") || exists(path_of("%s/final", run))) {
     (void)fprintf(stderr, "disk of %llu bytes: exit %d: %s\n", (unsigned long long)bytes, c.code, c.err);
