@@ -72,7 +72,8 @@ hr_status hri_program_timing(const hri_job *job, uint8_t program, const hr_devic
 /* What a plan of the same work may do otherwise. Its nodes are drafted with nothing packed and the loss whole. */
 typedef struct hri_freedom {
   bool packing;         /* products have packed operands, or not */
-  uint64_t rows, piece; /* of the loss: so many at a time; 0: all */
+  bool chunk;           /* the loss takes any number of its rows at a time: which scratch it needs is open */
+  uint64_t rows, piece; /* its seconds are those of so many rows, `piece` of them at a time; 0: all */
 } hri_freedom;
 /* Whether it takes a chunk of the loss at a time. */
 bool hri_node_of_loss(const hri_node *node);

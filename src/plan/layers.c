@@ -106,7 +106,7 @@ out:
 
 /* Scratch of a product goes by its packing, that of the loss by its rows, and not in proportion to them. */
 static bool may_do_without(const hri_node *node, const hri_freedom *free) {
-  return (free->packing && hri_rule_get(node->op)->product) || (free->piece && hri_node_of_loss(node));
+  return (free->packing && hri_rule_get(node->op)->product) || (free->chunk && hri_node_of_loss(node));
 }
 
 /* Live bytes less what other choices may do without. */
@@ -114,7 +114,7 @@ static hr_status least_series(const hr_plan *plan, const hri_freedom *free, hri_
   const hri_job *job = &plan->job;
   HRI_TRY(hri_live_series_make(job, plan->placement.lives, plan->placement.spans, HRI_DEVICE, guard_of(plan), false,
                                live, error));
-  if (!free || (!free->packing && !free->piece)) return HR_OK;
+  if (!free || (!free->packing && !free->chunk)) return HR_OK;
   live->peak_bytes = 0;
   for (size_t n = 0; n < job->nodes.count; n++) {
     const hri_node *node = &job->nodes.items[n];

@@ -159,8 +159,8 @@ static uint64_t carried_bytes(const hr_plan *plan) {
   return most + plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
 }
 
-static hr_status read_least(const grid *g, const hr_plan *plan, bool any_piece, minimum *least, hr_error *error) {
-  const hri_freedom free = {.packing = g->varies, .piece = any_piece};
+static hr_status read_least(const grid *g, const hr_plan *plan, bool any_chunk, minimum *least, hr_error *error) {
+  const hri_freedom free = {.packing = g->varies, .chunk = any_chunk};
   least->live.fixed = plan->info.tiers[HR_TIER_DEVICE].fixed_bytes;
   HRI_TRY(hri_plan_least_live(plan, &free, &least->bytes, error));
   return g->levels ? hri_live_bounds_get(plan, &free, &least->live, error) : HR_OK;
@@ -180,8 +180,8 @@ static void bound_seconds(const grid *g, family *f, const hr_plan *whole) {
   }
 }
 
-/* `any_piece`, unless NULL: what it says of other chunks. */
-static hr_status draft_cell(grid *g, family *f, cell *c, minimum *any_piece, hr_error *error) {
+/* `any_chunk`, unless NULL: what it says of other chunks. */
+static hr_status draft_cell(grid *g, family *f, cell *c, minimum *any_chunk, hr_error *error) {
   const hri_freedom free = {.packing = g->varies};
   const hri_change change = bare(g, f, c->chunk);
   hr_status status = HR_OK;
@@ -200,7 +200,7 @@ static hr_status draft_cell(grid *g, family *f, cell *c, minimum *any_piece, hr_
   }
   c->seconds = per_token(&job, plan->info.step_seconds - hri_job_spare_seconds(&plan->job, &plan->spec, &free));
   status = read_least(g, plan, false, &c->least, error);
-  if (status == HR_OK && any_piece) status = read_least(g, plan, true, any_piece, error);
+  if (status == HR_OK && any_chunk) status = read_least(g, plan, true, any_chunk, error);
   hr_plan_destroy(plan);
   return status;
 }
@@ -444,12 +444,12 @@ static hr_status try_levels(grid *g, const hri_change *change, hr_error *error) 
 
 /* Nothing packed first, which needs least and, without measured rates, takes least. */
 static hr_status try_recomputing(grid *g, const family *f, const cell *c, double bound, hr_error *error) {
+  const bool asked_off = g->base.weight_packing == HR_WEIGHT_PACKING_OFF;
   const uint32_t off = g->packs ? 1 + HR_WEIGHT_PACKING_OFF : 0;
-  hri_change change = packed_as(f, c, off);
-  if (g->packs && g->base.weight_packing == HR_WEIGHT_PACKING_OFF) change.packing = 0;
+  hri_change change = packed_as(f, c, asked_off ? 0 : off);
   HRI_TRY(try_levels(g, &change, error));
   for (uint32_t packing = 0; packing <= packings_of(g) && !(g->any && bound >= g->seconds); packing++) {
-    if (packing == off) continue;
+    if (packing == off || (packing == 0 && asked_off)) continue;
     change = packed_as(f, c, packing);
     HRI_TRY(try_levels(g, &change, error));
   }

@@ -410,43 +410,45 @@ static uint64_t room(const chooser *c) {
   return bytes - bytes % granule;
 }
 
-/* Tries the fastest mixture within so many bytes; *t NULL: there is none, or none that beats the rival, and so it is with
- * fewer bytes. */
-static hr_status try_placed(chooser *c, uint64_t bytes, uint64_t kept, trial **t, hr_error *error) {
+/* Tries the fastest mixture within so many bytes. *t NULL: there is none, or *slow, none that beats the rival; and so it is
+ * with fewer bytes. */
+static hr_status try_placed(chooser *c, uint64_t bytes, uint64_t kept, trial **t, bool *slow, hr_error *error) {
   mixture m;
   bool found;
   *t = NULL;
+  *slow = false;
   HRI_TRY(solve_tidy(c, bytes, kept, &m, &found, error));
   if (!found) return HR_OK;
   if (c->rival && least_seconds(c, &m) >= c->rival->step_seconds) {
-    c->slow = true;
+    c->slow = *slow = true;
     return HR_OK;
   }
   HRI_TRY(try_mixture(c, &m, NULL, t, error));
   return place_trial(c, *t, error);
 }
 
-/* The bytes that layers are given go down until a plan fits, by the least that makes a difference, by what was too much
- * and twice as far each time, also below what is alive outside of layers, which no mixture changes: there a placement has
- * room beside it. */
+/* The bytes that layers are given go down until a plan fits or is too slow, by the least that makes a difference, by what
+ * was too much and twice as far each time, also below what is alive outside of layers, which no mixture changes: there a
+ * placement has room beside it. From there they go up again, by halves. */
 static hr_status tighten(chooser *c, hr_error *error) {
   const uint64_t least = least_of_layers(c);
-  uint64_t fits_at = 0, fails_at = 0, bytes = room(c), step = 0;
+  uint64_t ends_at = 0, fails_at = 0, bytes = room(c), step = 0; /* fewer bytes than ends_at are of no use */
   for (uint32_t attempt = 0; attempt < ATTEMPTS && bytes >= least; attempt++) {
+    bool slow;
     trial *t;
-    HRI_TRY(try_placed(c, bytes, bytes, &t, error));
-    if (!t) return HR_OK;
-    if (t->fits) {
-      fits_at = bytes;
+    HRI_TRY(try_placed(c, bytes, bytes, &t, &slow, error));
+    if (!t && !slow) return HR_OK;
+    if (slow || t->fits) {
+      ends_at = bytes;
       if (!fails_at) return HR_OK; /* nothing faster fits by live bytes, let alone placed */
     } else {
       fails_at = layers_bytes(c, &t->levels);
-      if (!fits_at) bytes = less(fails_at, larger(step, 1));
+      if (!ends_at) bytes = less(fails_at, larger(step, 1));
       step = larger(less(t->need_bytes, c->job->budget_bytes), 2 * step);
-      if (!fits_at && bytes < least && fails_at > least) bytes = least;
+      if (!ends_at && bytes < least && fails_at > least) bytes = least;
     }
-    if (fits_at && fails_at <= fits_at + 1) break;
-    if (fits_at) bytes = fits_at + (fails_at - fits_at) / 2;
+    if (ends_at && fails_at <= ends_at + 1) break;
+    if (ends_at) bytes = ends_at + (fails_at - ends_at) / 2;
   }
   return HR_OK;
 }
@@ -462,12 +464,12 @@ static hr_status keep_less(chooser *c, hr_error *error) {
   high = kept_bytes(c, &fastest);
   for (uint32_t attempt = 0; attempt < ATTEMPTS && high > low + 1; attempt++) {
     const uint64_t kept = low + (high - low) / 2;
+    bool slow; /* to keep fewer is slower still, and to keep more may not be */
     trial *t;
-    HRI_TRY(try_placed(c, bytes, kept, &t, error));
-    if (c->slow) return HR_OK;
+    HRI_TRY(try_placed(c, bytes, kept, &t, &slow, error));
     if (t && !t->fits) {
       const mixture failed = t->levels;
-      HRI_TRY(try_placed(c, layers_bytes(c, &failed) - 1, kept, &t, error)); /* a little less of both */
+      HRI_TRY(try_placed(c, layers_bytes(c, &failed) - 1, kept, &t, &slow, error)); /* a little less of both */
       if (t && t->fits) bytes = layers_bytes(c, &failed) - 1;
       else high = lesser(kept, kept_bytes(c, &failed));
     }

@@ -32,6 +32,7 @@ typedef struct rows {
   bool any, fits; /* there is a best; it fits */
   double seconds; /* of it, per token */
   uint64_t need;
+  uint64_t allowance; /* of all levels that are chosen */
   HRI_ARRAY(tried) fitting;
 } rows;
 
@@ -71,8 +72,9 @@ static hr_status try_rows(rows *r, uint32_t count, bool splits, bool *fits, hr_e
   *fits = false;
   if (!job_of(r, count, splits, &job)) return HR_OK;
   if (job.recompute.kind == HR_RECOMPUTE_AUTO) {
+    const hri_rival nobody = hri_nobody(&r->allowance);
     hri_choice choice;
-    status = hri_choose_levels(&job, r->lender, NULL, &choice, NULL, error);
+    status = hri_choose_levels(&job, r->lender, &nobody, &choice, NULL, error);
     if (status != HR_OK) return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
     job.recompute = choice.recompute;
     job.levels_chosen = true;
@@ -154,6 +156,7 @@ hr_status hr_plan_rows(hr_job *job, hr_plan **plan, hr_error *error) {
   r = hri_alloc_zero(1, sizeof *r);
   if (!r) return hri_fail_memory(error, sizeof *r, "the search");
   r->asked = job;
+  r->allowance = HRI_ALLOWANCE;
   first.rows_choice = HR_ROWS_CHOSEN;
   if (first.recompute.kind == HR_RECOMPUTE_AUTO) first.recompute.kind = HR_RECOMPUTE_NONE;
   hri_mem_keep(true);

@@ -42,20 +42,37 @@ static void take_choice(candidate *c, const hri_choice *choice) {
   c->fits = choice->fits;
 }
 
+/* A fix with what it changes of the mathematics. */
+typedef struct offer {
+  hr_fix fix;
+  unsigned algorithm;
+} offer;
+
+typedef struct search {
+  const hr_job *base;
+  const hr_job
+      *said;     /* the base with what is the planner's to choose still open, for what is chosen now is in each text */
+  hr_plan *plan; /* of the base; lends its backend to all others */
+  HRI_ARRAY(offer) found;
+  double best_single[2]; /* fastest single change that fits per token, of class 0 or 1 and of class 3; < 0 none */
+  uint64_t need;         /* of the base */
+  uint64_t allowance;    /* of all levels that are chosen */
+} search;
+
 /* HR_OK with *made false when the change does not apply. Levels that are to be chosen are. */
-static hr_status draft(const hr_job *base, const hri_change *change, const hr_plan *beside, candidate *c, bool *made,
-                       hr_error *error) {
+static hr_status draft(search *s, const hri_change *change, candidate *c, bool *made, hr_error *error) {
   hr_status status;
   *made = false;
   c->draft = NULL;
-  c->job = *base;
+  c->job = *s->base;
   if (!hri_change_apply(change, &c->job)) return HR_OK;
   if (c->job.recompute.kind == HR_RECOMPUTE_AUTO && c->job.purpose == HR_PURPOSE_TRAIN) {
+    const hri_rival nobody = hri_nobody(&s->allowance);
     hri_choice choice;
-    status = hri_choose_levels(&c->job, beside, NULL, &choice, NULL, error);
+    status = hri_choose_levels(&c->job, s->plan, &nobody, &choice, NULL, error);
     if (status == HR_OK) take_choice(c, &choice);
   } else {
-    status = hri_plan_draft(&c->job, beside, &c->draft, error);
+    status = hri_plan_draft(&c->job, s->plan, &c->draft, error);
     if (status == HR_OK) read_numbers(c, c->draft);
   }
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
@@ -81,12 +98,6 @@ enum { FIXED_LEVELS = sizeof fixed_levels / sizeof *fixed_levels, SPLITS = 12 };
 
 static double per_token(const candidate *c) { return c->step_seconds / (double)hri_job_tokens(&c->job); }
 
-/* A fix with what it changes of the mathematics. */
-typedef struct offer {
-  hr_fix fix;
-  unsigned algorithm;
-} offer;
-
 static int compare_offers(const void *a, const void *b) {
   const hr_fix *x = &((const offer *)a)->fix, *y = &((const offer *)b)->fix;
   if (x->fits != y->fits) return x->fits ? -1 : 1;
@@ -102,16 +113,6 @@ static bool beats(const offer *a, const offer *b) {
   if (x->fits != y->fits || x->effect_class > y->effect_class || (a->algorithm & ~b->algorithm)) return false;
   return x->need_bytes <= y->need_bytes && x->token_seconds <= y->token_seconds;
 }
-
-typedef struct search {
-  const hr_job *base;
-  const hr_job
-      *said;     /* the base with what is the planner's to choose still open, for what is chosen now is in each text */
-  hr_plan *plan; /* of the base; lends its backend to all others */
-  HRI_ARRAY(offer) found;
-  double best_single[2]; /* fastest single change that fits per token, of class 0 or 1 and of class 3; < 0 none */
-  uint64_t need;         /* of the base */
-} search;
 
 /* What of a change makes another training. An update in the backward does not where nothing waits for all gradients. */
 static unsigned altering(const search *s, const hri_change *change) {
@@ -173,7 +174,7 @@ static hr_status add(search *s, hri_change change, hr_error *error) {
   bool made;
   if (alters && hri_change_parts(&change) > 1 && s->best_single[0] >= 0 && !well_known(&change))
     return HR_OK; /* not worth a draft */
-  HRI_TRY(draft(s->base, &change, s->plan, &c, &made, error));
+  HRI_TRY(draft(s, &change, &c, &made, error));
   if (made && worth(s, &change, &c)) status = place(&c, error);
   else made = false;
   drop(&c);
@@ -188,7 +189,7 @@ static hr_status add_chosen_levels(search *s, hri_change change, hr_error *error
   candidate c;
   bool made;
   change.levels = HRI_LEVELS_AUTO;
-  HRI_TRY(draft(s->base, &change, s->plan, &c, &made, error));
+  HRI_TRY(draft(s, &change, &c, &made, error));
   if (!made || c.need_bytes >= s->need) return HR_OK;
   for (size_t k = 0; k < s->found.count; k++) {
     const hr_fix *other = &s->found.items[k].fix;
@@ -305,13 +306,14 @@ static void open_choices(hr_job *job) {
 
 hr_status hr_plan_fixes(const hr_job *job, hr_fix *fixes, uint32_t *count, hr_error *error) {
   hr_job base = *job, said = *job;
-  search s = {.base = &base, .said = &said, .best_single = {-1, -1}};
+  search s = {.base = &base, .said = &said, .best_single = {-1, -1}, .allowance = HRI_ALLOWANCE};
   hr_status status;
   *count = 0;
   HRI_TRY(hri_job_finished(job, error));
   if (base.recompute.kind == HR_RECOMPUTE_AUTO && base.purpose == HR_PURPOSE_TRAIN) {
+    const hri_rival nobody = hri_nobody(&s.allowance);
     hri_choice choice;
-    HRI_TRY(hri_choose_levels(&base, NULL, NULL, &choice, NULL, error));
+    HRI_TRY(hri_choose_levels(&base, NULL, &nobody, &choice, NULL, error));
     base.recompute = choice.recompute;
   }
   open_choices(&said);

@@ -4,6 +4,8 @@
 #ifndef HRI_SEARCH_SEARCH_H
 #define HRI_SEARCH_SEARCH_H
 
+#include <math.h>
+
 #include <headroom/plan.h>
 
 #include "plan/plan.h"
@@ -82,8 +84,10 @@ typedef struct hri_rival {
 } hri_rival;
 /* Nodes of the plans that are made one by one because placements did not keep to live bytes, of a search: half a second. */
 enum { HRI_ALLOWANCE = 500000 };
+/* Nothing found yet: what a search of several choices hands to the first, so that they share its allowance. */
+static inline hri_rival hri_nobody(uint64_t *allowance) { return (hri_rival){INFINITY, UINT64_MAX, allowance}; }
 /* What hr_plan_recompute finds for a training, without the plan. `beside` lends its backend; NULL: one of its own.
- * `rival` (or NULL): who cannot be beaten ends the search before anything is placed. */
+ * `rival`: who cannot be beaten ends the search before anything is placed; NULL: nobody, and an allowance of its own. */
 hr_status hri_choose_levels(const hr_job *job, const hr_plan *beside, const hri_rival *rival, hri_choice *choice,
                             hr_frontier *frontier, hr_error *error);
 

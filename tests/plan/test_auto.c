@@ -3,8 +3,8 @@
  * of those that nothing is faster and smaller than, exactly, a byte less, and a byte more than the smallest: none that fits
  * may be faster per token than the fastest that --auto finds, and --auto refuses exactly where none fits; what it takes
  * is that one, or needs 1 % less and is at most 0.1 % slower. None at all is faster or smaller than the bounds that it
- * tells. The same for drawn jobs, some of them with drawn rates of a CPU. And against what the list of fixes says of
- * larger models.
+ * tells. The same for drawn jobs, some of them with drawn rates of a CPU, measured or seen. And against what the list of
+ * fixes says of larger models.
  *
  * HEADROOM_TEST_QUICK: every fifth job. HEADROOM_AUTO_JOB=N: only that one. HEADROOM_TEST_SEED=N: only the job that N
  * draws. HEADROOM_AUTO_DRAWN=N: so many drawn jobs, and nothing else. */
@@ -89,12 +89,12 @@ static const one jobs[] = {
 enum { JOBS = sizeof jobs / sizeof *jobs, BUDGETS = 24 };
 
 /* A CPU of which training saw every second class, each from half to twice as slow as it is assumed. */
-static void draw_seen(hr_device *d) {
-  d->rates = (hr_device_rates){.seen = true, .threads = 1, .node_seconds = 1e-6};
+static void draw_seen(hr_device *d, uint64_t seed, uint32_t threads) {
+  d->rates = (hr_device_rates){.seen = true, .threads = threads, .node_seconds = 1e-6};
   for (size_t k = 0; k < HR_RATE_ENTRIES; k++) {
     uint32_t drawn[4];
     double share, ratio;
-    hri_philox(7, 0, k, drawn);
+    hri_philox(seed, 0, k, drawn);
     share = hri_uniform(drawn[0], drawn[1]);
     ratio = exp2(2 * hri_uniform(drawn[2], drawn[3]) - 1);
     if (share < 0.5) continue;
@@ -109,7 +109,7 @@ static hr_job job_of(const one *o) {
   hr_job job;
   hr_job_init(&job);
   if (hr_device_find(seen ? "cpu" : o->device, &job.device, &e) != HR_OK) fail_msg("%s", e.message);
-  if (seen) draw_seen(&job.device);
+  if (seen) draw_seen(&job.device, 7, 1);
   if (hr_model_open(o->model, &job.model, &e) != HR_OK || hr_job_set_options(&job, o->options, &e) != HR_OK)
     fail_msg("%s %s: %s", o->model, o->options, e.message);
   if (!job.device.usable_bytes) job.device.usable_bytes = UINT64_C(1) << 40; /* a CPU that is described says none */
@@ -333,7 +333,7 @@ static size_t against_brute_force(hr_job *asked, const char *what, verdict *seen
   hri_mem_keep(false);
   planned = all.points.count;
   front = keep_front(&all);
-  against_smallest(&all, seen);
+  if (front) against_smallest(&all, seen);
   for (size_t k = 1; k < front && k <= PLACES;
        k++) { /* the larger ones are closer together, for there are more of them */
     const uint64_t budget = all.points.items[front <= PLACES ? k : (front - 1) * k * k / PLACES / PLACES].need;
@@ -484,7 +484,8 @@ static bool judge_drawn(uint64_t seed, verdict *seen, uint64_t *planned) {
   if (hr_model_open(out.model, &job.model, &e) != HR_OK || hr_device_find(out.device, &job.device, &e) != HR_OK ||
       hr_job_set_options(&job, out.options, &e) != HR_OK)
     return false;
-  if (job.device.packs && seed % 4) draw_rates(&d, &job.device, 2);
+  if (job.device.packs && seed % 4 == 3) draw_seen(&job.device, seed, 2);
+  else if (job.device.packs && seed % 4) draw_rates(&d, &job.device, 2);
   job.device.usable_bytes = UINT64_C(1) << 50;
   job.device.usable_now = false;
   if (hr_job_finish(&job, &e) != HR_OK || space_of(&job) > SPACE) return false;

@@ -13,6 +13,9 @@
 #include <headroom/plan.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
+#include "plan/plan.h"
+#include "search/search.h"
 #include "support/cpu_seconds.h"
 
 enum { MAX_ALL = 625 }; /* 5^4 */
@@ -385,6 +388,110 @@ static void test_eighty_layers(void **state) {
   hr_plan_destroy(plan);
 }
 
+/* ---- against what another search found ---- */
+
+static void draw_row(uint32_t *count, double *row, uint32_t entries, double most) {
+  for (uint32_t k = 0; k < entries; k++) {
+    uint32_t drawn[4];
+    hri_philox(5, 0, (*count)++, drawn);
+    row[k] = most * (0.1 + 0.9 * hri_uniform(drawn[0], drawn[1]));
+  }
+}
+
+static void draw_measured(hr_device *device, uint32_t threads) {
+  hr_device_rates *r = &device->rates;
+  uint32_t count = 0;
+  r->threads = threads;
+  r->node_seconds = 1e-6;
+  for (uint32_t type = 0; type < HR_RATE_TYPES; type++) {
+    hr_rate_tables *t = &r->tables[type];
+    for (uint32_t kind = 0; kind < HR_PRODUCT_KINDS; kind++)
+      for (uint32_t side = 0; side < HR_PRODUCT_SIDES; side++)
+        draw_row(&count, t->product_flops[kind][side], HR_PRODUCT_SIZES, 4e11);
+    for (uint32_t kind = 0; kind < HR_ATTENTION_KINDS; kind++)
+      draw_row(&count, t->attention_flops[kind], HR_ATTENTION_SIZES, 1e11);
+    for (uint32_t kind = 0; kind < HR_STREAM_COUNT; kind++)
+      draw_row(&count, t->stream_bytes[kind], HR_STREAM_SIZES, 1e11);
+  }
+}
+
+/* What is chosen with nobody to beat is found as well where somebody is to be beaten who is slower by little: what cannot
+ * beat him on the way there does not end the search. Nothing is tried one by one, which few real depths can afford. */
+static void test_a_slower_rival_hides_nothing(void **state) {
+  static const shape asked[] = {{"gemma-3-1b", "h100", 512, 4, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER,
+                                 HR_ATTENTION_FLASH, HR_PRECISION_BF16_PURE},
+                                {"gpt2-124m", "rtx-3090", 1024, 8, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER,
+                                 HR_ATTENTION_FLASH, HR_PRECISION_FP32},
+                                {"gpt2-124m", "cpu", 512, 8, 1, HR_OPTIMIZER_ADAMW, HR_UPDATE_AFTER, HR_ATTENTION_FLASH,
+                                 HR_PRECISION_FP32}};
+  static const double slower[] = {1 + 1e-9, 1.0005, 1.002, 1.005};
+  enum { BUDGETS = 20, RIVALS = sizeof slower / sizeof *slower };
+  uint32_t compared = 0;
+  (void)state;
+  for (size_t n = 0; n < sizeof asked / sizeof *asked; n++) {
+    uint64_t high, low;
+    hr_job job;
+    make_job(&asked[n], &job);
+    high = need_of_level(&job, HR_LEVEL_KEEP);
+    low = need_of_level(&job, HR_LEVEL_BLOCK);
+    for (uint64_t k = 0; k < BUDGETS; k += stride()) {
+      uint64_t left = 0;
+      const hri_rival nobody = hri_nobody(&left);
+      hr_error e = {0};
+      hri_choice alone, choice;
+      job.budget_bytes = low + (high - low) * (2 * k + 1) / (2 * BUDGETS);
+      assert_int_equal(hri_choose_levels(&job, NULL, &nobody, &alone, NULL, &e), HR_OK);
+      for (size_t r = 0; r < RIVALS && alone.fits; r++) {
+        const hri_rival rival = {alone.step_seconds * slower[r], 0, &left};
+        assert_int_equal(hri_choose_levels(&job, NULL, &rival, &choice, NULL, &e), HR_OK);
+        if (choice.beaten || !choice.fits || choice.step_seconds > alone.step_seconds * (1 + 1e-9))
+          fail_msg("%s on %s in %llu: %.9g s, and against %.9g s %s", asked[n].model, asked[n].device,
+                   (unsigned long long)job.budget_bytes, alone.step_seconds, rival.step_seconds,
+                   choice.beaten || !choice.fits ? "nothing" : "more");
+        compared++;
+      }
+    }
+  }
+  assert_true(compared >= 20);
+}
+
+/* By measured rates of which any size and packing may be the fastest, many mixtures may be faster than to keep all, and
+ * are planned one by one while the allowance lasts: one for all numbers of rows, not one for each of 30. */
+static void test_rows_share_an_allowance(void **state) {
+  const uint32_t rows = 720;
+  hr_job one, all;
+  hr_error e = {0};
+  double begin, alone, together;
+  (void)state;
+  hr_job_init(&one);
+  assert_int_equal(hr_model_open("custom:family=granite,layers=5,hidden=80,heads=4,kv-heads=2,mlp=223,vocab=9006,"
+                                 "positions=258",
+                                 &one.model, &e),
+                   HR_OK);
+  assert_int_equal(hr_device_find("cpu", &one.device, &e), HR_OK);
+  draw_measured(&one.device, 2);
+  one.device.usable_bytes = UINT64_C(1) << 30;
+  one.sequence_length = 52;
+  one.micro_batch = 1;
+  one.accumulate = rows;
+  one.loss_chunk = 321;
+  one.given = HR_GIVEN_LOSS_CHUNK | HR_GIVEN_BATCH_TOKENS;
+  one.threads = 2;
+  one.recompute.kind = HR_RECOMPUTE_AUTO;
+  all = one;
+  all.rows_choice = HR_ROWS_OPEN;
+  assert_int_equal(hr_job_finish(&one, &e), HR_OK);
+  if (hr_job_finish(&all, &e) != HR_OK) fail_msg("%s", e.message);
+  begin = cpu_seconds();
+  assert_int_equal(hr_plan_recompute(&one, NULL, NULL, &e), HR_OK);
+  alone = cpu_seconds() - begin;
+  if (hr_plan_rows(&all, NULL, &e) != HR_OK) fail_msg("%s", e.message);
+  together = cpu_seconds() - begin - alone;
+  print_message("one number of rows took %.2f s of CPU time, all of them %.2f s\n", alone, together);
+  assert_true((uint64_t)all.micro_batch * all.accumulate == rows && all.rows_choice == HR_ROWS_CHOSEN);
+  assert_true(together < 6 * alone + 0.2);
+}
+
 /* ---- the frontier ---- */
 
 static void test_frontier(void **state) {
@@ -505,6 +612,8 @@ int main(void) {
       cmocka_unit_test(test_more_budget_is_never_slower),
       cmocka_unit_test(test_beats_the_same_level_everywhere),
       cmocka_unit_test(test_eighty_layers),
+      cmocka_unit_test(test_a_slower_rival_hides_nothing),
+      cmocka_unit_test(test_rows_share_an_allowance),
       cmocka_unit_test(test_frontier),
       cmocka_unit_test(test_unresolved_is_refused),
       cmocka_unit_test(test_selective_is_cheap_everywhere),
