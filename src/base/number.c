@@ -1,3 +1,6 @@
+/* Numbers read and printed in the "C" locale, one at a time: strtod_l for reading, the calling thread's locale for as long as
+ * one vsnprintf takes for printing (there is no vsnprintf_l everywhere). The locale is made once, by whichever thread is
+ * first, and lives as long as the process; the program's own setting and other threads are never changed. */
 #include "base/number.h"
 
 #include <locale.h>

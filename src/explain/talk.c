@@ -322,6 +322,7 @@ static bool opens_with_error(const hri_oom_place *p) {
 
 /* What glibc says of a heap that was written over: nothing was refused. */
 static bool is_corruption(const hri_oom_place *p) {
+  if (hri_match_part(p->text, p->line, p->line_end, "out of memory|tried to allocate")) return false;
   return hri_match_part(
       p->text, p->line, p->line_end,
       "malloc(): invalid|malloc(): corrupted|malloc(): memory corruption|malloc(): unaligned|"

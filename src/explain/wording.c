@@ -21,6 +21,8 @@ static bool after_has(const hri_oom_around *a, size_t within, const char *words)
   return hri_match_part(a->text, a->after, a->count - a->after < within ? a->count : a->after + within, words);
 }
 
+static const hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
+
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
   static const char before[] =
@@ -92,7 +94,7 @@ static hri_oom_reading read_macro(const hri_oom_around *a) {
   if (before_ends(a, "c error:") && before_has(a, "tokenizing"))
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "pandas"};
   if (is_check(a)) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
-  return (hri_oom_reading){HRI_OOM_NOTHING, ""};
+  return nothing;
 }
 
 /* "out of memory". */
@@ -156,7 +158,7 @@ static bool ends_task(const hri_oom_around *a, const char *words) {
 static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a) {
   static const char *const reports[] = {":constraint", " event", "' "};
   const bool step = before_has(a, "slurmstepd");
-  hri_oom_reading nothing = {HRI_OOM_NOTHING, ""}, certain = {HRI_OOM_HOST, step ? "slurm" : "kernel"};
+  const hri_oom_reading certain = {HRI_OOM_HOST, step ? "slurm" : "kernel"};
   size_t at = a->after;
   if (strcmp(words, "oom killed") == 0 || strcmp(words, "oom-killed") == 0) { /* in people's words, or as a reason */
     hri_oom_around killed = *a;
@@ -217,7 +219,7 @@ static hri_oom_reading read_exhausted(const hri_oom_around *a) {
                              " during allocation: | during garbage collection: |, game over";
   if (hri_match_at(a->text, a->after, a->count, sbcl)) return (hri_oom_reading){HRI_OOM_HEAP, "sbcl"};
   if (after_has(a, 120, "current maximum heap size is")) return (hri_oom_reading){HRI_OOM_HEAP, "ghc"};
-  return (hri_oom_reading){HRI_OOM_NOTHING, ""};
+  return nothing;
 }
 
 /* Heads of which words before or behind them tell whose they are: the first row that holds; NULL: whatever stands there. */
@@ -292,8 +294,6 @@ static bool is_by_host_allocator(const hri_oom_around *a) {
 }
 
 /* ---- heads of which a row is not enough ---- */
-
-static const hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
 
 /* `source` where the kind is told, else nothing. */
 static hri_oom_reading when(bool told, hri_oom_kind kind, const char *source) {
