@@ -380,7 +380,6 @@ static bool add_line(hr_explainer *e, bool complete) {
     before = e->source;
     e->source = hri_source_of(e->line, count);
     see_long_literal(e, count, before);
-    if (e->rank >= 0) e->who = e->rank;
     kill = complete && hri_line_reports_kill(e->line, count, at);
     if (kill && e->line[0] == '*') e->shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING); /* no item, no heading */
   }
