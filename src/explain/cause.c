@@ -303,7 +303,10 @@ static bool judge_live(const hri_oom_message *m, hr_oom_failure *f, const ledger
   }
   hri_oom_line(
       f, "whether what is live belongs there or piled up (a leak, one long batch) a text cannot tell: a snapshot does");
-  hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "live tensors and the request exceed the whole device by %s",
+  if (m && m->pools_cut)
+    hri_oom_line(f, "how much of what is allocated lies free in private pools is cut from the text");
+  hri_oom_say(f, HR_OOM_TOO_BIG, m && m->pools_cut ? HR_OOM_LIKELY : HR_OOM_CERTAIN,
+              "live tensors and the request exceed the whole device by %s",
               HRI_OOM_SIZE(live + l->requested - l->total));
   return true;
 }
@@ -350,6 +353,10 @@ static bool judge_others(hri_oom_message *m, const ledger *l) {
   if (l->knows_unallocated && l->free + l->unallocated >= l->requested) {
     hri_oom_line(f, "but free %s + reserved and unallocated %s would do as well: pieces may be part of it",
                  HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->unallocated));
+    proven = false;
+  }
+  if (!l->knows_allocated || !l->knows_unallocated) { /* a cap stands between those and the processes */
+    hri_oom_line(f, "whether a cap or pieces refused it as well is cut from the text");
     proven = false;
   }
   hri_oom_say(f, HR_OOM_OTHER_PROCESS, proven && l->others >= l->total / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,

@@ -112,20 +112,44 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   return true;
 }
 
+/* Whether the digits from `start` on may be the rest of a number: nothing, a point, also one that ends a line, or an
+ * ellipsis stands before them. */
+static bool is_cut_number(const char *text, size_t start) {
+  return start == 0 || text[start - 1] == '.' || (start >= 3 && memcmp(text + start - 3, "\xe2\x80\xa6", 3) == 0) ||
+         (start >= 3 && text[start - 1] == ' ' && text[start - 2] == '.' && hri_is_digit(text[start - 3]));
+}
+
+static bool is_number_part(char c) { return hri_is_digit(c) || c == '.'; }
+
+/* A number that the end of a line broke behind or within its decimals, "669. 64 mib": two decimals and a unit in 2^10, as
+ * PyTorch prints sizes. text[gap] is the blank that stands for the line's end. */
+static bool read_broken(const char *text, size_t gap, size_t count, hr_oom_value *value) {
+  enum { DIGITS = 16, UNIT = 5 };
+  char whole[DIGITS + UNIT + 1];
+  size_t from = gap, to = gap + 1, point, length, behind;
+  while (from > 0 && is_number_part(text[from - 1])) from--;
+  while (to < count && hri_is_digit(text[to])) to++;
+  length = to - from - 1;
+  if (text[gap] != ' ' || length > DIGITS || !hri_is_digit(text[from]) || is_cut_number(text, from)) return false;
+  point = hri_oom_word(text, from, gap, ".");
+  if (point == gap || to - point != 4) return false; /* the point, two decimals and the blank */
+  memcpy(whole, text + from, gap - from);
+  memcpy(whole + (gap - from), text + gap + 1, to - gap - 1);
+  for (; to < count && length < sizeof whole - 1; to++) whole[length++] = text[to];
+  return hri_oom_word(whole, 0, length, "ib") < length && read_sized(whole, 0, length, value, &behind);
+}
+
 bool hri_oom_size_at(const char *text, size_t at, size_t end, hr_oom_value *value) {
   size_t behind;
   while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '=')) at++;
-  return read_sized(text, at, end, value, &behind);
+  if (read_sized(text, at, end, value, &behind)) return true;
+  while (at < end && is_number_part(text[at])) at++;
+  return at < end && read_broken(text, at, end, value);
 }
 
 bool hri_oom_size_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
   size_t at = hri_oom_word(text, 0, count, words);
   return at < count && hri_oom_size_at(text, at + strlen(words), count, value);
-}
-
-/* Whether the digits from `start` on may be the rest of a number: nothing, a point or an ellipsis stands before them. */
-static bool is_cut_number(const char *text, size_t start) {
-  return start == 0 || text[start - 1] == '.' || (start >= 3 && memcmp(text + start - 3, "\xe2\x80\xa6", 3) == 0);
 }
 
 static bool read_before(const char *text, size_t at, size_t count, hr_oom_value *value) {
@@ -138,8 +162,11 @@ static bool read_before(const char *text, size_t at, size_t count, hr_oom_value 
          (hri_is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
     start--;
   while (start < at && !hri_is_digit(text[start])) start++;
-  if (start == at || is_cut_number(text, start)) return false;
-  return hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
+  if (start == at) return false;
+  if (start > 2 && text[start - 1] == ' ' &&
+      (hri_is_digit(text[start - 2]) || (text[start - 2] == '.' && hri_is_digit(text[start - 3]))))
+    return read_broken(text, start - 1, count, value); /* else two numbers, of which none is known */
+  return !is_cut_number(text, start) && hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
 }
 
 /* "0xc300", as an assembler prints sizes; false when there is none at text[at]. */
@@ -310,7 +337,10 @@ static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool
   size_t start = at > from + 40 ? at - 40 : from, best = start, longest = 0;
   hr_oom_figure figure = HR_OOM_FIGURE_COUNT;
   for (size_t i = start; i < at; i++)
-    if (text[i] == ';' || text[i] == ',' || (text[i] == '.' && i + 1 < at && text[i + 1] == ' ')) start = i + 1;
+    if (text[i] == ';' || text[i] == ',' ||
+        (text[i] == '.' && i + 1 < at && (text[i + 1] == ' ' || text[i + 1] == '.')) ||
+        hri_match_at(text, i, at, "\xe2\x80\xa6")) /* behind an ellipsis stand words of something else */
+      start = i + 1;
   *found = false;
   for (size_t l = 0; l < sizeof before_labels / sizeof *before_labels; l++) {
     size_t length = strlen(before_labels[l].word);

@@ -73,6 +73,28 @@ static bool is_tag(const char *line, size_t from, size_t to) {
   return letter && hri_oom_names_speaker(text, count + 2);
 }
 
+/* One more sign of whose a line is, line[from, to), beside those that are in `who`; past all ranks. */
+static int64_t mix_who(int64_t who, const char *line, size_t from, size_t to) {
+  uint64_t hash = who < 0 ? 14695981039346656037u : (uint64_t)who;
+  for (size_t i = from; i < to; i++) hash = (hash ^ (uint8_t)hri_line_lower(line[i])) * 1099511628211u; /* FNV-1a */
+  return (int64_t)(hash >> 31 | 1ull << 33);
+}
+
+/* Whether a bracket names one of several that do the same: "gpu 0", "pod/trainer-0/pytorch", "process 3". A step or a time
+ * is none: it changes from line to line. */
+static bool is_one_of_many(const char *line, size_t from, size_t to) {
+  static const char *const words[] = {"worker", "gpu",   "node",    "host",  "proc", "pod/",
+                                      "actor",  "local", "trainer", "shard", "task", "replica"};
+  bool digit = false, named = false;
+  for (size_t i = from; i < to; i++) {
+    const char c = hri_line_lower(line[i]);
+    digit |= hri_is_digit(c);
+    if (!hri_is_digit(c) && !hri_is_letter(c) && !strchr("-_/. ", c)) return false;
+  }
+  for (size_t i = 0; i < HRI_COUNT(words) && !named; i++) named = starts_with(line, to, from, words[i]);
+  return named && digit;
+}
+
 /* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
 static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
   char close = line[at] == '[' ? ']' : ')';
@@ -84,22 +106,23 @@ static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *r
   if (close == ')') {
     size_t pid = hri_oom_word(line, at, end, "pid=");
     if (pid == end) return at;
-    for (*who = 0, pid += 4; pid < end && hri_is_digit(line[pid]);)
-      *who = (*who * 10 + (line[pid++] - '0')) & 0xffffffff;
-    *who |= 1ll << 32;
+    *who = mix_who(*who, line, at + 1, end); /* of processes on several machines the address is there too */
   }
   if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
   found = rank_inside(line, at + 1, end);
   if (found >= 0) *rank = found;
   else if (close == ']' && is_tag(line, at + 1, end)) return at;
+  if (close == ']' && (found < 0 ? is_one_of_many(line, at + 1, end) : memchr(line + at, ':', end - at) != NULL))
+    *who = mix_who(*who, line, at + 1, end); /* of "gpu187:2" the host too */
   end++;
   if (starts_with(line, count, end, "<stderr>") || starts_with(line, count, end, "<stdout>")) end += 8;
   if (end < count && line[end] == ':') end++;
   return end;
 }
 
-/* A host or task before a colon: "3: " (srun -l), "rank 3: ", "gpu-node01: ". */
-static size_t skip_label(const char *line, size_t count, size_t at, int32_t *rank) {
+/* A host or task before a colon: "3: " (srun -l), "rank 3: ", "gpu-node01: ", "gpu0: "; a service of several before a bar,
+ * "trainer-1  | ". */
+static size_t skip_label(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
   size_t end = at, number;
   bool digit = false;
   if (starts_with(line, count, at, "rank ") || starts_with(line, count, at, "rank")) {
@@ -116,12 +139,21 @@ static size_t skip_label(const char *line, size_t count, size_t at, int32_t *ran
     *rank = task;
     return number + 1;
   }
+  if (starts_with(line, count, at, "gpu")) end = at + 3;
   for (; end < count && end - at < 64; end++) {
     char c = line[end];
     if (hri_is_digit(c)) digit = true;
-    if (!hri_is_digit(c) && !(c >= 'a' && c <= 'z') && c != '-' && c != '.') break;
+    if (!hri_is_digit(c) && !(c >= 'a' && c <= 'z') && !strchr("-._", c)) break;
   }
-  return digit && end > at && end + 1 < count && line[end] == ':' && line[end + 1] == ' ' ? end + 1 : at;
+  number = end;
+  while (number < count && line[number] == ' ') number++;
+  if (!digit || end == at || number + 1 >= count) return at;
+  if (line[end] == ':' && line[end + 1] == ' ') number = end;
+  else if (number == end || line[number] != '|' || line[number + 1] != ' ' ||
+           memchr(line + number + 1, '|', count - number - 1))
+    return at;
+  *who = mix_who(*who, line, at, end);
+  return number + 1;
 }
 
 /* "2024-01-31T10:11:12,123" or "10:11:12". */
@@ -155,8 +187,12 @@ size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64
       if (ends_blank(line, at, count)) at = open; /* all of the line is in brackets: no prefix */
     }
     if (at == before || at < count) at = skip_time(line, count, at);
-    at = skip_label(line, count, at, rank);
+    at = skip_label(line, count, at, rank, who);
     if (at == before) break;
+  }
+  if (*rank >= 0) {
+    const char number[] = {(char)('0' + *rank / 100 % 10), (char)('0' + *rank / 10 % 10), (char)('0' + *rank % 10)};
+    *who = *who < 0 ? *rank : mix_who(*who, number, 0, sizeof number);
   }
   return at;
 }

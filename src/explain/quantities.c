@@ -56,6 +56,21 @@ static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
       return;
 }
 
+/* Whether the first bytes "in use" are another process's, of whose "process 3392 has" no more is left than the number. */
+static bool is_listed_process(const char *text, size_t count) {
+  const size_t use = hri_oom_word(text, 0, count, " memory in use");
+  const size_t near = use > 24 ? use - 24 : 0, has = hri_oom_word(text, near, use, "has ");
+  return has < use && (has == 0 || (has > 1 && hri_is_digit(text[has - 2])));
+}
+
+/* From 2.4 on "allocated" counts what private pools hold free, and says behind it how much that is. */
+static bool ends_before_pools(const char *text, size_t count) {
+  const size_t at = hri_oom_word(text, 0, count, "of the allocated memory");
+  return at < count && hri_oom_word(text, 0, count, "total capacty of") == count &&
+         hri_oom_word(text, at, count, "allocated in private pools") == count &&
+         hri_oom_word(text, at, count, "reserved by pytorch") == count;
+}
+
 static void read_caching(const char *text, size_t count, hri_oom_message *message) {
   hr_oom_value *f = message->failure.figures;
   if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
@@ -85,11 +100,13 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   (void)hri_oom_size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
   (void)hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
   if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]) &&
-      hri_oom_word(text, 0, count, "process ") == count) /* left out by who pasted it */
+      hri_oom_word(text, 0, count, "process ") == count &&
+      !is_listed_process(text, count)) /* left out by who pasted it */
     if (!hri_oom_size_before(text, count, " memory in use", &f[HR_OOM_THIS_PROCESS]))
       (void)hri_oom_size_before(text, count, " in use by this process", &f[HR_OOM_THIS_PROCESS]);
   read_cut_end(text, count, f);
   message->expandable = hri_oom_word(text, 0, count, "expandable_segments is enabled") < count;
+  message->pools_cut = ends_before_pools(text, count);
   read_device(text, count, &message->failure);
   read_processes(text, count, message);
 }
