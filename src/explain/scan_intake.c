@@ -57,13 +57,14 @@ static size_t skip_quotes(const char *line, size_t *at, size_t count) {
 /* What a raw line that is no rest of another says of itself; returns where its text begins. */
 static size_t begin_line(hri_scan_intake *in, hri_scan_window *w, size_t count) {
   hri_scan_mark *said = &in->said;
-  size_t at;
+  size_t at, from;
   said->rank = -1;
   said->who = -1;
   at = hri_line_skip_prefix(in->line, count, &said->rank, &said->who);
+  from = said->who >= 0 ? at : 0; /* a worker's name is no part of a statement */
   said->shape = hri_line_shape(in->line, count, at);
   said->shape |= hri_scan_see_fence(&in->blocks, in->line, count);
-  said->source = hri_scan_source_of(&in->blocks, w, in->line, count, in->lines + 1, said->source);
+  said->source = hri_scan_source_of(&in->blocks, w, in->line + from, count - from, in->lines + 1, said->source);
   return at;
 }
 
@@ -98,6 +99,8 @@ static void add_kill(hri_scan_window *w) {
 bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
   size_t count = hri_line_drop_escapes(in->line, in->count), at = 0;
   bool joined = false, kill = false, dated = false, kept;
+  if (complete && count > 1 && hri_line_is_blank(in->line[count - 1]) && hri_line_is_blank(in->line[count - 2]))
+    while (count > 0 && hri_line_is_blank(in->line[count - 1])) count--; /* what a terminal's copy fills up with */
   if (!in->continued && complete) {
     count = hri_scan_take_from_carrier(in->line, count, &dated);
     count = hri_scan_open_output(&in->blocks, in->line, count);
