@@ -51,7 +51,7 @@ bool hri_oom_judge_others(hri_oom_message *m, const hri_oom_ledger *l) {
                  HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->unallocated));
     proven = false;
   }
-  if (!l->knows_allocated || !l->knows_unallocated) { /* a cap stands between those and the processes */
+  if (!l->knows_allocated || !l->knows_unallocated || m->abridged) { /* a cap stands between those and the processes */
     hri_oom_line(f, "whether a cap or pieces refused it as well is cut from the text");
     proven = false;
   }

@@ -112,6 +112,8 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
                               &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
   read_cut_end(text, count, f);
   message->expandable = hri_oom_word(text, 0, whole, "expandable_segments is enabled") < whole;
+  message->abridged =
+      hri_oom_word(text, 0, count, "...") < count || hri_oom_word(text, 0, count, "\xe2\x80\xa6") < count;
   message->pools_cut = is_without_pools(text, count, &f[HR_OOM_PRIVATE_POOLS]);
   read_device(text, count, &message->failure);
   read_processes(text, count, message);

@@ -122,7 +122,7 @@ bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete)
   bool joined = false, kill = false, kept;
   if (!in->continued && complete) {
     count = open_box(in->line, hri_scan_open_output(&in->blocks, in->line, count));
-    joined = hri_scan_wrap_goes_on(&in->wrap, in->line, count, in->lines + 1) && w->marks.count > 0;
+    joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
   }
   if (joined) {
     hri_scan_window_drop_blank(w);
