@@ -82,8 +82,7 @@ static bool add_parts(hri_scan_intake *in, hri_scan_window *w, size_t at, size_t
     open = SIZE_MAX;
     at = end;
     if (end < count) {
-      in->said.rank = hri_line_rank_at(in->line, count, end, &at);
-      in->said.who = in->said.rank;
+      in->said.rank = hri_line_rank_at(in->line, count, end, &at, &in->said.who);
       hri_scan_window_add_blank(w);
     }
   }
