@@ -95,36 +95,47 @@ static size_t drop_front(char *line, size_t at, size_t count) {
   return count - at;
 }
 
-/* A block of output in a page's source: "<pre><code>text", "text</code></pre>"; of the tags nothing is left, and of what
- * stands for a sign in such a page the sign. */
-static size_t open_page(char *line, size_t count) {
-  static const char *const opening[] = {"<pre", "<code", "<samp"}, *const closing[] = {"</pre>", "</code>", "</samp>"};
+/* What stands for a sign in a page's source becomes the sign; from line[from] on, to the front. */
+static size_t decode_entities(char *line, size_t from, size_t count) {
   static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&#x27;", "&nbsp;"};
   static const char signs[] = "<>&\"'' ";
-  size_t from = 0, put = 0;
-  for (size_t i = 0; i < HRI_COUNT(opening);) {
-    const size_t length = strlen(opening[i]), end = hri_oom_word(line, from, count, ">");
-    const bool opens = from + length < count && memcmp(line + from, opening[i], length) == 0 && end < count &&
-                       end - from < 80 && (line[from + length] == '>' || line[from + length] == ' ');
-    if (opens) from = end + 1;
-    i = opens ? 0 : i + 1;
+  size_t put = 0;
+  for (size_t at = from, length; at < count; at += length) {
+    line[put] = line[at];
+    length = 1;
+    for (size_t i = 0; line[at] == '&' && i < HRI_COUNT(entities) && length == 1; i++) {
+      const size_t size = strlen(entities[i]);
+      if (count - at < size || memcmp(line + at, entities[i], size) != 0) continue;
+      line[put] = signs[i];
+      length = size;
+    }
+    put++;
   }
-  for (size_t i = 0; i < HRI_COUNT(closing);) {
+  return put;
+}
+
+/* Behind the tags that open a block of output at the line's beginning, "<pre><code>", with or without a class. */
+static size_t behind_tags(const char *line, size_t count) {
+  size_t from = 0, end;
+  while (from < count && line[from] == '<' && hri_match_at(line, from, count, "<pre|<code|<samp")) {
+    end = hri_oom_word(line, from, count, ">");
+    if (end == count || end - from > 80) break;
+    from = end + 1;
+  }
+  return from;
+}
+
+/* A block of output in a page's source: "<pre><code>text", "text</code></pre>". */
+static size_t open_page(char *line, size_t count) {
+  static const char *const closing[] = {"</pre>", "</code>", "</samp>"};
+  const size_t from = behind_tags(line, count);
+  for (size_t i = 0; count > from && line[count - 1] == '>' && i < HRI_COUNT(closing);) {
     const size_t length = strlen(closing[i]);
     const bool closes = count - from >= length && memcmp(line + count - length, closing[i], length) == 0;
     if (closes) count -= length;
     i = closes ? 0 : i + 1;
   }
-  if (from == 0 && !memchr(line, '&', count)) return count;
-  for (size_t at = from; at < count; put++) {
-    size_t which = 0;
-    while (which < HRI_COUNT(entities) && (line[at] != '&' || count - at < strlen(entities[which]) ||
-                                           memcmp(line + at, entities[which], strlen(entities[which])) != 0))
-      which++;
-    line[put] = which < HRI_COUNT(entities) ? signs[which] : line[at];
-    at += which < HRI_COUNT(entities) ? strlen(entities[which]) : 1;
-  }
-  return put;
+  return from > 0 || memchr(line, '&', count) ? decode_entities(line, from, count) : count;
 }
 
 /* One character of a JSON string at line[*at], which moves behind it. */
@@ -144,8 +155,7 @@ static char unescape(const char *line, size_t *at) {
   return strchr("tnr", from[1]) ? ' ' : from[1];
 }
 
-/* The text of Docker's object, {"log":"...\n","stream":"stderr","time":"..."}; `count` when it is none. */
-static size_t open_object(char *line, size_t count) {
+size_t hri_scan_open_object(char *line, size_t count) {
   static const char begin[] = "{\"log\":\"", behind[] = "\",\"stream\":\"std";
   const size_t length = sizeof begin - 1;
   size_t end, put = 0;
@@ -182,7 +192,6 @@ static size_t open_box(char *line, size_t count) {
 size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
   bool known = false;
   size_t at;
-  count = open_object(line, count);
   at = behind_system(line, count, &known);
   if (at == 0) at = behind_runtime(line, count);
   if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ")) at = 8;

@@ -95,16 +95,20 @@ static void add_kill(hri_scan_window *w) {
   w->count += sizeof words - 1;
 }
 
-bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
-  size_t count = hri_line_drop_escapes(in->line, in->count), at = 0;
-  bool joined = false, kill = false, dated = false, kept;
-  if (complete && count > 1 && hri_line_is_blank(in->line[count - 1]) && hri_line_is_blank(in->line[count - 2]))
+/* The whole raw line as it was printed, whatever carried it; returns how long that is. */
+static size_t open_line(hri_scan_intake *in, bool *dated) {
+  size_t count = hri_line_drop_escapes(in->line, hri_scan_open_object(in->line, in->count));
+  if (count > 1 && hri_line_is_blank(in->line[count - 1]) && hri_line_is_blank(in->line[count - 2]))
     while (count > 0 && hri_line_is_blank(in->line[count - 1])) count--; /* what a terminal's copy fills up with */
-  if (!in->continued && complete) {
-    count = hri_scan_take_from_carrier(in->line, count, &dated);
-    count = hri_scan_open_output(&in->blocks, in->line, count);
-    joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
-  }
+  count = hri_scan_take_from_carrier(in->line, count, dated);
+  return hri_scan_open_output(&in->blocks, in->line, count);
+}
+
+bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
+  const bool whole = !in->continued && complete;
+  bool joined = false, kill = false, dated = false, kept;
+  size_t count = whole ? open_line(in, &dated) : hri_line_drop_escapes(in->line, in->count), at = 0;
+  if (whole) joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
   if (joined) {
     hri_scan_window_drop_blank(w);
   } else if (!in->continued) {

@@ -33,8 +33,10 @@ static bool could_go_on(const hri_scan_wrap *w, const char *line, size_t count, 
 
 /* Whether words of memory begin before text[seam] and end behind it. */
 static bool has_words_over(const char *text, size_t seam, size_t count) {
-  for (size_t at = hri_oom_find(text, 0, count); at < seam; at = hri_oom_find(text, at + 1, count))
-    if (at + strlen(hri_oom_head_at(text, at, count)->words) > seam) return true;
+  for (size_t at = 0; at < seam; at++) {
+    const hri_oom_head *head = hri_oom_head_at(text, at, count);
+    if (head && at + strlen(head->words) > seam) return true;
+  }
   return false;
 }
 
