@@ -148,9 +148,11 @@ static size_t skip_label(const char *line, size_t count, size_t at, int32_t *ran
   number = end;
   while (number < count && line[number] == ' ') number++;
   if (!digit || end == at || number + 1 >= count) return at;
-  if (line[end] == ':' && line[end + 1] == ' ') number = end;
-  else if (number == end || line[number] != '|' || line[number + 1] != ' ' ||
-           memchr(line + number + 1, '|', count - number - 1))
+  if (line[end] == ':' && line[end + 1] == ' ') {
+    if (memchr(line + at, '_', end - at)) return at; /* a function's name; hosts have none such */
+    number = end;
+  } else if (number == end || line[number] != '|' || line[number + 1] != ' ' ||
+             memchr(line + number + 1, '|', count - number - 1))
     return at;
   *who = mix_who(*who, line, at, end);
   return number + 1;

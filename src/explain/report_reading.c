@@ -189,6 +189,7 @@ void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
   else if (m->kind == HRI_OOM_FOREIGN && is_untagged(p, m)) m->anybodys = true;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && hri_oom_figure_count(m) <= 1) read_free_near(p, m);
+  if (m->kind == HRI_OOM_LIMIT) read_share_used(p, p->at, m->failure.figures);
 }
 
 size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {

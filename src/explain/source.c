@@ -312,6 +312,26 @@ static bool is_exception(const span *s) {
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
+/* A code before a colon, "ORA-04031: ...": how databases number what they say. */
+static bool is_coded(const span *s) {
+  size_t at = s->from, digits;
+  while (at < s->to && s->text[at] >= 'A' && s->text[at] <= 'Z') at++;
+  if (at < s->from + 2 || at == s->to || s->text[at] != '-') return false;
+  for (digits = ++at; at < s->to && hri_is_digit(s->text[at]);) at++;
+  return at >= digits + 4 && begins(s, at, ": ");
+}
+
+/* A pair of a log and nothing else, `err="..."`: an element only among others of a program. */
+static bool is_pair(const span *s) {
+  static const char *const keys[] = {"err=\"",    "error=\"",     "msg=\"",    "message=\"",
+                                     "reason=\"", "exception=\"", "stderr=\"", "error_message=\""};
+  size_t end;
+  for (size_t i = 0; i < HRI_COUNT(keys); i++)
+    if (begins(s, s->from, keys[i]))
+      return is_literal_at(s, s->from + strlen(keys[i]) - 1, &end) && (end == s->to || s->text[end] == ' ');
+  return false;
+}
+
 /* How C++, Rust and WebAssembly print what ended a program. */
 static bool is_thrown(const span *s) {
   return (begins(s, s->from, "Aborted(") && has(s, " ")) || /* Emscripten's */
@@ -339,10 +359,10 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_thrown(&s) ||
-      is_bracket(&s))
+  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_coded(&s) ||
+      is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
-  if (is_field(&s)) return HRI_SOURCE_LITERAL;
+  if (is_field(&s) || is_pair(&s)) return HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_comment(&s);
   if (is_literal_line(&s)) return is_joined_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;

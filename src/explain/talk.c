@@ -8,7 +8,8 @@
 
 /* Back over what stands between a verb and an error's name: "got a weird cuda error:". */
 static size_t skip_article(const char *text, size_t line, size_t end) {
-  static const char small[] = "a|an|the|this|some|another|following|same|error|message|with|me|outright|torch|pytorch";
+  static const char small[] =
+      "a|an|the|this|some|another|following|same|error|exception|message|with|me|outright|torch|pytorch";
   for (size_t at = end;; end = at) {
     while (end > line && strchr(" :,(", text[end - 1])) end--;
     at = hri_match_last(text, line, end, small);
@@ -48,7 +49,10 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   static const char keys[] =
       "\"msg\":|\"message\":|\"error\":|\"exception\":|\"stderr\":|\"detail\":|\"reason\":|\"log\":|"
       "\"output\":|\"exc_info\":|\"err\":|\"status\":|\"errortype\":|\"event\":";
+  /* of a record as pairs, the first of its line */
+  static const char pairs[] = "err=|error=|msg=|message=|reason=|exception=|stderr=|error_message=";
   size_t end = quote;
+  if (hri_match_next(text, line, end, pairs) == end && end > line) return true;
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */

@@ -136,6 +136,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
   if (after_starts(a, " (allocated ") && after_has(a, 60, ") (tried to allocate"))
     return (hri_oom_reading){HRI_OOM_HOST, "php"};
   if (after_has(a, 300, "failed on request of size")) return (hri_oom_reading){HRI_OOM_HOST, "postgresql"};
+  if (after_has(a, 120, "cannot enlarge string buffer")) return (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"};
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
     return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
@@ -242,6 +243,15 @@ static const struct {
     {"kokkos failed to allocate memory for label", NULL, "named \"host\"", 100, HRI_OOM_HOST, "kokkos"},
     {"kokkos failed to allocate memory for label", NULL, NULL, 0, HRI_OOM_FOREIGN, "kokkos"},
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
+    {" exceed limit. ", "memory", "used: ", 160, HRI_OOM_LIMIT, "starrocks"},
+    {"process memory used ", NULL, "exceed limit", 160, HRI_OOM_LIMIT, "doris"},
+    {"query exceeded ", NULL, "memory limit of ", 40, HRI_OOM_LIMIT, "trino"},
+    {"memory budget exceeded: ", NULL, " in budget", 120, HRI_OOM_LIMIT, "cockroachdb"},
+    {"core max size: ", NULL, "no memory left", 400, HRI_OOM_LIMIT, "psi4"},
+    {"target maximum memory (gb)", NULL, "not enough memory: aborting in", 400, HRI_OOM_LIMIT, "quantum package"},
+    {"out of memory error: ", NULL,
+     "could not allocate block of|failed to pin block|failed to allocate data of|failed to offload|could not free up enough memory",
+     100, HRI_OOM_LIMIT, "duckdb"},
     {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
     {"failed attempt to allocate", NULL, "may not have enough free memory", 60, HRI_OOM_HOST, "kraken2"},
     {"too many k-mers to fit into available memory", NULL, "you need approx", 24, HRI_OOM_LIMIT, "spades"},
