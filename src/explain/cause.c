@@ -332,6 +332,13 @@ static uint64_t others_at_least(const hri_oom_message *m, const ledger *l) {
   return m->process_count < 2 ? 0 : rest < l->others ? rest : l->others;
 }
 
+/* Whether a cap may have refused it as well, within the rounding of what is held and requested. */
+static bool is_cap_close(const hr_oom_failure *f, const ledger *l) {
+  const hr_oom_value *v = f->figures, *cap = &v[HR_OOM_ALLOWED];
+  const uint64_t slack = cap->slack_bytes + v[HR_OOM_REQUESTED].slack_bytes + v[HR_OOM_RESERVED].slack_bytes;
+  return cap->state == HR_OOM_NOT_KNOWN || (hri_oom_known(cap) && l->reserved + l->requested + slack >= cap->bytes);
+}
+
 static bool judge_others(hri_oom_message *m, const ledger *l) {
   hr_oom_failure *f = &m->failure;
   uint64_t least = l->knows_mine ? 0 : others_at_least(m, l);
@@ -359,6 +366,7 @@ static bool judge_others(hri_oom_message *m, const ledger *l) {
     hri_oom_line(f, "whether a cap or pieces refused it as well is cut from the text");
     proven = false;
   }
+  if (is_cap_close(f, l)) proven = false;
   hri_oom_say(f, HR_OOM_OTHER_PROCESS, proven && l->others >= l->total / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%u other process%s %s %s of the device's %s", f->process_count, f->process_count == 1 ? "" : "es",
               f->process_count == 1 ? "holds" : "hold", HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->total));
@@ -520,7 +528,8 @@ static bool judge_without_request(hr_oom_failure *f, const ledger *l) {
       others >= l->total / 2 + context) {
     hri_oom_line(f, "total %s - free %s - allowed to this process %s = %s held by others, whatever was requested",
                  HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(cap->bytes), HRI_OOM_SIZE(others));
-    hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_CERTAIN, "other processes hold %s of the device's %s or more",
+    hri_oom_line(f, "the cap may have refused it all the same: how much was requested is cut");
+    hri_oom_say(f, HR_OOM_OTHER_PROCESS, HR_OOM_LIKELY, "other processes hold %s of the device's %s or more",
                 HRI_OOM_SIZE(others), HRI_OOM_SIZE(l->total));
     return true;
   }

@@ -1,4 +1,4 @@
-/* A raw line of a log, before it is normalised into the window (scan.c). */
+/* A raw line of a log, before it is normalised into the window (scan_intake.c). */
 #ifndef HRI_EXPLAIN_LINE_H
 #define HRI_EXPLAIN_LINE_H
 

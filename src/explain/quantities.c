@@ -56,22 +56,27 @@ static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
       return;
 }
 
-/* Whether the first bytes "in use" are another process's, of whose "process 3392 has" no more is left than the number. */
-static bool is_listed_process(const char *text, size_t count) {
-  const size_t use = hri_oom_word(text, 0, count, " memory in use");
-  const size_t near = use > 24 ? use - 24 : 0, has = hri_oom_word(text, near, use, "has ");
-  return has < use && (has == 0 || (has > 1 && hri_is_digit(text[has - 2])));
-}
-
-/* From 2.4 on "allocated" counts what private pools hold free, and says behind it how much that is. */
-static bool ends_before_pools(const char *text, size_t count) {
+/* From 2.4 on "allocated" counts what private pools hold free, and says behind it how much that is: whether the text lost
+ * that place. */
+static bool is_without_pools(const char *text, size_t count, const hr_oom_value *pools) {
   const size_t at = hri_oom_word(text, 0, count, "of the allocated memory");
-  return at < count && hri_oom_word(text, 0, count, "total capacty of") == count &&
-         hri_oom_word(text, at, count, "allocated in private pools") == count &&
-         hri_oom_word(text, at, count, "reserved by pytorch") == count;
+  return at < count && pools->state == HR_OOM_ABSENT && hri_oom_word(text, 0, count, "total capacty of") == count &&
+         hri_oom_word(text, at, count, "allocated by pytorch, and") == count;
 }
 
-static void read_caching(const char *text, size_t count, hri_oom_message *message) {
+/* Where a message's last figure ends: what follows may be the rest of another one, which this one broke in two. */
+static size_t figures_end(const char *text, size_t count) {
+  static const char *const lasts[] = {" reserved in total by pytorch)", " cached)", " but unallocated"};
+  size_t end = count;
+  for (size_t i = 0; i < HRI_COUNT(lasts); i++) {
+    const size_t at = hri_oom_word(text, 0, end, lasts[i]);
+    if (at < end) end = at + strlen(lasts[i]);
+  }
+  return end;
+}
+
+static void read_caching(const char *text, size_t whole, hri_oom_message *message) {
+  const size_t count = message->cut ? whole : figures_end(text, whole);
   hr_oom_value *f = message->failure.figures;
   if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
       hri_oom_word(text, 0, count, "tried to allocate more than 1eb") < count)
@@ -98,15 +103,14 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   if (!hri_oom_size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
     (void)hri_oom_size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
   (void)hri_oom_size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
-  (void)hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
-  if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]) &&
-      hri_oom_word(text, 0, count, "process ") == count &&
-      !is_listed_process(text, count)) /* left out by who pasted it */
-    if (!hri_oom_size_before(text, count, " memory in use", &f[HR_OOM_THIS_PROCESS]))
-      (void)hri_oom_size_before(text, count, " in use by this process", &f[HR_OOM_THIS_PROCESS]);
+  if (!hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]) &&
+      hri_oom_word(text, 0, count, " allowed; ") < count)
+    f[HR_OOM_ALLOWED].state = HR_OOM_NOT_KNOWN; /* a cap whose bytes are cut */
+  if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]))
+    (void)hri_oom_size_before(text, count, " in use by this process", &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
   read_cut_end(text, count, f);
-  message->expandable = hri_oom_word(text, 0, count, "expandable_segments is enabled") < count;
-  message->pools_cut = ends_before_pools(text, count);
+  message->expandable = hri_oom_word(text, 0, whole, "expandable_segments is enabled") < whole;
+  message->pools_cut = is_without_pools(text, count, &f[HR_OOM_PRIVATE_POOLS]);
   read_device(text, count, &message->failure);
   read_processes(text, count, message);
 }
