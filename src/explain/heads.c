@@ -96,6 +96,11 @@ static const hri_oom_head heads[] = {
     {"exitcode", "", HRI_OOM_NOTHING},
     {"exit code", "", HRI_OOM_NOTHING},
     {"exit_code", "", HRI_OOM_NOTHING},
+    {"exit_status", "", HRI_OOM_NOTHING},
+    {"exitstatus", "", HRI_OOM_NOTHING},
+    {"; exit: 137;", "kill", HRI_OOM_HOST_LIKELY}, /* Nextflow's record of a task */
+    {"execution to fail was: 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"oomd attempting to kill ", "systemd-oomd", HRI_OOM_HOST},
     {"exitfailure (", "", HRI_OOM_NOTHING},             /* Haskell's */
     {"negsignal.sigkill", "kill", HRI_OOM_HOST_LIKELY}, /* Python's name of a return code */
     {"memory object allocation failure", "opencl", HRI_OOM_FOREIGN_LIKELY},
@@ -126,6 +131,8 @@ static const hri_oom_head heads[] = {
     {"oom_kill_process+0x", "kernel", HRI_OOM_HOST},     /* in its call trace */
     {"throwing outofmemoryerror", "java", HRI_OOM_HEAP}, /* Android's */
     {"oom_kill", "", HRI_OOM_NOTHING},
+    {"oom killer terminated ", "", HRI_OOM_NOTHING}, /* as a builder of images counts it */
+    {"rmm_error_out_of_memory", "rmm", HRI_OOM_LIBRARY},
     {"of this unit has been killed by the oom killer", "systemd", HRI_OOM_HOST},
     {"session crashed after using all available ram", "notebook", HRI_OOM_HOST},            /* Colab's */
     {"notebook tried to allocate more memory than is available", "notebook", HRI_OOM_HOST}, /* Kaggle's */
@@ -205,6 +212,11 @@ static const hri_oom_head heads[] = {
     {"lowmemorykiller: kill '", "android", HRI_OOM_HOST},
     {"terminated due to memory issue", "ios", HRI_OOM_HOST},
     {"resource_type_memory (limit=", "ios", HRI_OOM_HOST},
+    {"resource_type_memory: high watermark", "ios", HRI_OOM_HOST},
+    {"exceeding jetsam memory limits", "ios", HRI_OOM_HOST},
+    {"\"per-process-limit\"", "", HRI_OOM_NOTHING}, /* reasons of a jetsam report */
+    {"\"vm-pageshortage\"", "", HRI_OOM_NOTHING},
+    {"\"highwater\"", "", HRI_OOM_NOTHING},
     {"op. sys. refuses to provide memory", "stata", HRI_OOM_HOST},
     {"exited (137)", "kill", HRI_OOM_HOST_LIKELY}, /* Docker's list of containers */
     {"exit(137)", "kill", HRI_OOM_HOST_LIKELY},

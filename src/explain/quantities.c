@@ -217,7 +217,6 @@ static const struct {
 } spoken[] = {
     {"vllm", "swap space.", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, SIZED},
     {"vllm", " out of the", HRI_OOM_HOST, 60, HR_OOM_TOTAL, SIZED},
-    {"ios", "hard", HRI_OOM_HOST, 60, HR_OOM_ALLOWED, SIZED},
     {"shared-memory", "write total of", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, SIZED},
     {"shared-memory", "space requested:", HRI_OOM_HOST, 400, HR_OOM_REQUESTED, SIZED},
     {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, SIZED},
@@ -416,7 +415,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
   }
   if (message->kind == HRI_OOM_FOREIGN && hri_oom_word(at, 0, count < 300 ? count : 300, " hbm") < count) {
     size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
-    if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
+    if (of - used < 20 && hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL])) /* what the program as a whole needs */
+      (void)hri_oom_size_at(at, used + 5, of, &f[HR_OOM_REQUESTED]);
   }
   if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */
     if (hri_oom_count_after(at, count < 120 ? count : 120, "received allocating:", &f[HR_OOM_REQUESTED]))

@@ -252,6 +252,10 @@ static const struct {
     {"out of memory error: ", NULL,
      "could not allocate block of|failed to pin block|failed to allocate data of|failed to offload|could not free up enough memory",
      100, HRI_OOM_LIMIT, "duckdb"},
+    {"\"per-process-limit\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
+    {"\"vm-pageshortage\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
+    {"\"highwater\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
+    {"oom killer terminated ", NULL, "process on this host|processes on this host", 30, HRI_OOM_HOST, "kernel"},
     {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
     {"failed attempt to allocate", NULL, "may not have enough free memory", 60, HRI_OOM_HOST, "kraken2"},
     {"too many k-mers to fit into available memory", NULL, "you need approx", 24, HRI_OOM_LIMIT, "spades"},
@@ -323,8 +327,10 @@ static hri_oom_reading read_memoryerror(const hri_oom_around *a) {
                                      a->text[a->at - 1] == '.');
   const bool header =
       after_starts(a, " traceback (most"); /* the exception stands behind its frames, unless they are cut */
+  if (whole && after_starts(a, ": cu") && after_has(a, 60, " failed: out of memory"))
+    return (hri_oom_reading){HRI_OOM_LIBRARY, "pycuda"}; /* its exception, without its module */
   const bool repr = after_starts(a, "() |()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
-  if (after_has(a, 120, "device memory|gpu|cuda") || after_starts(a, ": metal ") ||
+  if (after_has(a, 120, "device memory|gpu|cuda|cumemalloc|hipmalloc") || after_starts(a, ": metal ") ||
       after_has(a, 80, "no memory is available"))
     return nothing;
   if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
