@@ -351,6 +351,10 @@ static const hri_oom_head heads[] = {
     {"process memory used ", "", HRI_OOM_NOTHING},
     {"query exceeded ", "", HRI_OOM_NOTHING},
     {"memory budget exceeded: ", "", HRI_OOM_NOTHING},
+    {"sort exceeded memory limit of", "mongodb", HRI_OOM_LIMIT},
+    {"exceeded memory limit for $", "mongodb", HRI_OOM_LIMIT}, /* "... group, but didn't allow external sort" */
+    {"sort operation used more than the maximum", "mongodb", HRI_OOM_LIMIT},
+    {"sort stage buffered data usage of", "mongodb", HRI_OOM_LIMIT},
     {"core max size: ", "", HRI_OOM_NOTHING},
     {"target maximum memory (gb)", "", HRI_OOM_NOTHING},
     {"ora-04031", "oracle", HRI_OOM_LIMIT}, /* its shared pool */

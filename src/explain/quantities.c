@@ -107,7 +107,8 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
       hri_oom_word(text, 0, count, " allowed; ") < count)
     f[HR_OOM_ALLOWED].state = HR_OOM_NOT_KNOWN; /* a cap whose bytes are cut */
   if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]))
-    (void)hri_oom_size_before(text, count, " in use by this process", &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
+    (void)hri_oom_size_before(text, count, " in use by this process",
+                              &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
   read_cut_end(text, count, f);
   message->expandable = hri_oom_word(text, 0, whole, "expandable_segments is enabled") < whole;
   message->pools_cut = is_without_pools(text, count, &f[HR_OOM_PRIVATE_POOLS]);
@@ -263,6 +264,10 @@ static const struct {
     {"cockroachdb", "budget exceeded:", HRI_OOM_LIMIT, 60, HR_OOM_REQUESTED, BARE},
     {"cockroachdb", " requested,", HRI_OOM_LIMIT, 120, HR_OOM_ALLOCATED, BARE},
     {"cockroachdb", " in budget", HRI_OOM_LIMIT, 160, HR_OOM_ALLOWED, BEFORE},
+    {"mongodb", "memory limit of", HRI_OOM_LIMIT, 40, HR_OOM_ALLOWED, BARE},
+    {"mongodb", "than the maximum", HRI_OOM_LIMIT, 60, HR_OOM_ALLOWED, BARE},
+    {"mongodb", "data usage of", HRI_OOM_LIMIT, 60, HR_OOM_THIS_PROCESS, BARE},
+    {"mongodb", "internal limit of", HRI_OOM_LIMIT, 120, HR_OOM_ALLOWED, BARE},
     {"duckdb", "memory limit to", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, BARE},
     {"duckdb", "block of size", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
     {"duckdb", "block of", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},

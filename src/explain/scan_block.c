@@ -50,6 +50,19 @@ uint16_t hri_scan_see_fence(hri_scan_blocks *b, const char *line, size_t count) 
   return b->fenced ? HRI_OOM_FENCED : 0;
 }
 
+/* ---- texts of YAML ---- */
+
+bool hri_scan_see_scalar(hri_scan_blocks *b, const char *line, size_t count) {
+  enum { LONGEST = 60 };
+  if (b->scalar_lines > 0) {
+    b->scalar_lines = hri_source_closes_scalar(line, 0, count) ? 0 : b->scalar_lines - 1;
+    return true;
+  }
+  if (!hri_source_opens_scalar(line, count)) return false;
+  b->scalar_lines = LONGEST;
+  return true;
+}
+
 /* ---- literals over several lines ---- */
 
 /* What stands in the lines [first, last] is a program's after all. */

@@ -200,7 +200,7 @@ static bool is_labelled(const span *s) {
 
 /* A place in a source, before any literal: programs print these. */
 static bool names_place(const span *s) {
-  static const char *const names[] = {".cc", ".cpp", ".cu", ".c", ".h", ".py", ".rs", ".go"};
+  static const char *const names[] = {".cc", ".cpp", ".cu", ".c", ".h", ".py", ".rs", ".go", ".js", ".ts"};
   for (size_t i = 0; i < HRI_COUNT(names); i++) {
     size_t at = hri_oom_word(s->text, s->from, s->to, names[i]), end = at + strlen(names[i]);
     if (at == s->to || end + 1 >= s->to || memchr(s->text + s->from, '"', at - s->from)) continue;
@@ -288,10 +288,51 @@ static bool is_pairs(const span *s) {
   return has_key && (has(s, " msg=") || has(s, " message=") || has(s, " error=") || has(s, " err="));
 }
 
-/* A field of an object over several lines: of a program's table, or of a notebook's output. */
+/* A literal without letters before its quote, whole on the line; *end is behind it. */
+static bool is_quoted_at(const span *s, size_t at, size_t *end) {
+  if (at >= s->to || (s->text[at] != '"' && s->text[at] != '\'')) return false;
+  for (size_t i = at + 1; i < s->to; i++) {
+    if (s->text[i] == '\\') i++;
+    else if (s->text[i] == s->text[at]) {
+      *end = i + 1;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Where the value begins of a field at s->from, behind brackets that it opens and none of which it closes, `"key": ...` or
+ * `'key': ...` (*quoted: with a quote), `key: "...",`; s->to when there is none. */
+static size_t field_value(const span *s, bool *quoted) {
+  size_t at = s->from, end;
+  while (at < s->to && strchr("{[ ", s->text[at])) at++;
+  if (at > s->from && (has(s, "}") || has(s, "]"))) return s->to; /* a record */
+  *quoted = is_quoted_at(s, at, &end);
+  if (!*quoted)
+    for (end = at; end < s->to && is_word_char(s->text[end]);) end++;
+  else
+    while (end < s->to && s->text[end] == ' ') end++;
+  if (end == at || end + 2 >= s->to || s->text[end] != ':' || s->text[end + 1] != ' ') return s->to;
+  return end + 2;
+}
+
+/* A field of an object over several lines, of a program's table or of a notebook's output. */
 static bool is_field(const span *s) {
   size_t end;
-  return s->text[s->from] == '"' && is_literal_at(s, s->from, &end) && end < s->to && s->text[end] == ':';
+  if (s->text[s->from] != '"' || !is_literal_at(s, s->from, &end)) return false;
+  while (end < s->to && s->text[end] == ' ') end++;
+  return end < s->to && s->text[end] == ':';
+}
+
+/* The same as JavaScript and Python print or write it, `key: '...',`, `'key': "...",`: what stands beside it tells
+ * (scan_place.c). */
+static bool is_plain_field(const span *s) {
+  bool quoted;
+  size_t at = field_value(s, &quoted), end;
+  if (at == s->to || (!is_quoted_at(s, at, &end) && !(quoted && strchr("{[", s->text[at])))) return false;
+  if (s->text[at] == '{' || s->text[at] == '[') return true;
+  while (end < s->to && strchr(" ,]}", s->text[end])) end++;
+  return end == s->to && strchr(",]}", s->text[end - 1]);
 }
 
 /* Brackets alone are anybody's. */
@@ -355,6 +396,26 @@ bool hri_source_opens_literal(const char *line, size_t count) {
   return at > s.from && at < s.to && strchr("=([{,+:", line[at - 1]);
 }
 
+/* Whether a quote of YAML's at text[at] is one of two, which stand for one. */
+static bool is_doubled(const char *text, size_t at, size_t count) { return at + 1 < count && text[at + 1] == '\''; }
+
+bool hri_source_closes_scalar(const char *line, size_t from, size_t count) {
+  for (size_t at = from; at < count; at++)
+    if (line[at] == '\'') {
+      if (!is_doubled(line, at, count)) return true;
+      at++;
+    }
+  return false;
+}
+
+bool hri_source_opens_scalar(const char *line, size_t count) {
+  span s = trim(line, count);
+  size_t at = s.from;
+  while (at < s.to && (is_word_char(line[at]) || line[at] == '-')) at++;
+  if (at == s.from || !begins(&s, at, ": '") || hri_oom_word(line, at + 3, s.to, "''") == s.to) return false;
+  return !hri_source_closes_scalar(line, at + 3, s.to);
+}
+
 hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
@@ -363,6 +424,7 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
       is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
   if (is_field(&s) || is_pair(&s)) return HRI_SOURCE_LITERAL;
+  if (is_plain_field(&s)) return HRI_SOURCE_FIELD;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_comment(&s);
   if (is_literal_line(&s)) return is_joined_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;

@@ -51,6 +51,10 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
       "\"output\":|\"exc_info\":|\"err\":|\"status\":|\"errortype\":|\"event\":";
   /* of a record as pairs, the first of its line */
   static const char pairs[] = "err=|error=|msg=|message=|reason=|exception=|stderr=|error_message=";
+  /* of an object on one line, as JavaScript, Python and Rust print it */
+  static const char fields[] =
+      " message: | error: | errmsg: | reason: | stderr: | err: |'message': |'error': |'errmsg': |"
+      "'reason': |'stderr': |'msg': |'detail': ";
   size_t end = quote;
   if (hri_match_next(text, line, end, pairs) == end && end > line) return true;
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
@@ -66,6 +70,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   if (hri_match_end(text, line, end, "\"text\":|\"traceback\":|\"evalue\":|\"ename\":") ||
       (hri_match_end(text, line, end, keys) && memchr(text + line, '{', end - line)))
     return true;
+  if (!among && hri_match_end(text, line, quote, fields) && memchr(text + line, '{', end - line)) return true;
   if (hri_match_end(text, line, end, "error(|exception(")) {
     size_t start = end - 1;
     while (start > line && (hri_is_name(text[start - 1]) || text[start - 1] == '.')) start--;
@@ -425,7 +430,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !hri_voice_happened(p, to) && !spans_lines(p));
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
   SIGN(QUOTED,
-       quoted && !is_quotation(p) &&
+       quoted && !(p->shape & HRI_OOM_PRINTED) && !is_quotation(p) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);

@@ -518,7 +518,7 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
     return true;                                                                  /* a part of a name */
   if (strcmp(words, "sigkill") == 0 && after_starts(a, " when mem")) return true; /* earlyoom says when it will */
   if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror") &&
-      !before_ends(a, "]' died with <signals."))
+      !before_ends(a, "]' died with <signals.|]\'\' died with <signals.")) /* YAML doubles the quotes */
     return true; /* what that exception says when it is printed without its name: it was caught */
   return strstr(words, "exhausted") && after_starts(a, ", \""); /* a status that a program makes */
 }
