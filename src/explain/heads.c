@@ -101,7 +101,8 @@ static const hri_oom_head heads[] = {
     {"; exit: 137;", "kill", HRI_OOM_HOST_LIKELY}, /* Nextflow's record of a task */
     {"execution to fail was: 137", "kill", HRI_OOM_HOST_LIKELY},
     {"oomd attempting to kill ", "systemd-oomd", HRI_OOM_HOST},
-    {"exitfailure (", "", HRI_OOM_NOTHING},             /* Haskell's */
+    {"exitfailure (", "", HRI_OOM_NOTHING}, /* Haskell's */
+    {"calledprocesserror(-9,", "kill", HRI_OOM_HOST_LIKELY},
     {"negsignal.sigkill", "kill", HRI_OOM_HOST_LIKELY}, /* Python's name of a return code */
     {"memory object allocation failure", "opencl", HRI_OOM_FOREIGN_LIKELY},
     {"leave no gpu memory for the kv cache under --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},

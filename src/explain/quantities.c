@@ -218,6 +218,7 @@ static const struct {
 } spoken[] = {
     {"vllm", "swap space.", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, SIZED},
     {"vllm", " out of the", HRI_OOM_HOST, 60, HR_OOM_TOTAL, SIZED},
+    {"c++", "have enough ram", HRI_OOM_HOST_LIKELY, 160, HR_OOM_REQUESTED, SIZED}, /* STAR's */
     {"shared-memory", "write total of", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, SIZED},
     {"shared-memory", "space requested:", HRI_OOM_HOST, 400, HR_OOM_REQUESTED, SIZED},
     {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, SIZED},

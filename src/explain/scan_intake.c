@@ -63,7 +63,7 @@ static size_t begin_line(hri_scan_intake *in, hri_scan_window *w, size_t count) 
   said->shape = hri_line_shape(in->line, count, at);
   said->shape |= hri_scan_see_fence(&in->blocks, in->line, count);
   said->source = hri_scan_source_of(&in->blocks, w, in->line, count, in->lines + 1, said->source);
-  if (hri_scan_see_scalar(&in->blocks, in->line, count)) {
+  if (hri_scan_see_scalar(&in->blocks, in->line, count) || hri_scan_see_exception(&in->blocks, in->line, count)) {
     said->source = HRI_SOURCE_NONE;
     said->shape |= HRI_OOM_PRINTED;
   }

@@ -353,6 +353,14 @@ static bool is_exception(const span *s) {
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
+/* An exception as it prints itself, alone at the line's beginning, `SomeError('...')`; any object whose field is a message as
+ * remote procedures name it, `Failed(Code=..., Message='...')`. */
+static bool is_repr(const span *s) {
+  const size_t at = name_end(s, s->from);
+  if (at == s->from || at >= s->to || s->text[at] != '(' || !ends(s, ")")) return false;
+  return (s->from == 0 && names_error(s, at)) || has(s, "Message='") || has(s, "Message=\"");
+}
+
 /* A code before a colon, "ORA-04031: ...": how databases number what they say. */
 static bool is_coded(const span *s) {
   size_t at = s->from, digits;
@@ -420,8 +428,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_coded(&s) ||
-      is_thrown(&s) || is_bracket(&s))
+  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_repr(&s) ||
+      is_coded(&s) || is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
   if (is_field(&s) || is_pair(&s)) return HRI_SOURCE_LITERAL;
   if (is_plain_field(&s)) return HRI_SOURCE_FIELD;

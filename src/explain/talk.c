@@ -38,7 +38,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   static const char before[] =
-      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=|"
+      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=|(message=| exception=|"
       " stderr=|by|err(|(error|last error:|value: |error_out_of_memory,|following error|instance of|throwing|search for|"
       "result";
   /* what somebody tells of one event; a document says these things in the present */
