@@ -67,8 +67,9 @@ static size_t printed_literal(const char *line, size_t to) {
 }
 
 bool hri_scan_find_printed(const char *line, size_t count, size_t *from, size_t *to) {
-  const size_t at = printed_literal(line, count);
-  size_t end = count;
+  size_t end = count, at;
+  if (!memchr(line, '\\', count)) return false; /* nearly all lines */
+  at = printed_literal(line, count);
   if (at == count) return false;
   while (end > at && (strchr(" \t,)]", line[end - 1]) || hri_is_digit(line[end - 1]))) end--;
   if (end < at + 4 || line[end - 1] != line[at] || hri_oom_word(line, at, end, "\\n") == end) return false;
@@ -81,6 +82,7 @@ bool hri_scan_find_printed(const char *line, size_t count, size_t *from, size_t 
 static bool opens_exception(const char *line, size_t count) {
   size_t at = 0;
   bool dotted = false;
+  if (count == 0 || line[count - 1] != '(') return false;
   while (at < count && (hri_is_name(hri_line_lower(line[at])) || (line[at] == '.' && at > 0)))
     dotted |= line[at++] == '.';
   return dotted && at + 1 == count && line[at] == '(' && hri_match_end(line, 0, at, "Error|Exception");

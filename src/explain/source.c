@@ -200,11 +200,12 @@ static bool is_labelled(const span *s) {
 
 /* A place in a source, before any literal: programs print these. */
 static bool names_place(const span *s) {
-  static const char *const names[] = {".cc", ".cpp", ".cu", ".c", ".h", ".py", ".rs", ".go", ".js", ".ts"};
-  for (size_t i = 0; i < HRI_COUNT(names); i++) {
-    size_t at = hri_oom_word(s->text, s->from, s->to, names[i]), end = at + strlen(names[i]);
-    if (at == s->to || end + 1 >= s->to || memchr(s->text + s->from, '"', at - s->from)) continue;
-    if (strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
+  static const char endings[] = ".cc|.cpp|.cu|.c|.h|.py|.rs|.go|.js|.ts";
+  const char *quote = memchr(s->text + s->from, '"', s->to - s->from);
+  const size_t to = quote ? (size_t)(quote - s->text) : s->to;
+  for (size_t at = hri_oom_word(s->text, s->from, to, "."); at < to; at = hri_oom_word(s->text, at + 1, to, ".")) {
+    const size_t end = hri_match_next(s->text, at, to, endings);
+    if (end > at && end + 1 < s->to && strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
   }
   return false;
 }
@@ -356,8 +357,10 @@ static bool is_exception(const span *s) {
 /* An exception as it prints itself, alone at the line's beginning, `SomeError('...')`; any object whose field is a message as
  * remote procedures name it, `Failed(Code=..., Message='...')`. */
 static bool is_repr(const span *s) {
-  const size_t at = name_end(s, s->from);
-  if (at == s->from || at >= s->to || s->text[at] != '(' || !ends(s, ")")) return false;
+  size_t at;
+  if (s->text[s->to - 1] != ')') return false;
+  at = name_end(s, s->from);
+  if (at == s->from || at >= s->to || s->text[at] != '(') return false;
   return (s->from == 0 && names_error(s, at)) || has(s, "Message='") || has(s, "Message=\"");
 }
 
@@ -375,6 +378,7 @@ static bool is_pair(const span *s) {
   static const char *const keys[] = {"err=\"",    "error=\"",     "msg=\"",    "message=\"",
                                      "reason=\"", "exception=\"", "stderr=\"", "error_message=\""};
   size_t end;
+  if (!strchr("emrs", s->text[s->from])) return false;
   for (size_t i = 0; i < HRI_COUNT(keys); i++)
     if (begins(s, s->from, keys[i]))
       return is_literal_at(s, s->from + strlen(keys[i]) - 1, &end) && (end == s->to || s->text[end] == ' ');
@@ -417,11 +421,12 @@ bool hri_source_closes_scalar(const char *line, size_t from, size_t count) {
 }
 
 bool hri_source_opens_scalar(const char *line, size_t count) {
-  span s = trim(line, count);
-  size_t at = s.from;
-  while (at < s.to && (is_word_char(line[at]) || line[at] == '-')) at++;
-  if (at == s.from || !begins(&s, at, ": '") || hri_oom_word(line, at + 3, s.to, "''") == s.to) return false;
-  return !hri_source_closes_scalar(line, at + 3, s.to);
+  size_t at = 0;
+  while (at < count && (line[at] == ' ' || line[at] == '-')) at++;
+  while (at < count && (is_word_char(line[at]) || line[at] == '-')) at++;
+  if (at + 3 > count || memcmp(line + at, ": '", 3) != 0 || hri_oom_word(line, at + 3, count, "''") == count)
+    return false;
+  return !hri_source_closes_scalar(line, at + 3, count);
 }
 
 hri_source_kind hri_source_of(const char *line, size_t count) {
