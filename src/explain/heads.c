@@ -359,6 +359,11 @@ static const hri_oom_head heads[] = {
     {"core max size: ", "", HRI_OOM_NOTHING},
     {"target maximum memory (gb)", "", HRI_OOM_NOTHING},
     {"ora-04031", "oracle", HRI_OOM_LIMIT}, /* its shared pool */
+    {"ora-04030", "oracle", HRI_OOM_HOST},
+    {"heapallocator out of memory - could not get memory", "unity", HRI_OOM_HOST},
+    {"could not allocate memory: system out of memory!", "unity", HRI_OOM_HOST},
+    {"[nv_err_no_memory]", "nvrm", HRI_OOM_REPORT}, /* NVIDIA's driver, in the kernel's log; AMD's */
+    {"not enough memory for command submission", "amdgpu", HRI_OOM_REPORT},
     {"ora-04036", "oracle", HRI_OOM_LIMIT},
     {"insufficient memory reserved for statement", "greenplum", HRI_OOM_LIMIT},
     {"per-query vm protect limit reached", "greenplum", HRI_OOM_LIMIT},

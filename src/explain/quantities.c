@@ -224,6 +224,8 @@ static const struct {
     {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, SIZED},
     {"shared-memory", "\" to", HRI_OOM_HOST, 160, HR_OOM_REQUESTED,
      SIZED}, /* "could not resize ... to 8388608 bytes" */
+    {"unity", "large allocation", HRI_OOM_HOST, 80, HR_OOM_REQUESTED, BARE},
+    {"unity", "trying to allocate:", HRI_OOM_HOST, 160, HR_OOM_REQUESTED, BARE},
     {"postgresql", "request of size", HRI_OOM_HOST, 300, HR_OOM_REQUESTED, BARE},
     {"kernel", "vmalloc error: size", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, BARE},
     {"hermes", ", allocated =", HRI_OOM_HEAP, 160, HR_OOM_ALLOCATED, BARE},

@@ -346,6 +346,7 @@ static hri_oom_reading read_enomem(const hri_oom_around *a) {
   static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
   if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
   if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
+  if (before_has(a, "guest ram|guest memory|qemu")) return (hri_oom_reading){HRI_OOM_HOST, "qemu"};
   return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
 }
 
@@ -554,7 +555,7 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
   if (strcmp(r.source, "shared-memory") == 0 && strstr(head->words, "shared memory") && is_on_chip(a))
     r = (hri_oom_reading){HRI_OOM_NOTHING, ""}; /* report.c tells whether it is reported */
   if (strcmp(head->words, "out of shared memory") == 0 && after_has(a, 60, "need to increase max_"))
-    r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"}; /* its table of locks */
+    r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql-locks"};
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
   if (strcmp(head->words, "oom when allocating") == 0 && is_by_host_allocator(a)) r.kind = HRI_OOM_HOST;
   if (strcmp(head->words, "maximum pool size exceeded") == 0 && before_has(a, "[rmm]"))
