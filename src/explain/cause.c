@@ -362,11 +362,12 @@ static bool judge_others(hri_oom_message *m, const ledger *l) {
                  HRI_OOM_SIZE(l->free), HRI_OOM_SIZE(l->unallocated));
     proven = false;
   }
-  if (!l->knows_allocated || !l->knows_unallocated) { /* a cap stands between those and the processes */
+  if (!l->knows_allocated || !l->knows_unallocated || m->abridged) { /* a cap stands between those and the processes */
     hri_oom_line(f, "whether a cap or pieces refused it as well is cut from the text");
     proven = false;
   }
   if (is_cap_close(f, l)) proven = false;
+  if (l->free + l->others < l->requested + l->slack + f->figures[HR_OOM_OTHER_PROCESSES].slack_bytes) proven = false;
   hri_oom_say(f, HR_OOM_OTHER_PROCESS, proven && l->others >= l->total / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%u other process%s %s %s of the device's %s", f->process_count, f->process_count == 1 ? "" : "es",
               f->process_count == 1 ? "holds" : "hold", HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->total));

@@ -121,18 +121,19 @@ static bool is_cut_number(const char *text, size_t start) {
 
 static bool is_number_part(char c) { return hri_is_digit(c) || c == '.'; }
 
-/* A number that the end of a line broke behind or within its decimals, "669. 64 mib": two decimals and a unit in 2^10, as
+/* A number that the end of a line broke at its point or behind it, "669. 64 mib": two decimals and a unit in 2^10, as
  * PyTorch prints sizes. text[gap] is the blank that stands for the line's end. */
 static bool read_broken(const char *text, size_t gap, size_t count, hr_oom_value *value) {
   enum { DIGITS = 16, UNIT = 5 };
   char whole[DIGITS + UNIT + 1];
   size_t from = gap, to = gap + 1, point, length, behind;
   while (from > 0 && is_number_part(text[from - 1])) from--;
+  if (to < count && text[to] == '.') to++;
   while (to < count && hri_is_digit(text[to])) to++;
   length = to - from - 1;
   if (text[gap] != ' ' || length > DIGITS || !hri_is_digit(text[from]) || is_cut_number(text, from)) return false;
-  point = hri_oom_word(text, from, gap, ".");
-  if (point == gap || to - point != 4) return false; /* the point, two decimals and the blank */
+  point = hri_oom_word(text, from, gap + 2 < to ? gap + 2 : to, ".");
+  if (to - point != (point < gap ? 4 : 3)) return false; /* the point, two decimals and, where it is, the blank */
   memcpy(whole, text + from, gap - from);
   memcpy(whole + (gap - from), text + gap + 1, to - gap - 1);
   for (; to < count && length < sizeof whole - 1; to++) whole[length++] = text[to];
@@ -163,6 +164,8 @@ static bool read_before(const char *text, size_t at, size_t count, hr_oom_value 
     start--;
   while (start < at && !hri_is_digit(text[start])) start++;
   if (start == at) return false;
+  if (start > 3 && hri_match_at(text, start - 2, start, " .") && hri_is_digit(text[start - 3]))
+    return read_broken(text, start - 2, count, value);
   if (start > 2 && text[start - 1] == ' ' &&
       (hri_is_digit(text[start - 2]) || (text[start - 2] == '.' && hri_is_digit(text[start - 3]))))
     return read_broken(text, start - 1, count, value); /* else two numbers, of which none is known */

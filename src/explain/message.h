@@ -46,6 +46,7 @@ typedef struct hri_oom_message {
   uint32_t process_count;
   hr_oom_value aside; /* MPS: what the process holds of the device past the allocator */
   bool expandable;    /* the text says that expandable segments are on */
+  bool abridged;      /* an ellipsis stands between its figures: what was there is not known */
   bool pools_cut;     /* the place that says how much of what is allocated is in private pools is cut from the text */
   bool exact;         /* the allocator's log line, whose figures are whole bytes; what follows may still be served */
   bool cut;           /* known by words of its middle */

@@ -59,9 +59,10 @@ static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
 /* From 2.4 on "allocated" counts what private pools hold free, and says behind it how much that is: whether the text lost
  * that place. */
 static bool is_without_pools(const char *text, size_t count, const hr_oom_value *pools) {
-  const size_t at = hri_oom_word(text, 0, count, "of the allocated memory");
-  return at < count && pools->state == HR_OOM_ABSENT && hri_oom_word(text, 0, count, "total capacty of") == count &&
-         hri_oom_word(text, at, count, "allocated by pytorch, and") == count;
+  static const char *const passed[] = {"already allocated", "total capacty of", "allocated by pytorch, and"};
+  bool known = pools->state != HR_OOM_ABSENT; /* or the wording is older, or there are none */
+  for (size_t i = 0; i < HRI_COUNT(passed) && !known; i++) known = hri_oom_word(text, 0, count, passed[i]) < count;
+  return !known;
 }
 
 /* Where a message's last figure ends: what follows may be the rest of another one, which this one broke in two. */
@@ -111,6 +112,8 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
                               &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
   read_cut_end(text, count, f);
   message->expandable = hri_oom_word(text, 0, whole, "expandable_segments is enabled") < whole;
+  message->abridged =
+      hri_oom_word(text, 0, count, "...") < count || hri_oom_word(text, 0, count, "\xe2\x80\xa6") < count;
   message->pools_cut = is_without_pools(text, count, &f[HR_OOM_PRIVATE_POOLS]);
   read_device(text, count, &message->failure);
   read_processes(text, count, message);

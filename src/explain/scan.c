@@ -25,7 +25,13 @@
 #include "explain/voice.h"
 #include "explain/wording.h"
 
-enum { AHEAD = 16 * 1024, MAX_PARSED = 20000, TRIES = 96 };
+enum { AHEAD = 16 * 1024, MAX_PARSED = 20000, TRIES = 96, RESTS = 16 };
+
+/* A message that others' lines interrupt: its own ones go on up to `end`. */
+typedef struct rest {
+  int64_t who;
+  size_t end; /* in the window; 0: none */
+} rest;
 
 struct hr_explainer {
   const hri_voice_ear *ear; /* who hears the places; NULL: the weights decide */
@@ -41,6 +47,8 @@ struct hr_explainer {
   hri_oom_message message;     /* ... this: large, so not on the stack */
   hr_oom_failure torn;         /* the last message that another one interrupted within its line ... */
   size_t torn_end;             /* ... and where in the window that line ends; 0: none */
+  rest rests[RESTS];           /* of the last messages that others' lines interrupted; ... */
+  unsigned rest_count;         /* ... the oldest gives way */
   char printed[HRI_SCAN_LINE]; /* scratch: a line whose literal is read as lines */
   uint64_t parsed, bytes;
 };
@@ -115,6 +123,26 @@ static bool read_known(hr_explainer *e, const hri_oom_place *place, size_t at, s
   return false;
 }
 
+/* Whether `at`, in the line of mark `m`, is within a message that was read already. */
+static bool is_rest(const hr_explainer *e, size_t at, size_t m) {
+  for (unsigned i = 0; i < RESTS; i++)
+    if (at < e->rests[i].end && hri_scan_is_of(&e->window, m, e->rests[i].who)) return true;
+  return false;
+}
+
+/* Where the search goes on behind the message at `at`, which is the excerpt up to text[end): behind it, or, with lines of
+ * others between its own, behind its head. */
+static size_t go_on(hr_explainer *e, size_t at, size_t m, size_t end) {
+  const hri_scan_excerpt *x = &e->excerpt;
+  rest *r = &e->rests[e->rest_count % RESTS];
+  if (hri_scan_excerpt_is_whole(x, &e->window, at, end)) return at + (end - x->start);
+  if (end > x->start + 16) {
+    *r = (rest){e->window.marks.items[m].who, hri_scan_excerpt_end(x, &e->window, at, m, end)};
+    e->rest_count++;
+  }
+  return at + 16;
+}
+
 /* Reads what stands at `at`, in the line of mark `m`, into e->message; returns where the search goes on. */
 static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   const hri_scan_excerpt *x = &e->excerpt;
@@ -124,7 +152,7 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   size_t end;
   place.ear = e->ear;
   e->message.kind = HRI_OOM_NOTHING;
-  if (!is_worth_it(e, &place, m, general)) return at + 1;
+  if (is_rest(e, at, m) || !is_worth_it(e, &place, m, general)) return at + 1;
   if (general ? at < e->spoken || !hri_oom_is_reported(&place) : at < e->muted) {
     e->tries += general;
     return at + 1;
@@ -147,10 +175,9 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
       e->muted = at + (end - x->start); /* the rest of the same words */
     return at + 1;
   }
-  /* With other lines left out between, an offset in the copy is no offset in the window: then only the head is
-   * done. */
-  return hri_scan_excerpt_is_whole(x, &e->window, at, end) ? at + (end - x->start) : at + 16;
+  return go_on(e, at, m, end);
 }
+
 /* Reads all messages that start before `limit`. */
 static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
   hri_scan_window *w = &e->window;
@@ -193,6 +220,7 @@ static hr_status slide(hr_explainer *e, hr_error *error) {
   e->muted = less(e->muted, drop);
   e->spoken = less(e->spoken, drop);
   e->torn_end = less(e->torn_end, drop);
+  for (unsigned i = 0; i < RESTS; i++) e->rests[i].end = less(e->rests[i].end, drop);
   return HR_OK;
 }
 

@@ -8,11 +8,13 @@
 /* How many marks back and ahead lines are looked for, since those of others cost time as well. */
 enum { MARKS_BACK = 40, MARKS_AHEAD = 400 };
 
-/* Whether what mark `m` stands before belongs to who speaks at mark `own`. */
-static bool is_own(const hri_scan_window *w, size_t m, size_t own) {
+bool hri_scan_is_of(const hri_scan_window *w, size_t m, int64_t who) {
   const hri_scan_mark *mark = &w->marks.items[m];
-  if (m == own) return true;
-  return !mark->bar && (mark->who == w->marks.items[own].who || mark->who < 0);
+  return !mark->bar && (mark->who == who || mark->who < 0);
+}
+
+static bool is_own(const hri_scan_window *w, size_t m, size_t own) {
+  return m == own || hri_scan_is_of(w, m, w->marks.items[own].who);
 }
 
 /* Copies up to HRI_SCAN_BEFORE bytes that stand before `at` to the beginning; returns how many. */
@@ -58,6 +60,17 @@ void hri_scan_excerpt_move(const hri_scan_excerpt *x, hri_oom_place *p) {
   p->line_end = x->start + behind < x->count ? x->start + behind : x->count;
   p->at = x->start;
   p->count = x->count;
+}
+
+size_t hri_scan_excerpt_end(const hri_scan_excerpt *x, const hri_scan_window *w, size_t at, size_t own, size_t end) {
+  size_t count = x->start;
+  for (size_t m = own; at < w->count; m++) { /* as they were taken */
+    const size_t next = hri_scan_mark_end(w, m), take = is_own(w, m, own) ? next - at : 0;
+    if (end <= count + take) return at + (end - count);
+    count += take;
+    at = next;
+  }
+  return w->count;
 }
 
 bool hri_scan_excerpt_is_whole(const hri_scan_excerpt *x, const hri_scan_window *w, size_t at, size_t end) {

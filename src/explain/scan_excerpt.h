@@ -21,5 +21,10 @@ void hri_scan_excerpt_move(const hri_scan_excerpt *excerpt, hri_oom_place *place
 /* Whether the message up to text[end) is what the window has behind `at`: nothing was left out, and an offset in one is
  * an offset in the other. */
 bool hri_scan_excerpt_is_whole(const hri_scan_excerpt *excerpt, const hri_scan_window *window, size_t at, size_t end);
+/* Where in the window text[end] stands, of an excerpt of what is at `at` in the line of mark `m`. */
+size_t hri_scan_excerpt_end(const hri_scan_excerpt *excerpt, const hri_scan_window *window, size_t at, size_t m,
+                            size_t end);
+/* Whether what mark `m` stands before is in excerpts of who speaks as `who`. */
+bool hri_scan_is_of(const hri_scan_window *window, size_t m, int64_t who);
 
 #endif

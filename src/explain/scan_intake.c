@@ -12,6 +12,7 @@
 #include "explain/line.h"
 #include "explain/match.h"
 #include "explain/report.h"
+#include "explain/scan_carrier.h"
 
 /* Where back quotes are open at the raw line's text, whose prefix ends at `at`: SIZE_MAX when none are. */
 static size_t open_tick(const hri_scan_intake *in, const hri_scan_window *w, size_t at) {
@@ -100,15 +101,17 @@ static void add_kill(hri_scan_window *w) {
 
 bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
   size_t count = hri_line_drop_escapes(in->line, in->count), at = 0;
-  bool joined = false, kill = false, kept;
+  bool joined = false, kill = false, dated = false, kept;
   if (!in->continued && complete) {
+    count = hri_scan_take_from_carrier(in->line, count, &dated);
     count = hri_scan_open_output(&in->blocks, in->line, count);
-    joined = hri_scan_wrap_goes_on(&in->wrap, in->line, count, in->lines + 1) && w->marks.count > 0;
+    joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
   }
   if (joined) {
     hri_scan_window_drop_blank(w);
   } else if (!in->continued) {
     at = begin_line(in, w, count);
+    if (dated) in->said.shape |= HRI_OOM_DATED;
     kill = complete && hri_line_reports_kill(in->line, count, at);
     if (kill && in->line[0] == '*') /* no item, no heading */
       in->said.shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING);

@@ -11,6 +11,9 @@
 #include "explain/line.h"
 #include "explain/match.h"
 #include "explain/report.h"
+#include "explain/wording.h"
+
+enum { LEAST = 60 }; /* columns of a terminal */
 
 /* Whether the raw line begins as a record or an exception does, or tells of a kill: it is no rest of another. */
 static bool begins_anew(const char *line, size_t count) {
@@ -20,19 +23,44 @@ static bool begins_anew(const char *line, size_t count) {
          hri_line_shape(line, count, 0) & (HRI_OOM_LEVEL | HRI_OOM_DATED);
 }
 
-/* Whether the line begins with the rest of a word that the one right before may have ended with. Lines that begin alike
- * are a program's, each for itself. */
+/* Whether the line may go on with what the one right before ended with. Lines that begin alike are a program's, each for
+ * itself. */
 static bool could_go_on(const hri_scan_wrap *w, const char *line, size_t count, uint64_t number) {
-  return count > 3 && number == w->last_number + 1 && hri_is_name(w->last_end) &&
-         hri_is_name(hri_line_lower(line[0])) && memcmp(line, w->last_head, sizeof w->last_head) != 0 &&
+  return count > 0 && number == w->last_number + 1 && !hri_line_is_blank(w->last_end) && !hri_line_is_blank(line[0]) &&
+         (count < sizeof w->last_head || memcmp(line, w->last_head, sizeof w->last_head) != 0) &&
          !begins_anew(line, count);
+}
+
+/* Whether words of memory stand at text[at] and end behind text[seam). */
+static bool spans(const char *text, size_t at, size_t seam, size_t count) {
+  const hri_oom_head *head = hri_oom_head_at(text, at, count);
+  return head && at + strlen(head->words) > seam;
+}
+
+/* Whether words of memory ("... out_of_d", "evice_memory") stand where the line goes on at once, and none where a blank
+ * stands between. */
+static bool completes_words(const hri_scan_window *window, const char *line, size_t count) {
+  enum { SIDE = 48 };
+  const size_t end = hri_scan_text_end(window), seam = end < SIDE ? end : SIDE;
+  const size_t taken = count < SIDE ? count : SIDE;
+  char joined[2 * SIDE], apart[2 * SIDE + 1];
+  bool completes = false;
+  memcpy(joined, window->text + end - seam, seam);
+  memcpy(apart, joined, seam);
+  apart[seam] = ' ';
+  for (size_t i = 0; i < taken; i++) joined[seam + i] = apart[seam + 1 + i] = hri_line_lower(line[i]);
+  for (size_t at = 0; at < seam; at++) {
+    if (spans(apart, at, seam, seam + 1 + taken)) return false;
+    completes |= spans(joined, at, seam, seam + taken);
+  }
+  return completes;
 }
 
 /* Whether the lines before, of which the last was `before` wide, were broken by a width; `last` is where the present
  * one stands. The one before is as wide as any of the last lines are; so is one more that goes on, or the present one
  * where the one before speaks of memory; and none that goes on is nearly as wide. */
 static bool has_width(const hri_scan_wrap *w, unsigned last, uint16_t before) {
-  enum { LEAST = 60, NEARLY = 10 };
+  enum { NEARLY = 10 };
   uint16_t most = 0;
   unsigned widest = 0, nearly = 0;
   for (unsigned i = 0; i < HRI_SCAN_WIDTHS; i++) most = w->widths[i] > most ? w->widths[i] : most;
@@ -43,9 +71,11 @@ static bool has_width(const hri_scan_wrap *w, unsigned last, uint16_t before) {
   return before == most && most >= LEAST && widest >= 2 && nearly == 0;
 }
 
-bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const char *line, size_t count, uint64_t number) {
+bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const hri_scan_window *window, const char *line, size_t count,
+                           uint64_t number) {
   const unsigned last = w->count % HRI_SCAN_WIDTHS, previous = (last + HRI_SCAN_WIDTHS - 1) % HRI_SCAN_WIDTHS;
-  const bool joins = could_go_on(w, line, count, number);
+  const bool could = could_go_on(w, line, count, number);
+  const bool joins = could && count > 3 && hri_is_name(w->last_end) && hri_is_name(hri_line_lower(line[0]));
   uint16_t width = 0;
   bool goes_on;
   for (size_t i = 0; i < count; i++) width = (uint16_t)(width + ((line[i] & 0xc0) != 0x80));
@@ -53,7 +83,8 @@ bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const char *line, size_t count, uin
   w->opens[last] = false;
   w->opens[previous] = joins;
   w->count++;
-  goes_on = joins && has_width(w, last, w->widths[previous]);
+  goes_on = (joins && has_width(w, last, w->widths[previous])) ||
+            (could && w->widths[previous] >= LEAST && completes_words(window, line, count));
   memcpy(w->last_head, line, count < sizeof w->last_head ? count : sizeof w->last_head);
   w->last_end = (char)(count > 0 ? hri_line_lower(line[count - 1]) : ' ');
   w->last_number = number;

@@ -2,9 +2,7 @@
 #ifndef HRI_EXPLAIN_SCAN_WRAP_H
 #define HRI_EXPLAIN_SCAN_WRAP_H
 
-#include <stdbool.h>
-#include <stddef.h>
-#include <stdint.h>
+#include "explain/scan_window.h"
 
 enum { HRI_SCAN_WIDTHS = 16 };
 
@@ -18,9 +16,10 @@ typedef struct hri_scan_wrap {
   uint64_t last_number;             /* and its number */
 } hri_scan_wrap;
 
-/* Whether the whole raw line, by its number, goes on with the word that the one right before broke off. Asked once of
- * each line, in their order. */
-bool hri_scan_wrap_goes_on(hri_scan_wrap *wrap, const char *line, size_t count, uint64_t number);
+/* Whether the whole raw line, by its number, goes on with the word that the one right before broke off, with which the
+ * window ends. Asked once of each line, in their order. */
+bool hri_scan_wrap_goes_on(hri_scan_wrap *wrap, const hri_scan_window *window, const char *line, size_t count,
+                           uint64_t number);
 /* A line came in parts, so its width is not known: the next one goes on with nothing. */
 void hri_scan_wrap_forget(hri_scan_wrap *wrap);
 

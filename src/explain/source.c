@@ -261,11 +261,18 @@ static bool is_call(const span *s) {
   return !names_error(s, at);
 }
 
+/* A plain word at the very beginning of a line: how people greet. */
+static bool is_plain_word(const span *s, size_t end) {
+  for (size_t i = s->from; i < end; i++)
+    if (!hri_is_letter(hri_line_lower(s->text[i]))) return false;
+  return s->from == 0;
+}
+
 /* An enumerator, an entry of a table of codes: "NAME = 2,", "A => B,", "CASE(A, B)". */
 static bool is_entry(const span *s) {
   size_t at = name_end(s, s->from);
   if (at == s->from) return false;
-  if (at + 1 == s->to && s->text[at] == ',') return true;
+  if (at + 1 == s->to && s->text[at] == ',') return !is_plain_word(s, at);
   while (at < s->to && s->text[at] == ' ') at++;
   if (begins(s, at, "=>")) return true;
   if (at >= s->to || s->text[at] != '=') return false;

@@ -1,5 +1,5 @@
 /* Random devices, the message that PyTorch prints of a request refused there, and what logs make of it: cut on either side,
- * broken by a terminal's width, wrapped between words, interleaved with other workers' under the prefixes of launchers.
+ * broken by a terminal's width, wrapped between words, set into a box, interleaved with other workers' under the prefixes of launchers.
  * Asked of each answer: a figure is one of the message's own, within its rounding, or is not there; the figures of one
  * failure are all of one worker; and what is called certain is so on the device. Wordings: c10/cuda/CUDACachingAllocator.cpp
  * of 1.1, 1.4, 1.8, 2.0, 2.1, 2.2, 2.4.
@@ -201,11 +201,21 @@ static void break_lines(const char *from, size_t width, bool anywhere, const cha
   }
 }
 
+/* Lines that were broken, each in a row of a box as wide as the widest of them. */
+static void box(const char *lines, size_t width, char *to, size_t room) {
+  size_t put = 0;
+  for (const char *end; (end = strchr(lines, '\n')); lines = end + 1) {
+    put += (size_t)snprintf(to + put, room - put, "| %-*.*s |\n", (int)width, (int)(end - lines), lines);
+    assert_true(put < room);
+  }
+}
+
 static void dress(const message *m, char *to, size_t room, uint64_t *s) {
   static const uint8_t widths[] = {60, 80, 100, 120};
   const size_t length = strlen(m->text);
+  char lines[2 * MOST_TEXT];
   size_t at;
-  switch (below(s, 6)) {
+  switch (below(s, 7)) {
   case 0: (void)snprintf(to, room, "%.*s", 60 + (int)below(s, length - 60), m->text); break;
   case 1: (void)snprintf(to, room, "%s", m->text + 1 + below(s, length - 100)); break;
   case 2: break_lines(m->text, widths[below(s, sizeof widths)], true, "", to, room); break;
@@ -213,6 +223,10 @@ static void dress(const message *m, char *to, size_t room, uint64_t *s) {
   case 4:
     at = 20 + below(s, length - 20);
     (void)snprintf(to, room, "%.*s...%s", (int)at, m->text, m->text + at + below(s, length - at));
+    break;
+  case 5:
+    break_lines(m->text, 76, once_in(s, 2), "", lines, sizeof lines);
+    box(lines, 76, to, room);
     break;
   default: (void)snprintf(to, room, "%s\n", m->text); break;
   }
