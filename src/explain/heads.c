@@ -32,6 +32,9 @@ static const hri_oom_head heads[] = {
     {"has a total capac", "pytorch-cuda", HRI_OOM_CACHING},
     {"including non-pytorch memory", "pytorch-cuda", HRI_OOM_CACHING},
     {"would exceed allowed memory", "pytorch-cuda-async", HRI_OOM_ASYNC},
+    {"cuda \xe5\x86\x85\xe5\xad\x98\xe4\xb8\x8d\xe8\xb6\xb3", "pytorch-cuda", HRI_OOM_CACHING}, /* in Chinese */
+    {"cuda\xe5\x86\x85\xe5\xad\x98\xe4\xb8\x8d\xe8\xb6\xb3", "pytorch-cuda", HRI_OOM_CACHING},
+    {"cuda \xe6\x98\xbe\xe5\xad\x98\xe4\xb8\x8d\xe8\xb6\xb3", "pytorch-cuda", HRI_OOM_CACHING},
     {"defaultcpuallocator", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough memory: you tried to allocate", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough gpu video memory", "pytorch-directml", HRI_OOM_BARE},
@@ -115,6 +118,29 @@ static const hri_oom_head heads[] = {
     {"[winerror 1455]", "windows", HRI_OOM_HOST},
     {"os error 1455", "windows", HRI_OOM_HOST},
     {"paging file is too small for this operation", "windows", HRI_OOM_HOST},
+    {"hresult:0x80070008", "windows",
+     HRI_OOM_HOST_LIKELY}, /* not enough memory resources; its words in other languages */
+    {"hresult: 0x80070008", "windows", HRI_OOM_HOST_LIKELY},
+    {"\xe5\x86\x85\xe5\xad\x98\xe8\xb5\x84\xe6\xba\x90\xe4\xb8\x8d\xe8\xb6\xb3\xef\xbc\x8c\xe6\x97\xa0\xe6\xb3\x95\xe5\xa4\x84\xe7\x90\x86\xe6\xad\xa4\xe5\x91\xbd\xe4\xbb\xa4",
+     "windows", HRI_OOM_HOST_LIKELY},                                                              /* in Chinese */
+    {"nicht gen\xc3\xbcgend speicherressourcen verf\xc3\xbcgbar", "windows", HRI_OOM_HOST_LIKELY}, /* in German */
+    {"ressources m\xc3\xa9moire insuffisantes pour traiter", "windows", HRI_OOM_HOST_LIKELY},      /* in French */
+    {"no hay suficientes recursos de memoria disponibles", "windows", HRI_OOM_HOST_LIKELY},        /* in Spanish */
+    {"\xd0\xbd\xd0\xb5\xd0\xb4\xd0\xbe\xd1\x81\xd1\x82\xd0\xb0\xd1\x82\xd0\xbe\xd1\x87\xd0\xbd\xd0\xbe \xd1\x80\xd0\xb5\xd1\x81\xd1\x83\xd1\x80\xd1\x81\xd0\xbe\xd0\xb2 \xd0\xbf\xd0\xb0\xd0\xbc\xd1\x8f\xd1\x82\xd0\xb8",
+     "windows", HRI_OOM_HOST_LIKELY}, /* in Russian */
+    {"\xd0\x9d\xd0\xb5\xd0\xb4\xd0\xbe\xd1\x81\xd1\x82\xd0\xb0\xd1\x82\xd0\xbe\xd1\x87\xd0\xbd\xd0\xbe \xd1\x80\xd0\xb5\xd1\x81\xd1\x83\xd1\x80\xd1\x81\xd0\xbe\xd0\xb2 \xd0\xbf\xd0\xb0\xd0\xbc\xd1\x8f\xd1\x82\xd0\xb8",
+     "windows", HRI_OOM_HOST_LIKELY}, /* the same at a beginning */
+    {"\xe9\xa1\xb5\xe9\x9d\xa2\xe6\x96\x87\xe4\xbb\xb6\xe5\xa4\xaa\xe5\xb0\x8f\xef\xbc\x8c\xe6\x97\xa0\xe6\xb3\x95\xe5\xae\x8c\xe6\x88\x90\xe6\x93\x8d\xe4\xbd\x9c",
+     "windows", HRI_OOM_HOST},                                                             /* in Chinese */
+    {"auslagerungsdatei ist zu klein", "windows", HRI_OOM_HOST},                           /* in German */
+    {"fichier de pagination est insuffisant", "windows", HRI_OOM_HOST},                    /* in French */
+    {"archivo de paginaci\xc3\xb3n es demasiado peque\xc3\xb1o", "windows", HRI_OOM_HOST}, /* in Spanish */
+    {"\xe3\x83\x9a\xe3\x83\xbc\xe3\x82\xb8\xe3\x83\xb3\xe3\x82\xb0 \xe3\x83\x95\xe3\x82\xa1\xe3\x82\xa4\xe3\x83\xab\xe3\x81\x8c\xe5\xb0\x8f\xe3\x81\x95\xe3\x81\x99\xe3\x81\x8e\xe3\x82\x8b\xe3\x81\x9f\xe3\x82\x81",
+     "windows", HRI_OOM_HOST}, /* in Japanese */
+    {"\xd1\x84\xd0\xb0\xd0\xb9\xd0\xbb \xd0\xbf\xd0\xbe\xd0\xb4\xd0\xba\xd0\xb0\xd1\x87\xd0\xba\xd0\xb8 \xd1\x81\xd0\xbb\xd0\xb8\xd1\x88\xd0\xba\xd0\xbe\xd0\xbc \xd0\xbc\xd0\xb0\xd0\xbb",
+     "windows", HRI_OOM_HOST}, /* in Russian */
+    {"\xd0\xa4\xd0\xb0\xd0\xb9\xd0\xbb \xd0\xbf\xd0\xbe\xd0\xb4\xd0\xba\xd0\xb0\xd1\x87\xd0\xba\xd0\xb8 \xd1\x81\xd0\xbb\xd0\xb8\xd1\x88\xd0\xba\xd0\xbe\xd0\xbc \xd0\xbc\xd0\xb0\xd0\xbb",
+     "windows", HRI_OOM_HOST}, /* the same at a beginning */
     {"rayoutofmemoryerror: more than", "ray", HRI_OOM_HOST},
     {"which exceeds the memory usage threshold of", "ray", HRI_OOM_HOST},
     {"memory_allocation_failure(el", "cann", HRI_OOM_LIBRARY}, /* Ascend's, with a number */
@@ -176,6 +202,7 @@ static const hri_oom_head heads[] = {
     {"ur_result_error_out_of_device_memory", "pytorch-xpu", HRI_OOM_BARE},
     {"error_out_of_device_memory", "", HRI_OOM_NOTHING},
     {"erroroutofdevicememory", "", HRI_OOM_NOTHING},
+    {"(outofdevicememory)", "vulkan", HRI_OOM_FOREIGN_LIKELY}, /* as Rust prints its code */
     {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
     {"hiperroroutofmemory", "pytorch-hip", HRI_OOM_BARE},
     {"curesult error result=2 ", "cuda-extension", HRI_OOM_BARE},
@@ -204,7 +231,7 @@ static const hri_oom_head heads[] = {
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
     {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
     {"exceeded a memory resource limit", "pbs", HRI_OOM_HOST},
-    {"exceeded mem usage ", "torque", HRI_OOM_HOST}, /* "... hard limit (1200 > 1000)" */
+    {"exceeded mem usage hard limit", "torque", HRI_OOM_HOST}, /* "... (1200 > 1000)"; the soft limit warns */
     {"exceeded memory limit (", "", HRI_OOM_NOTHING},
     {"memory quota exceeded", "", HRI_OOM_NOTHING}, /* Heroku's */
     {"memory quota vastly exceeded", "heroku", HRI_OOM_HOST},
@@ -326,6 +353,9 @@ static const hri_oom_head heads[] = {
     {"err_worker_out_of_memory", "node.js", HRI_OOM_HEAP},
     {"js heap out of memory", "node.js", HRI_OOM_HEAP},
     {"could not reserve enough space for", "", HRI_OOM_NOTHING},
+    {"error allocating ", "", HRI_OOM_NOTHING},
+    {"exception during processing !!! allocation on device", "pytorch-cuda", HRI_OOM_BARE}, /* ComfyUI's */
+    {"can not allocate memory block with size larger than", "pytorch-xpu", HRI_OOM_LIMIT},
     {"failed to allocate memory for image.", "itk", HRI_OOM_HOST_LIKELY},
     {"is too small for your genome", "star", HRI_OOM_LIMIT},
     {"not enough memory for bam sorting", "star", HRI_OOM_LIMIT},
@@ -362,6 +392,8 @@ static const hri_oom_head heads[] = {
     {"ora-04030", "oracle", HRI_OOM_HOST},
     {"heapallocator out of memory - could not get memory", "unity", HRI_OOM_HOST},
     {"could not allocate memory: system out of memory!", "unity", HRI_OOM_HOST},
+    {"dma alloc failed: [sysmem]", "nvgpu",
+     HRI_OOM_HOST_LIKELY},                          /* of the machine's memory, for a GPU that shares it */
     {"[nv_err_no_memory]", "nvrm", HRI_OOM_REPORT}, /* NVIDIA's driver, in the kernel's log; AMD's */
     {"not enough memory for command submission", "amdgpu", HRI_OOM_REPORT},
     {"ora-04036", "oracle", HRI_OOM_LIMIT},

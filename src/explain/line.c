@@ -220,6 +220,18 @@ static bool is_program_tag(const char *line, size_t at, size_t count) {
   return starts_with(line, count, at, ">: ");
 }
 
+/* What a page shows as it was printed: a block, "<pre>", or the row of a field of an error, "<tr><td>error_message</td>". */
+static bool is_page_output(const char *line, size_t count, size_t at) {
+  static const char fields[] =
+      "error|message|exception|reason|error_message|exception_message|stderr|output|error message";
+  char key[32];
+  size_t from = at + 8, end = hri_oom_word(line, from, count, "</td><td>");
+  if (starts_with(line, count, at, "<pre>")) return true;
+  if (!starts_with(line, count, at, "<tr><td>") || end == count || end - from >= sizeof key) return false;
+  for (size_t i = from; i < end; i++) key[i - from] = hri_line_lower(line[i]);
+  return hri_match_next(key, 0, end - from, fields) == end - from;
+}
+
 /* What the beginning of a raw line, whose text starts at `start`, says about it. */
 uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
@@ -234,8 +246,11 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 2 < count && (line[at] == '/' || (line[at] == '-' && line[at + 2] != '-')) && line[at + 1] == line[at])
     shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z' &&
-      !is_program_tag(line, at, count)) /* "<jemalloc>: ..." is a program's name */
+      !is_program_tag(line, at, count) && /* "<jemalloc>: ..." is a program's name */
+      !is_page_output(line, count, at))
     shape |= HRI_OOM_COMMENT;
+  if (starts_with(line, count, at, "<table") && hri_oom_word(line, at, count, "</table>") < count)
+    shape |= HRI_OOM_HEADING; /* a table of one line is a title */
   if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*') &&
       !starts_with(line, count, at + 2, "device #")) /* how programs number devices */
     shape |= HRI_OOM_COMMENT;                        /* an item */

@@ -21,15 +21,20 @@ static void read_device(const char *text, size_t count, hr_oom_failure *failure)
       failure->device_index = hri_oom_read_index(text, at + strlen(words[i]), count);
 }
 
-/* "process 3392 has 15.73 gib memory in use", any number of times. */
+/* "process 3392 has 15.73 gib memory in use", any number of times; in Chinese too. */
 static void read_processes(const char *text, size_t count, hri_oom_message *message) {
-  size_t at = hri_oom_word(text, 0, count, "process ");
-  for (; at < count; at = hri_oom_word(text, at + 8, count, "process ")) {
-    size_t p = at + 8;
+  static const char words[] = "process |\xe8\xbf\x9b\xe7\xa8\x8b ";
+  static const char verbs[] =
+      " has | \xe6\xad\xa3\xe5\x9c\xa8\xe4\xbd\xbf\xe7\x94\xa8 | \xe5\x8d\xa0\xe7\x94\xa8 | \xe4\xbd\xbf\xe7\x94\xa8\xe4\xba\x86 ";
+  for (size_t at = hri_match_first(text, 0, count, words); at < count;
+       at = hri_match_first(text, at + 1, count, words)) {
+    const size_t number = hri_match_next(text, at, count, words);
+    size_t p = number, behind;
     hr_oom_value value = {0};
     while (p < count && hri_is_digit(text[p])) p++;
-    if (p == at + 8 || p + 5 > count || memcmp(text + p, " has ", 5) != 0) continue;
-    if (!hri_oom_size_at(text, p + 5, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
+    behind = hri_match_next(text, p, count, verbs);
+    if (p == number || behind == p) continue;
+    if (!hri_oom_size_at(text, behind, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
     if (value.bytes >= 1ull << 50) continue; /* "not known" */
     message->processes[message->process_count] = value.bytes;
     message->process_slack[message->process_count++] = value.slack_bytes;
@@ -76,6 +81,30 @@ static size_t figures_end(const char *text, size_t count) {
   return end;
 }
 
+/* The same figures as people translate the message into Chinese: each behind words of its own. */
+static void read_translated(const char *text, size_t count, hr_oom_value *f) {
+  static const struct {
+    const char *words;
+    hr_oom_figure figure;
+  } places[] = {{"\xe5\xb0\x9d\xe8\xaf\x95\xe5\x88\x86\xe9\x85\x8d", HR_OOM_REQUESTED},
+                {"\xe5\xae\xb9\xe9\x87\x8f\xe4\xb8\xba", HR_OOM_TOTAL},
+                {"\xe6\x80\xbb\xe5\xae\xb9\xe9\x87\x8f", HR_OOM_TOTAL},
+                {"\xe7\xa9\xba\xe9\x97\xb2\xe5\x86\x85\xe5\xad\x98\xe4\xb8\xba", HR_OOM_FREE},
+                {"\xe7\xa9\xba\xe9\x97\xb2\xe4\xb8\xba", HR_OOM_FREE},
+                {"\xe5\x85\xb6\xe4\xb8\xad", HR_OOM_FREE},
+                {"\xe8\xaf\xa5\xe8\xbf\x9b\xe7\xa8\x8b\xe5\x8d\xa0\xe7\x94\xa8", HR_OOM_THIS_PROCESS},
+                {"\xe8\xaf\xa5\xe8\xbf\x9b\xe7\xa8\x8b\xe4\xbd\xbf\xe7\x94\xa8\xe4\xba\x86", HR_OOM_THIS_PROCESS},
+                {"\xe6\xad\xa4\xe8\xbf\x9b\xe7\xa8\x8b\xe4\xbd\xbf\xe7\x94\xa8\xe4\xba\x86", HR_OOM_THIS_PROCESS},
+                {"\xe6\xad\xa4\xe8\xbf\x9b\xe7\xa8\x8b\xe5\x8d\xa0\xe7\x94\xa8", HR_OOM_THIS_PROCESS},
+                {"\xe5\x9c\xa8\xe5\xb7\xb2\xe5\x88\x86\xe9\x85\x8d\xe7\x9a\x84\xe5\x86\x85\xe5\xad\x98\xe4\xb8\xad",
+                 HR_OOM_ALLOCATED},
+                {"\xe5\xb7\xb2\xe5\x88\x86\xe9\x85\x8d\xe7\x9a\x84\xe5\x86\x85\xe5\xad\x98\xe4\xb8\xad\xef\xbc\x8c",
+                 HR_OOM_ALLOCATED}};
+  for (size_t i = 0; i < HRI_COUNT(places); i++)
+    if (f[places[i].figure].state == HR_OOM_ABSENT)
+      (void)hri_oom_size_after(text, count, places[i].words, &f[places[i].figure]);
+}
+
 static void read_caching(const char *text, size_t whole, hri_oom_message *message) {
   const size_t count = message->cut ? whole : figures_end(text, whole);
   hr_oom_value *f = message->failure.figures;
@@ -111,6 +140,10 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
     (void)hri_oom_size_before(text, count, " in use by this process",
                               &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
   read_cut_end(text, count, f);
+  if (text[0] == 'c' &&
+      hri_match_at(text, 0, count,
+                   "cuda \xe5\x86\x85\xe5\xad\x98|cuda\xe5\x86\x85\xe5\xad\x98|cuda \xe6\x98\xbe\xe5\xad\x98"))
+    read_translated(text, count, f);
   message->expandable = hri_oom_word(text, 0, whole, "expandable_segments is enabled") < whole;
   message->abridged =
       hri_oom_word(text, 0, count, "...") < count || hri_oom_word(text, 0, count, "\xe2\x80\xa6") < count;
@@ -227,6 +260,7 @@ static const struct {
     {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, SIZED},
     {"shared-memory", "\" to", HRI_OOM_HOST, 160, HR_OOM_REQUESTED,
      SIZED}, /* "could not resize ... to 8388608 bytes" */
+    {"nvgpu", "] size=", HRI_OOM_HOST_LIKELY, 60, HR_OOM_REQUESTED, BARE},
     {"unity", "large allocation", HRI_OOM_HOST, 80, HR_OOM_REQUESTED, BARE},
     {"unity", "trying to allocate:", HRI_OOM_HOST, 160, HR_OOM_REQUESTED, BARE},
     {"postgresql", "request of size", HRI_OOM_HOST, 300, HR_OOM_REQUESTED, BARE},
@@ -274,6 +308,11 @@ static const struct {
     {"mongodb", "than the maximum", HRI_OOM_LIMIT, 60, HR_OOM_ALLOWED, BARE},
     {"mongodb", "data usage of", HRI_OOM_LIMIT, 60, HR_OOM_THIS_PROCESS, BARE},
     {"mongodb", "internal limit of", HRI_OOM_LIMIT, 120, HR_OOM_ALLOWED, BARE},
+    {"pytorch-xpu", "size larger than", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, SIZED}, /* one block of Level Zero's */
+    {"pytorch-xpu", "tried to allocate", HRI_OOM_LIMIT, 120, HR_OOM_REQUESTED, SIZED},
+    {"pytorch-xpu", " total capacity", HRI_OOM_LIMIT, 200, HR_OOM_TOTAL, BEFORE},
+    {"pytorch-xpu", " already allocated", HRI_OOM_LIMIT, 240, HR_OOM_ALLOCATED, BEFORE},
+    {"pytorch-xpu", " reserved in total", HRI_OOM_LIMIT, 300, HR_OOM_RESERVED, BEFORE},
     {"duckdb", "memory limit to", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, BARE},
     {"duckdb", "block of size", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
     {"duckdb", "block of", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},

@@ -2,7 +2,7 @@
  * that take device memory past its allocator, interfaces that programs of many kinds use, the machine's memory, a
  * device's, a chip's. */
 #include "explain/match.h"
-#include "explain/report.h"
+#include "explain/report_parts.h"
 
 typedef struct speaker {
   const char *word, *name;
@@ -162,7 +162,6 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"hashcat", "hashcat", false},
                                      {"ethminer", "ethminer", false},
                                      {"gmx", "gromacs", false},
-                                     {"picongpu", "picongpu", false},
                                      {"amber", "amber", true},
                                      {"namd", "namd", false},
                                      {"openmm", "openmm", false},
@@ -316,6 +315,15 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
       if (strpbrk(word, "_ [") || is_tag(text, from, at, at + length, to) || (at >= first && at + length <= last))
         return true;
   }
+  return false;
+}
+
+/* Whether words of that speaker's that nobody else prints stand there: "wgpu error". */
+static bool has_own_words(const char *text, size_t from, size_t to, const char *name) {
+  for (size_t i = 0; i < HRI_COUNT(frameworks); i++)
+    if (strcmp(frameworks[i].name, name) == 0 && strchr(frameworks[i].word, ' ') &&
+        hri_oom_word(text, from, to, frameworks[i].word) < to)
+      return true;
   return false;
 }
 
@@ -526,7 +534,8 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
     m->anybodys =
         !hri_oom_is_own_line(p->text, from, hri_sentence_end(p->text, last, wide), first, last, who); /* wrapped */
   if (!who && !library && (who = hri_oom_framework_near(p->before, far > 240 ? far - 240 : 0, far)) != NULL)
-    m->anybodys = !hri_oom_is_own_place(p->before, far > 240 ? far - 240 : 0, far, who);
+    m->anybodys = !hri_oom_is_own_place(p->before, far > 240 ? far - 240 : 0, far, who) &&
+                  !has_own_words(p->before, far > 240 ? far - 240 : 0, far, who);
   if (who && strcmp(who, "metal") == 0) who = speaker_of_metal(p);
   if (p->before_count > 0 && !who) {
     size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
@@ -536,7 +545,9 @@ void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri
       who = hri_oom_framework_in(p->before, at + 14, at + 40 < p->before_count ? at + 40 : p->before_count);
   }
   if (is_continued_by_host(p) || is_pods_limit(p->text, last, end)) host = host_line = true;
-  if (!who && !library && !host && !soft && device && is_qualified(p->text, p->line, first)) {
+  if (!who && !library && !host && !soft && device && is_qualified(p->text, p->line, first) &&
+      !(hri_match_part(p->text, p->line, p->line_end, "cuda error|hip error") &&
+        hri_oom_has_place(p->text, p->line, p->line_end))) { /* a program's own check of a call tells no more */
     who = "another program";
     m->anybodys = false;
   }

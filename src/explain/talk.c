@@ -265,7 +265,8 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
               hri_match_at(p->text, first, end,
                            "cudaerror|hiperror"); /* classes of exceptions have words of their own behind them */
                                                   /* "llama_kv_cache_init: ..." is who speaks */
-  if (hri_match_at(p->text, p->line, first, "0x") && code) return true; /* the code itself stands before its name */
+  if (hri_match_at(p->text, p->line, first, "0x") && (code || hri_oom_is_error_name(p->text, first, end)))
+    return true; /* the code itself stands before its name */
   if (p->at >= end && !hri_match_part(p->text, first, end, "error|status|fail")) return false;
   if (end - first < 13 || !code) return false;
   if (hri_match_at(p->text, end, p->line_end, " = ") && end + 3 < p->line_end &&
@@ -385,17 +386,23 @@ static bool is_symptom(const hri_oom_place *p, size_t end) {
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] =
-      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|you'll|an example|example of|example:|this example|look for";
+      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|you'll|an example|example of|example:|this example|look for";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
                                     "in case you|in case anyone|the reason";
+  /* "running it will produce the following error:" is what somebody did */
+  static const char results[] =
+      "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
   const size_t end = intro_end(p);
   const bool colon = end > 0 && p->before[end - 1] == ':';
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
   if (end == 0 || p->shape & HRI_OOM_DATED) return false;
   if (!colon) return sets_case(p->before, end) || is_likened(p->before, end);
+  const bool will =
+      hri_match_any(p->before, from, end, "will") &&
+      (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
   return is_symptom(p, end) ||
-         (hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own));
+         ((will || hri_match_any(p->before, from, end, cases)) && !hri_match_any(p->before, from, end, own));
 }
 
 /* Whether the line is a quotation as a whole, of somebody who is no program. */
@@ -406,6 +413,21 @@ static bool is_quotation(const hri_oom_place *p) {
   if (hri_match_at(p->text, p->line_end, p->count, "- ")) return false; /* explained below */
   return !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL)) && to > from + 20 && to - from < 160 &&
          p->text[from] == '"' && p->text[to - 1] == '"' && !memchr(p->text + from + 1, '"', to - from - 2);
+}
+
+/* Whether the line begins with an exception as it is printed, between quotation marks, and somebody goes on: "\"a.b.error: x\".
+ * does anyone know why?". */
+static bool is_quoted_exception(const hri_oom_place *p) {
+  size_t from = p->line, end;
+  const char *close;
+  while (from < p->line_end && p->text[from] == ' ') from++;
+  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL | HRI_OOM_AMONG | HRI_OOM_COMMENT) || from == p->line_end ||
+      p->text[from] != '"')
+    return false;
+  for (end = from + 1; end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.');) end++;
+  close = memchr(p->text + from + 1, '"', p->line_end - from - 1);
+  return hri_match_end(p->text, from + 1, end, "error|exception") && hri_match_at(p->text, end, p->line_end, ": ") &&
+         close && hri_match_at(p->text, (size_t)(close - p->text) + 1, p->line_end, ". |? |! ");
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
@@ -430,7 +452,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !hri_voice_happened(p, to) && !spans_lines(p));
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
   SIGN(QUOTED,
-       quoted && !(p->shape & HRI_OOM_PRINTED) && !is_quotation(p) &&
+       quoted && !(p->shape & HRI_OOM_PRINTED) && !is_quotation(p) && !is_quoted_exception(p) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);

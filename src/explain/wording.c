@@ -235,6 +235,7 @@ static const struct {
     {"allocation failure", "nrt_", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
     {"allocation failure", "message=", NULL, 0, HRI_OOM_BARE, "a run time"},
     {"could not reserve enough space for", NULL, "kb object heap", 24, HRI_OOM_HOST, "java"},
+    {"could not reserve enough space for", NULL, " object heap", 12, HRI_OOM_HOST, "java"},
     {"could not reserve enough space for", NULL, NULL, 0, HRI_OOM_HOST_LIKELY, "java"},
     {"could not satisfy request for", "tdrv:", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
     {"memory quota exceeded", "error r1", NULL, 0, HRI_OOM_HOST, "heroku"},
@@ -256,6 +257,8 @@ static const struct {
     {"\"vm-pageshortage\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
     {"\"highwater\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
     {"oom killer terminated ", NULL, "process on this host|processes on this host", 30, HRI_OOM_HOST, "kernel"},
+    {"error allocating ", "around line", "cannot allocate memory", 60, HRI_OOM_HOST, "gfortran"},
+    {"error allocating ", "around line", " bytes", 24, HRI_OOM_HOST_LIKELY, "gfortran"},
     {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
     {"failed attempt to allocate", NULL, "may not have enough free memory", 60, HRI_OOM_HOST, "kraken2"},
     {"too many k-mers to fit into available memory", NULL, "you need approx", 24, HRI_OOM_LIMIT, "spades"},
@@ -360,8 +363,8 @@ static hri_oom_reading read_bad_allocation(const hri_oom_around *a) {
 
 /* Of a device, by Vulkan or Level Zero. */
 static hri_oom_reading read_device_code(const hri_oom_around *a) {
-  return before_has(a, "vulkan|vk_|vk error") ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
-                                              : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
+  return before_has(a, "vulkan|vk_|vk error|on an err value") ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
+                                                              : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
 }
 
 static hri_oom_reading read_vulkan(const hri_oom_around *a) {
@@ -551,7 +554,7 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
   } else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))
-    r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
+    r = (hri_oom_reading){before_ends(a, "bytes on host:") ? HRI_OOM_HOST : HRI_OOM_FOREIGN, "tensorflow"};
   if (strcmp(r.source, "shared-memory") == 0 && strstr(head->words, "shared memory") && is_on_chip(a))
     r = (hri_oom_reading){HRI_OOM_NOTHING, ""}; /* report.c tells whether it is reported */
   if (strcmp(head->words, "out of shared memory") == 0 && after_has(a, 60, "need to increase max_"))

@@ -68,7 +68,7 @@ static void test_survey2(void **state) {
 }
 static void test_survey3(void **state) {
   (void)state;
-  check("survey3", 20, 2);
+  check("survey3", 100, 17);
 }
 static void test_families(void **state) {
   (void)state;
