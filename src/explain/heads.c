@@ -457,7 +457,7 @@ enum { HEADS = sizeof heads / sizeof *heads };
 
 /* For each hash of the first three bytes the heads that have it, in the order of the table: numbers from 1 on, 0 ends. */
 enum { CHAINS = 4096 };
-static uint16_t first[CHAINS], next[HEADS + 1];
+static uint16_t first[CHAINS], next[HEADS + 1], lengths[HEADS + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static unsigned hash3(const char *p) {
@@ -468,6 +468,7 @@ static unsigned hash3(const char *p) {
 static void make(void) {
   for (size_t h = HEADS; h > 0; h--) {
     const unsigned hash = hash3(heads[h - 1].words);
+    lengths[h] = (uint16_t)strlen(heads[h - 1].words);
     next[h] = first[hash];
     first[hash] = (uint16_t)h;
   }
@@ -477,8 +478,10 @@ const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
   if (at + 3 > count) return NULL; /* the shortest has three letters */
   (void)pthread_once(&once, make);
   for (size_t h = first[hash3(text + at)]; h > 0; h = next[h]) {
-    const size_t length = strlen(heads[h - 1].words);
-    if (length <= count - at && memcmp(text + at, heads[h - 1].words, length) == 0) return &heads[h - 1];
+    const size_t length = lengths[h];
+    if (length <= count - at && text[at + length - 1] == heads[h - 1].words[length - 1] &&
+        memcmp(text + at, heads[h - 1].words, length) == 0)
+      return &heads[h - 1];
   }
   return NULL;
 }

@@ -204,7 +204,9 @@ static bool names_place(const span *s) {
   const char *quote = memchr(s->text + s->from, '"', s->to - s->from);
   const size_t to = quote ? (size_t)(quote - s->text) : s->to;
   for (size_t at = hri_oom_word(s->text, s->from, to, "."); at < to; at = hri_oom_word(s->text, at + 1, to, ".")) {
-    const size_t end = hri_match_next(s->text, at, to, endings);
+    size_t end;
+    if (at + 1 == to || !strchr("chprgjt", s->text[at + 1])) continue;
+    end = hri_match_next(s->text, at, to, endings);
     if (end > at && end + 1 < s->to && strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
   }
   return false;
