@@ -65,6 +65,10 @@ static size_t begin_line(hri_scan_intake *in, hri_scan_window *w, size_t count) 
   said->shape = hri_line_shape(in->line, count, at);
   said->shape |= hri_scan_see_fence(&in->blocks, in->line, count);
   said->source = hri_scan_source_of(&in->blocks, w, in->line + from, count - from, in->lines + 1, said->source);
+  if (hri_scan_see_scalar(&in->blocks, in->line, count) || hri_scan_see_exception(&in->blocks, in->line, count)) {
+    said->source = HRI_SOURCE_NONE;
+    said->shape |= HRI_OOM_PRINTED;
+  }
   return at;
 }
 
@@ -107,7 +111,9 @@ static size_t open_line(hri_scan_intake *in, bool *dated) {
 bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
   const bool whole = !in->continued && complete;
   bool joined = false, kill = false, dated = false, kept;
-  size_t count = whole ? open_line(in, &dated) : hri_line_drop_escapes(in->line, in->count), at = 0;
+  size_t count = whole ? open_line(in, &dated)
+                       : hri_scan_decode_entities(in->line, hri_line_drop_escapes(in->line, in->count)),
+         at = 0;
   if (whole) joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
   if (joined) {
     hri_scan_window_drop_blank(w);
