@@ -194,7 +194,8 @@ size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
   size_t at;
   at = behind_system(line, count, &known);
   if (at == 0) at = behind_runtime(line, count);
-  if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ")) at = 8;
+  if (at == 0 && (count == 8 || line[8] != '"') && hri_match_at(line, 0, count, "stderr: |stdout: "))
+    at = 8; /* with quotes it is a field of somebody's object */
   *dated = known;
   return open_page(line, open_box(line, drop_front(line, at, count)));
 }
