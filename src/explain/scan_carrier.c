@@ -189,13 +189,17 @@ static size_t open_box(char *line, size_t count) {
   return count;
 }
 
+/* Whether line[at, count) is the literal of a field of somebody's object, with its line ends written out. */
+static bool is_literal_field(const char *line, size_t at, size_t count) {
+  return at < count && line[at] == '"' && hri_oom_word(line, at, count, "\\n") < count;
+}
+
 size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
   bool known = false;
   size_t at;
   at = behind_system(line, count, &known);
   if (at == 0) at = behind_runtime(line, count);
-  if (at == 0 && (count == 8 || line[8] != '"') && hri_match_at(line, 0, count, "stderr: |stdout: "))
-    at = 8; /* with quotes it is a field of somebody's object */
+  if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ") && !is_literal_field(line, 8, count)) at = 8;
   *dated = known;
   return open_page(line, open_box(line, drop_front(line, at, count)));
 }
