@@ -481,12 +481,30 @@ static size_t find_code(const hri_oom_around *a) {
   return a->count;
 }
 
+/* Whether the signal's name tells of a process that got it: its number beside it, a verb of an end before it, or nothing but a
+ * label. Else it is an operand, a setting, or what somebody means to send. */
+static bool is_signal_received(const hri_oom_around *a) {
+  static const char behind[] = ": 9|(-9|(9|/9| (9|) received| received| (kill";
+  static const char numbers[] = "9 (|9: |9, |9:|9(|137 (|137(|137: |-9 (|9, signal.|killed (|killed ( |128 + | + ";
+  static const char ends[] = "killed|terminated|exited|died|received|receives|got|gets|getting|crashed|failed|ended|aborted|"
+                             "interrupted|caused|causes|was sent|raised|dies|crashes|fails";
+  static const char labels[] = ":|=|: \"|:\"|=\"|: '|signal \"|signal '|[|***|signal";
+  const size_t from = hri_sentence_start(a->text, a->start, a->at);
+  size_t end = a->at;
+  if (hri_match_end(a->text, a->start, end, "signals.|signal.|syscall.|unix.|linux.")) /* of a module's */
+    while (end > a->start && a->text[end - 1] != '<' && a->text[end - 1] != ' ' && a->text[end - 1] != '(') end--;
+  if (after_starts(a, behind) || hri_match_end(a->text, a->start, a->at, numbers)) return true;
+  if (end == a->start || hri_match_any(a->text, from, end, ends)) return true;
+  return before_ends(a, labels);
+}
+
 bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
   static const char signals[] = "sigterm|sigint|sigchld|sigstop|sighup|sigsegv|sigurg";
   const char *words = head->words;
   const bool signal = strcmp(words, "sigkill") == 0;
   if (signal && (before_has(a, signals) || after_has(a, 40, signals))) return true; /* one of several */
   if (hri_oom_is_kill(source) && find_code(a) < a->count && is_explained(a, find_code(a) + 1)) return true;
+  if (signal && !is_signal_received(a)) return true;
   return (signal || strstr(words, "error") || strcmp(words, "bad_alloc") == 0 || strcmp(words, "oomkilled") == 0) &&
          is_named(a);
 }
