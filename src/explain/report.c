@@ -55,7 +55,7 @@ static bool is_case_of(const hri_oom_place *p) {
 static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_phrase f) {
   const uint32_t figures = hri_oom_figure_count(m);
   uint64_t signs = 0;
-  if (hri_voice_denies(p)) return false;
+  if (hri_voice_denies(p) || hri_voice_is_name(p, f.from, f.to)) return false;
   if (figures > 0 && (is_noted_in_source(p) || is_template(p))) return false;
   if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;

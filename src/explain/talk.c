@@ -233,7 +233,8 @@ static bool is_pattern(const hri_oom_place *p) {
   if (end < near) return true;
   for (end = p->at; end < near && (hri_is_name(p->text[end]) || p->text[end] == '-');) end++;
   if (end + 1 < p->line_end && p->text[end] == '/' && !hri_is_name(p->text[end + 1])) return true;
-  return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
+  for (end = p->at; end > p->line && hri_is_name(p->text[end - 1]);) end--;
+  return end > 0 && strchr("|/", p->text[end - 1]) && !(p->shape & HRI_OOM_LEVEL);
 }
 
 /* Whether the value belongs to a field of patterns, or to one that sets a signal: "pattern: ...", "default: sigkill". */
@@ -281,6 +282,11 @@ static bool is_result_row(const hri_oom_place *p, const hri_oom_message *m) {
     behind += p->text[i] == '|' && i > p->at;
   }
   return code && cells >= 1 && behind <= 1;
+}
+
+/* A branch of a tree of names: "+-- memoryerror". */
+static bool is_branch(const hri_oom_place *p) {
+  return hri_match_at(p->text, p->line, p->at, "+-- |+- |\xe2\x94\x9c\xe2\x94\x80|\xe2\x94\x94\xe2\x94\x80");
 }
 
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
@@ -426,7 +432,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
-  SIGN(ENTRY, is_expected(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
+  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
                   hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));

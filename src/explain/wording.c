@@ -153,6 +153,13 @@ static bool ends_task(const hri_oom_around *a, const char *words) {
   return at < end && task < at && (hri_is_digit(a->text[at - 1]) || a->text[at - 1] == ']');
 }
 
+/* Whether the killer, "oom-kill" and "er", did something or had it done: alone it is the name of who may. */
+static bool tells_of_killer(const hri_oom_around *a) {
+  static const char deeds[] = "er kill|er has|er was|er is kill|er got|er invoked|er trigger|er terminat|er activ|er kick|er step|er fired|er struck|er took|"
+                              "er hit|er end|er stop|er did|er came|er reap|er sent|er to |er message|er log|er event|er start|er select|er chose";
+  return after_starts(a, deeds) || before_has(a, "killed|kill |kills|invoke|trigger|terminated|due to|because of|hit|died|ended|sigkill|log|dmesg");
+}
+
 /* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at
  * 0. */
 static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a) {
@@ -187,7 +194,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at]) at++;
   if (words[3] == '_' && at > a->after && at < a->count && a->text[at] >= '1' && a->text[at] <= '9')
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"};
-  return after_starts(a, "er") ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : nothing;
+  return after_starts(a, "er") && tells_of_killer(a) ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : nothing;
 }
 
 /* "Exit code 137 means that ...": the digits from `at` on are followed by prose about them. */
@@ -484,7 +491,7 @@ static size_t find_code(const hri_oom_around *a) {
 /* Whether the signal's name tells of a process that got it: its number beside it, a verb of an end before it, or nothing but a
  * label. Else it is an operand, a setting, or what somebody means to send. */
 static bool is_signal_received(const hri_oom_around *a) {
-  static const char behind[] = ": 9|(-9|(9|/9| (9|) received| received| (kill";
+  static const char behind[] = ": 9|(-9|(9|/9| (9|) received| received| (kill|'ing |'d |'ed |ed |ing ";
   static const char numbers[] = "9 (|9: |9, |9:|9(|137 (|137(|137: |-9 (|9, signal.|killed (|killed ( |128 + | + ";
   static const char ends[] = "killed|terminated|exited|died|received|receives|got|gets|getting|crashed|failed|ended|aborted|"
                              "interrupted|caused|causes|was sent|raised|dies|crashes|fails";
@@ -495,7 +502,8 @@ static bool is_signal_received(const hri_oom_around *a) {
     while (end > a->start && a->text[end - 1] != '<' && a->text[end - 1] != ' ' && a->text[end - 1] != '(') end--;
   if (after_starts(a, behind) || hri_match_end(a->text, a->start, a->at, numbers)) return true;
   if (end == a->start || hri_match_any(a->text, from, end, ends)) return true;
-  return before_ends(a, labels);
+  return before_ends(a, labels) && !before_ends(a, "-signal") &&
+         !(after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]));
 }
 
 bool hri_oom_is_only_named(const hri_oom_head *head, const hri_oom_around *a, const char *source) {
