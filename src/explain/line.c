@@ -243,7 +243,13 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
     shape = (uint16_t)((shape & ~HRI_OOM_COMMENT) | HRI_OOM_HEADING | HRI_OOM_BOLD); /* nothing but bold words */
   if (count > at + 2 && memcmp(line + count - 2, "\xc2\xb6", 2) == 0)
     shape |= HRI_OOM_HEADING; /* a page's mark of a heading */
-  if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_REMARK;
+  if (at == 0 && count > 1 && (line[0] == '+' || line[0] == '-')) { /* a difference; "- # x" is an item */
+    size_t next = 1;
+    while (next < count && hri_line_is_blank(line[next])) next++;
+    if (next + 2 < count && ((line[next] == '#' && (next != 2 || line[1] != ' ')) || memcmp(line + next, "//", 2) == 0))
+      at = next;
+  }
+  if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_COMMENT | HRI_OOM_REMARK;
   if (at + 2 < count && line[at] == '#' &&
       line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */
     shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT | HRI_OOM_REMARK;

@@ -168,7 +168,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(SOURCE, p->shape & HRI_OOM_SOURCE);
   SIGN(LITERAL, p->shape & HRI_OOM_LITERAL);
   SIGN(AMONG, p->shape & HRI_OOM_AMONG);
-  SIGN(COMMENT, p->shape & HRI_OOM_COMMENT && !is_exception_field(p, from) && !told);
+  SIGN(COMMENT, p->shape & HRI_OOM_COMMENT && !is_exception_field(p, from) && (!told || p->shape & HRI_OOM_REMARK));
   SIGN(HEADING, p->shape & HRI_OOM_HEADING);
   SIGN(PROSE, hri_count_words(p->text, hri_sentence_start(p->text, p->sentence, from), from) >= 5);
   SIGN(TAIL, hri_count_words(p->text, to, hri_sentence_end(p->text, to, p->line_end)) >= 4);

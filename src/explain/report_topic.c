@@ -77,7 +77,7 @@ static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t 
       " mitigation| killer| score| kill disable| faq| guide| tips|: class|: subclass|: exception class|: raised|: thrown";
   static const char general[] =
       " can | may | might | will | should | is a | is the | are the | means| indicates| usually|"
-      ", usually| often| when you| if | or |?";
+      ", usually| often| when you| if | or |?| perhaps| maybe";
   static const char defined[] = "raised when|thrown when|returned when|occurs when|happens when|raised if|thrown if|"
                                 "returned if|occurs if|happens if";
   if (hri_match_at(p->text, to, p->line_end, matters)) return true;

@@ -31,19 +31,38 @@ static size_t wrapped_start(const hri_scan_window *w, size_t m) {
 
 /* ---- source around ---- */
 
+/* Whether mark `m` is a comment of C's kin, which logs do not have. */
+static bool is_slashed(const hri_scan_window *w, size_t m) {
+  size_t at = w->marks.items[m].offset;
+  while (at < w->count && strchr("+- ", w->text[at]) && w->text[at]) at++;
+  return w->marks.items[m].shape & HRI_OOM_REMARK && hri_match_at(w->text, at, w->count, "//");
+}
+
 /* Whether mark `m` stands in a comment of several lines, of which this one is no more than an example. */
 static bool is_in_long_comment(const hri_scan_window *w, size_t m) {
   enum { LONG = 5 };
   size_t from = m, to = m;
   while (from > 0 && m - from < LONG && w->marks.items[from - 1].shape & HRI_OOM_REMARK) from--;
   while (to + 1 < w->marks.count && to - m < LONG && w->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
+  if (is_slashed(w, m)) return to - from >= 2;
   return w->marks.items[m].shape & HRI_OOM_REMARK && m - from >= 2 && to - from >= LONG;
+}
+
+/* Whether mark `m` is a comment beside a block's other lines, which have no such mark: of commands, or of a program. */
+static bool is_beside_commands(const hri_scan_window *w, size_t m) {
+  enum { FAR = 12 };
+  const uint16_t both = HRI_OOM_REMARK | HRI_OOM_FENCED;
+  const hri_scan_mark *marks = w->marks.items;
+  if ((marks[m].shape & both) != both) return false;
+  for (size_t i = m; i-- > 0 && m - i < FAR && marks[i].shape & HRI_OOM_FENCED;)
+    if (!(marks[i].shape & HRI_OOM_REMARK)) return true;
+  return false;
 }
 
 /* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. */
 static bool is_among_source(const hri_scan_window *w, size_t m) {
   enum { REACH = 6 };
-  if (is_in_long_comment(w, m)) return true;
+  if (is_in_long_comment(w, m) || is_beside_commands(w, m)) return true;
   size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < w->marks.count ? m + REACH : w->marks.count - 1;
   for (size_t i = from; i <= to; i++)
     if (i != m && w->marks.items[i].source == HRI_SOURCE_CODE &&

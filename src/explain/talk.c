@@ -318,7 +318,7 @@ static bool is_optional(const hri_oom_place *p) {
 
 /* Whether the line, behind what marks a comment, is how an exception is printed: "# runtimeerror: ...", "* terminate
  * called after". */
-static bool opens_with_error(const hri_oom_place *p) {
+bool hri_voice_opens(const hri_oom_place *p) {
   size_t at = skip_marks(p), end = at;
   while (end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.')) end++;
   if (hri_match_at(p->text, at, p->line_end, "terminate called|what(): ")) return true;
@@ -423,7 +423,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   do {                                                                                                                 \
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
-  SIGN(OPENS, opens_with_error(p));
+  SIGN(OPENS, hri_voice_opens(p));
   SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !hri_voice_happened(p, to) && !spans_lines(p));
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
   SIGN(QUOTED,

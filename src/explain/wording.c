@@ -26,7 +26,7 @@ static const hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
   static const char before[] =
-      "raise|raises|throw|throws|return|case|when|if|as|a|the|of|via|with|using|use|send|sends|sending|"
+      "raise|raises|raising|throw|throws|throwing|return|returning|case|when|if|as|a|the|of|via|with|using|use|send|sends|sending|"
       "due to|logic for|" HRI_AVOID "|" HRI_HANDLE;
   static const char behind[] = " = |;|&| &|():|();| as | is | when | if | means| occur|/|ed";
   size_t end = a->at;
