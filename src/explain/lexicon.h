@@ -15,7 +15,7 @@
 /* One of several. */
 #define HRI_SUCH "e.g.|for example|such as"
 /* It shall not be. */
-#define HRI_AVOID "avoid|avoids|avoiding|prevent|prevents|preventing"
+#define HRI_AVOID "avoid|avoids|avoided|avoiding|prevent|prevents|prevented|preventing"
 /* What programs do about it. */
 #define HRI_HANDLE                                                                                                     \
   "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect"
@@ -30,6 +30,8 @@
 #define HRI_RULE "usually|never|means|raises|common|potential|possible|risk|likely to|lead to|leads to|leading to"
 /* That it is not so. */
 #define HRI_NOT "don't|do not|doesn't|does not|not an"
+/* Another thing was meant to be, or was there. */
+#define HRI_INSTEAD "instead of|rather than|as opposed to"
 /* Nothing that happened, but a case of it. */
 #define HRI_CASE HRI_IF "|" HRI_MAY "|" HRI_ASK "|" HRI_SUCH "|" HRI_AVOID
 /* Whoever it may happen to. */

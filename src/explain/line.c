@@ -329,7 +329,7 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   if (starts_with(line, count, 0, "zsh: killed")) return true;
   if (count - start < LENGTH) return false;
   if (starts_with(line, count, count - LENGTH, word) &&
-      (count - start == LENGTH || line[count - LENGTH - 1] == ']' ||
+      ((count - start == LENGTH && line[start] == 'K') || (count > LENGTH && line[count - LENGTH - 1] == ']') ||
        (count - start > LENGTH + 4 && starts_with(line, count, count - LENGTH - 4, "... "))))
     return true; /* behind a bar, "running... killed" */
   if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;

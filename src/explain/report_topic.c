@@ -25,8 +25,10 @@ bool hri_voice_is_change(const hri_oom_place *p) {
          hri_match_last(p->text, at, end, HRI_CHANGE "|" HRI_AVOID "|" HRI_HANDLE) == at;
 }
 
-/* "out of memory (oom) or excessive use of it": a case beside another. */
-static bool is_one_of_several(const hri_oom_place *p, size_t to) {
+/* "out of memory (oom) or excessive use of it": a case beside another; "when x() failed (oom), the caller": one by itself, in
+ * the sentence that begins at text[from]. */
+static bool is_one_of_several(const hri_oom_place *p, size_t from, size_t to) {
+  if (hri_match_at(p->text, to, p->line_end, "),") && hri_match_at(p->text, from, to, "when ")) return true;
   return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, " or | / ");
 }
 
@@ -55,7 +57,7 @@ static bool is_meant(const hri_oom_place *p) {
 }
 
 bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {
-  return is_one_of_several(p, to) || is_titled_advice(p, from, to);
+  return is_one_of_several(p, hri_sentence_start(p->text, p->sentence, from), to) || is_titled_advice(p, from, to);
 }
 
 /* "fix(cuda): ...", "tip: ...": what the sentence text[first, near) begins with says what it is about. */
@@ -98,6 +100,7 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
               "typically|always|when|issue|issues|bug|problem";
   const size_t said = p->tick_from < p->tick_to && p->tick_from > p->line ? p->tick_from : phrase_from,
                from = hri_sentence_start(p->text, p->sentence, said), near = clause_start(p->text, p->line, said),
+               clause = clause_start(p->text, p->sentence, said), /* of a line before, if it was wrapped */
                end = hri_sentence_end(p->text, phrase_to, p->line_end);
   size_t quote = phrase_from, first = from;
   uint64_t signs = 0;
@@ -117,7 +120,9 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
                       hri_match_any(p->text, from, phrase_from,
                                     HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
                       hri_match_any(p->text, near, phrase_from,
-                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_CAN "|" HRI_NOT "|reports") ||
+                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_NOT "|reports") ||
+                      hri_match_any(p->text, clause, phrase_from, HRI_CAN "|" HRI_INSTEAD) ||
+                      hri_match_end(p->text, clause, phrase_from, "can't |cannot |won't |never |without ") ||
                       (!addressed && hri_match_any(p->text, near, phrase_from, HRI_ANYBODY)));
   SIGN(PERSON, !addressed && hri_match_any(p->text, near, phrase_from, persons));
   SIGN(MINE, hri_match_any(p->text, near, phrase_from, HRI_OWN));

@@ -26,7 +26,7 @@ static size_t wrapped_start(const hri_scan_window *w, size_t m) {
   }
   if (digits > (end - from) / 6) return line;                                 /* what a program counted is no prose */
   if (hri_match_at(w->text, line, w->count, "killed (sigkill)")) return line; /* a shell's line */
-  return blanks >= 5 && (hri_is_letter(w->text[end - 1]) || w->text[end - 1] == ',') ? from : line;
+  return blanks >= 5 && (hri_is_letter(w->text[end - 1]) || strchr(",)'", w->text[end - 1])) ? from : line;
 }
 
 /* ---- source around ---- */

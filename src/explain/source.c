@@ -346,7 +346,9 @@ static bool is_listed_literal(const span *s) {
 }
 
 /* A pattern that matches messages. */
-static bool is_pattern(const span *s) { return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"")); }
+static bool is_pattern(const span *s) {
+  return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"") || has(s, "\"$"));
+}
 
 /* How an exception is printed: "package.SomeError: ...". */
 static bool is_exception(const span *s) {

@@ -38,14 +38,32 @@ static bool is_named(const hri_oom_around *a) {
          hri_match_end(a->text, a->start, end, "!=|==|== \"|== '|&&|kill -|signal.") || after_starts(a, behind);
 }
 
+/* Whether the same process had been told to have timed out: "worker timeout (pid:17)", "successfully killed ... pid 17". */
+static bool had_timed_out(const hri_oom_around *a) {
+  static const char ids[] = "pid |pid: |pid:|process ";
+  enum { FAR = 900 };
+  const size_t far = a->at > FAR ? a->at - FAR : 0, line = a->at > 60 ? a->at - 60 : 0;
+  for (size_t at = line; at < a->at; at++) {
+    const size_t id = hri_match_next(a->text, at, a->at, ids);
+    size_t end = id, same = far;
+    while (end < a->at && hri_is_digit(a->text[end])) end++;
+    if (id == at || end < id + 2) continue;
+    for (; same + (end - id) < at; same++)
+      if (memcmp(a->text + same, a->text + id, end - id) == 0 && !hri_is_digit(a->text[same - (same > 0)]) &&
+          hri_match_part(a->text, same > 60 ? same - 60 : 0, same, "timeout (|timed out|successfully killed|killing"))
+        return true;
+  }
+  return false;
+}
+
 /* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
 static bool is_intended_kill(const hri_oom_around *a) {
   static const char before[] =
-      "during teardown|at teardown|during shutdown|at shutdown|on shutdown|exception ignored in";
+      "during teardown|at teardown|during shutdown|at shutdown|on shutdown|exception ignored in|timed out. killing";
   hri_oom_around far = *a;
   far.start = a->at > 320 ? a->at - 320 : 0;
-  if (before_has(&far, before)) return true;
-  return after_has(a, 60, "preempt|<pid>") || after_starts(a, " from the scheduler");
+  if (before_has(&far, before) || had_timed_out(a)) return true;
+  return after_has(a, 60, "preempt|<pid>") || after_has(a, 120, ": timeout '") || after_starts(a, " from the scheduler");
 }
 
 /* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
@@ -501,6 +519,8 @@ static bool is_signal_received(const hri_oom_around *a) {
   if (hri_match_end(a->text, a->start, end, "signals.|signal.|syscall.|unix.|linux.")) /* of a module's */
     while (end > a->start && a->text[end - 1] != '<' && a->text[end - 1] != ' ' && a->text[end - 1] != '(') end--;
   if (after_starts(a, behind) || hri_match_end(a->text, a->start, a->at, numbers)) return true;
+  if (before_ends(a, " or| and| or a|including| to| `")  && !before_ends(a, "signal to")) return false; /* one of several; what is sent */
+  if (hri_match_end(a->text, a->start, a->at, " (") && after_starts(a, ")") && !before_ends(a, "kill (|stop (|signal (")) return true;
   if (end == a->start || hri_match_any(a->text, from, end, ends)) return true;
   return before_ends(a, labels) && !before_ends(a, "-signal") &&
          !(after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]));
