@@ -186,7 +186,7 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
   if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from)) return false;
-  if (hri_match_end(a->text, a->start, from, "e.g. |i.e. ") || hri_match_at(a->text, a->after, a->count, ", or | are "))
+  if (hri_match_end(a->text, a->start, from, "e.g. |i.e. | a. | b. | c. | d. ") || hri_match_at(a->text, a->after, a->count, ", or | are "))
     return false; /* a case, or one of several */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false;             /* one of a list */

@@ -23,6 +23,10 @@
 #define HRI_CHANGE                                                                                                     \
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
   "introduce|increase|reduce|expose|emit|check|proposal"
+#define HRI_CHANGE_MORE                                                                                                \
+  "throw|return|tolerate|simplify|use|turn|ignore|inherit|log|ensure|set|skip|only|wait|drop|move|rename|switch|bump|"    \
+  "lower|raise|show|print|treat|keep|limit|propagate|convert|replace|rework|free|release|bail|tell|mention|clarify|"    \
+  "correct|mark|pass|apply|try|stub"
 #define HRI_CHANGED                                                                                                    \
   "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
   "troubleshooting"

@@ -138,6 +138,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     return speaks_of_memory(text, from, from, to, count);
   }
   at = hri_match_whole(text, to, end, failing);
+  if (at < end && (hri_match_any(text, to, at, "never") || hri_match_end(text, to, at, " to "))) return false;
   if (at < end) {
     p->to = hri_match_next(text, at, end, failing);
     if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */

@@ -14,15 +14,28 @@ static size_t clause_start(const char *text, size_t line, size_t at) {
   return line;
 }
 
+/* Behind the part of a program that a change's title names, "vulkan: ", "driver/rawexec: ": in the first line, or a path. */
+static size_t skip_scope(const hri_oom_place *p, size_t at) {
+  enum { LONGEST = 40 };
+  size_t end = at, blanks = 0;
+  while (end < p->line_end && end < at + LONGEST && (hri_is_name(p->text[end]) || strchr("./-*, ", p->text[end])) &&
+         !(p->text[end] == '.' && end + 1 < p->line_end && p->text[end + 1] == ' '))
+    blanks += p->text[end++] == ' ';
+  if (end + 1 >= p->line_end || blanks > 2 || !strchr(":.", p->text[end]) || p->text[end + 1] != ' ') return at;
+  return p->before_count == 0 || memchr(p->text + at, '/', end - at) ? end + 2 : at;
+}
+
 bool hri_voice_is_change(const hri_oom_place *p) {
   size_t at = p->line, end;
   while (at < p->line_end && strchr("[-* ", p->text[at])) { /* "[spark-40781][core]" */
     if (p->text[at] == '[') at = hri_oom_word(p->text, at, p->line_end, "]");
     if (at < p->line_end) at++;
   }
-  for (end = at; end < p->line_end && hri_is_letter(p->text[end]);) end++;
-  return end < p->line_end && p->text[end] == ' ' &&
-         hri_match_last(p->text, at, end, HRI_CHANGE "|" HRI_AVOID "|" HRI_HANDLE) == at;
+  const size_t verb = skip_scope(p, at);
+  for (end = verb; end < p->line_end && hri_is_letter(p->text[end]);) end++;
+  if (end >= p->line_end || p->text[end] != ' ') return false;
+  if (verb > at && hri_match_last(p->text, verb, end, HRI_CHANGE_MORE) == verb) return true;
+  return hri_match_last(p->text, verb, end, HRI_CHANGE "|" HRI_AVOID "|" HRI_HANDLE) == verb;
 }
 
 /* "out of memory (oom) or excessive use of it": a case beside another; "when x() failed (oom), the caller": one by itself, in
@@ -74,7 +87,7 @@ static bool is_titled(const hri_oom_place *p, size_t first, size_t near) {
 /* Whether the words behind the phrase make it a topic: what deals with such errors, what they mean, when they come. */
 static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t end) {
   static const char matters[] =
-      " errors| error is | exceptions| events| issue| problem| situation| scenario| condition| handler| handling| hook| callback| guard|"
+      " errors| error is | response| preferences| overview| exceptions| events| issue| problem| situation| scenario| condition| handler| handling| hook| callback| guard|"
       " protect| prevent| recovery| fallback| check| test| retry| solution| warning| detection| management| manager| debugging|"
       " mitigation| killer| score| kill disable| faq| guide| tips|: class|: subclass|: exception class|: raised|: thrown";
   static const char general[] =
@@ -82,7 +95,7 @@ static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t 
       ", usually| often| when you| if | or |?| perhaps| maybe";
   static const char defined[] = "raised when|thrown when|returned when|occurs when|happens when|raised if|thrown if|"
                                 "returned if|occurs if|happens if";
-  if (hri_match_at(p->text, to, p->line_end, matters)) return true;
+  if (hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, matters)) return true;
   if (hri_voice_happened(p, to)) return false;
   return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " error"), p->line_end, general) ||
          hri_match_part(p->text, from, end, defined);
@@ -118,7 +131,7 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
   SIGN(CONDITION, hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
                       hri_match_any(p->text, from, phrase_from,
-                                    HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
+                                    HRI_CASE "|" HRI_RULE "|exit codes:|error codes:|when exhausted|when exceeded") || /* also before a colon */
                       hri_match_any(p->text, near, phrase_from,
                                     HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_NOT "|reports") ||
                       hri_match_any(p->text, clause, phrase_from, HRI_CAN "|" HRI_INSTEAD) ||

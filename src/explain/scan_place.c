@@ -40,11 +40,15 @@ static bool is_slashed(const hri_scan_window *w, size_t m) {
 
 /* Whether mark `m` stands in a comment of several lines, of which this one is no more than an example. */
 static bool is_in_long_comment(const hri_scan_window *w, size_t m) {
-  enum { LONG = 5 };
+  enum { LONG = 5, NEAR = 4 };
   size_t from = m, to = m;
   while (from > 0 && m - from < LONG && w->marks.items[from - 1].shape & HRI_OOM_REMARK) from--;
   while (to + 1 < w->marks.count && to - m < LONG && w->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
-  if (is_slashed(w, m)) return to - from >= 2;
+  if (is_slashed(w, m)) { /* also one for each field */
+    unsigned others = 0;
+    for (size_t i = m < NEAR ? 0 : m - NEAR; i <= m + NEAR && i < w->marks.count; i++) others += i != m && is_slashed(w, i);
+    return others >= 2;
+  }
   return w->marks.items[m].shape & HRI_OOM_REMARK && m - from >= 2 && to - from >= LONG;
 }
 

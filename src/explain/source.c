@@ -306,6 +306,11 @@ static bool is_member(const span *s) {
   return at + 1 < s->to && (blanks == 0 || s->text[at] == '&' || is_literal_at(s, at, &at));
 }
 
+/* One tag with attributes and nothing else: of a page's source. */
+static bool is_tag(const span *s) {
+  return s->text[s->from] == '<' && ends(s, ">") && has(s, "=\"") && !memchr(s->text + s->from + 1, '<', s->to - s->from - 1);
+}
+
 /* An object in braces on one line: a record of a log. */
 static bool is_record(const span *s) { return s->text[s->from] == '{' && ends(s, "}"); }
 
@@ -392,7 +397,7 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   const bool commented = drop_comment(&s);
   if (is_literal_line(&s))
     return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
-  if (is_pattern(&s)) return HRI_SOURCE_CODE;
+  if (is_pattern(&s) || is_tag(&s)) return HRI_SOURCE_CODE;
   return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) || is_member(&s)
              ? HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;

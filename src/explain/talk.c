@@ -289,6 +289,12 @@ static bool is_branch(const hri_oom_place *p) {
   return hri_match_at(p->text, p->line, p->at, "+-- |+- |\xe2\x94\x9c\xe2\x94\x80|\xe2\x94\x94\xe2\x94\x80");
 }
 
+/* Between the sides of a drawing's boxes, of which there are others in the line. */
+static bool is_drawn(const hri_oom_place *p) {
+  static const char side[] = "\xe2\x94\x82";
+  return hri_oom_word(p->text, p->line, p->at, side) < p->at && hri_oom_word(p->text, p->at, p->line_end, side) < p->line_end;
+}
+
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
 static bool is_explained_item(const hri_oom_place *p, size_t first) {
   static const char joints[] = ": | - | -> | \xe2\x80\x94 | \xe2\x80\x93 | \xe2\x86\x92 ";
@@ -414,7 +420,7 @@ static bool spans_lines(const hri_oom_place *p) {
 
 uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to) {
   const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
-  const bool killed = hri_oom_is_kill(m->failure.source), row = p->shape & HRI_OOM_ROW;
+  const bool killed = hri_oom_is_kill(m->failure.source), row = p->shape & HRI_OOM_ROW || is_drawn(p);
   const bool result = row && is_result_row(p, m);
   size_t quote = 0;
   const bool quoted = p->tick_from == p->tick_to && find_quote(p, &quote);

@@ -171,6 +171,13 @@ static bool ends_task(const hri_oom_around *a, const char *words) {
   return at < end && task < at && (hri_is_digit(a->text[at - 1]) || a->text[at - 1] == ']');
 }
 
+/* "detected 1 oom-kill event": not 0, and not events in general. */
+static bool counts_events(const hri_oom_around *a) {
+  size_t at = a->at;
+  while (at > a->start && a->text[at - 1] == ' ') at--;
+  return at > a->start && hri_is_digit(a->text[at - 1]) && !before_ends(a, "detected 0");
+}
+
 /* Whether the killer, "oom-kill" and "er", did something or had it done: alone it is the name of who may. */
 static bool tells_of_killer(const hri_oom_around *a) {
   static const char deeds[] = "er kill|er has|er was|er is kill|er got|er invoked|er trigger|er terminat|er activ|er kick|er step|er fired|er struck|er took|"
@@ -190,6 +197,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     killed.at += 4;
     if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
     if (before_ends(a, "reason:|reason\": \"|message: \"|container init was")) return certain;
+    if (before_ends(a, " being") && after_starts(a, " is | would | can | will | should ")) return nothing; /* in general */
     return before_ends(a, " was| got| been| were| is| being| gets| getting") && !before_has(a, "oom_kill")
                ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"}
                : nothing;
@@ -206,7 +214,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
-    if (after_starts(a, reports[i]) && !before_ends(a, "detected 0")) return certain;
+    if (after_starts(a, reports[i]) && (reports[i][0] != ' ' || counts_events(a))) return certain;
   if (after_starts(a, "er") && before_ends(a, "invoked")) return certain;
   if (before_ends(a, "result '|result=")) return certain; /* systemd */
   while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at]) at++;
