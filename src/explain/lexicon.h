@@ -49,7 +49,7 @@
 #define HRI_MEETS                                                                                                       \
   "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|" \
   "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"              \
-  "print|printed|showed|and show|and shows|told|says|said|logged|caught|error is|error was|message is|"                 \
+  "print|printed|showed|and show|and shows|it shows|i see|we see|told|says|said|logged|caught|error is|error was|message is|"                 \
   "message was|output is|with reason|resulted in"
 
 #endif

@@ -196,7 +196,7 @@ static bool find_oom(const char *text, size_t line, size_t from, size_t to, size
   static const char behind[] = ".|)|]|:|!| error| when| while| killed| during| on gpu| on device| in | at | trying";
   static const char before[] =
       "due to|by|hit|got|because of|reason:|error:|gpu|cuda|host|encountered|status:|error|with|into|"
-      "getting";
+      "getting|get an|get a|get|gets|cause|causes|caused";
   *p = (hri_oom_phrase){from, to, false};
   if (hri_match_at(text, to, count, ") killer|: 0|s:|=")) return false;
   return to == count || hri_match_at(text, to, count, behind) || find_back(text, line, from, 16, before, 3) < from;
@@ -217,6 +217,10 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   if (hri_match_at(text, from, to, "oomed") && to - from == 5) { /* "my run oomed after 300 steps" */
     p->is_code = false;
     return true;
+  }
+  if (to - from == 6 && hri_match_at(text, from, to, "ooming")) { /* "we were ooming when launching" */
+    p->is_code = false;
+    return hri_match_end(text, line, from, "were |was |is |are |keeps |kept |been |started |be ");
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom") && hri_match_at(text, to, count, "'d |'ed ")) {
     *p = (hri_oom_phrase){from, to + 2, false};

@@ -12,6 +12,13 @@
 /* How much of a line is looked at on both sides of the word. */
 enum { LINE_BEHIND = 320, LINE_AHEAD = 400 };
 
+/* "mkdir: cannot create ...": who speaks begins a line of its own. */
+static bool opens_with_label(const char *text, size_t at, size_t to) {
+  size_t end = at;
+  while (end < to && (hri_is_letter(text[end]) || text[end] == '-')) end++;
+  return end > at + 1 && hri_match_at(text, end, to, ": cannot|: could|: failed|: fatal|: error|: unable");
+}
+
 /* Where prose that was wrapped into the line of mark `m` begins: the line before it, when that one is long, has words
  * and is left open. */
 static size_t wrapped_start(const hri_scan_window *w, size_t m) {
@@ -24,6 +31,7 @@ static size_t wrapped_start(const hri_scan_window *w, size_t m) {
     blanks += w->text[i] == ' ';
     digits += hri_is_digit(w->text[i]);
   }
+  if (opens_with_label(w->text, line, w->count)) return line;
   if (digits > (end - from) / 6) return line;                                 /* what a program counted is no prose */
   if (hri_match_at(w->text, line, w->count, "killed (sigkill)")) return line; /* a shell's line */
   return blanks >= 5 && (hri_is_letter(w->text[end - 1]) || strchr(",)'", w->text[end - 1])) ? from : line;

@@ -26,11 +26,11 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   if (hri_match_any(text, from, end, HRI_CASE "|" HRI_CAN)) return false;
   if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
   if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
-  return hri_match_end(text, line, end, " with| by| as") && /* "it crashed after an hour with" */
+  return hri_match_end(text, line, end, " with| by| as| due to| because of") && /* "it crashed after an hour with" */
          hri_match_any(
              text, from, end,
              HRI_DIED
-             "|ended|ends|stopped|stops|dying|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
+             "|ended|ends|stopped|stops|dying|crashing|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.

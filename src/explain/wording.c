@@ -178,6 +178,13 @@ static bool counts_events(const hri_oom_around *a) {
   return at > a->start && hri_is_digit(a->text[at - 1]) && !before_ends(a, "detected 0");
 }
 
+/* Whether what was killed is a cluster's, which says so itself. */
+static bool is_of_cluster(const hri_oom_around *a) {
+  static const char words[] = "pod|pods|kubernetes|k8s|deployment|operator|controller|statefulset|daemonset";
+  const size_t far = a->after + 200 < a->count ? a->after + 200 : a->count;
+  return hri_match_any(a->text, a->start, far, words);
+}
+
 /* Whether the killer, "oom-kill" and "er", did something or had it done: alone it is the name of who may. */
 static bool tells_of_killer(const hri_oom_around *a) {
   static const char deeds[] = "er kill|er has|er was|er is kill|er got|er invoked|er trigger|er terminat|er activ|er kick|er step|er fired|er struck|er took|"
@@ -198,9 +205,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
     if (before_ends(a, "reason:|reason\": \"|message: \"|container init was")) return certain;
     if (before_ends(a, " being") && after_starts(a, " is | would | can | will | should ")) return nothing; /* in general */
-    return before_ends(a, " was| got| been| were| is| being| gets| getting") && !before_has(a, "oom_kill")
-               ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"}
-               : nothing;
+    if (!before_ends(a, " was| got| been| were| is| being| gets| getting") || before_has(a, "oom_kill")) return nothing;
+    return (hri_oom_reading){is_of_cluster(a) ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "kernel"};
   }
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
@@ -209,7 +215,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-                     !before_ends(a, "was|got|been|with"); /* "restarts with oomkilled status" */
+                     !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
+                     !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with"); /* "with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
