@@ -173,7 +173,9 @@ static bool is_among_wide(const hri_oom_around *a, size_t from) {
 bool hri_oom_is_by_other_signal(const hri_oom_around *a) {
   static const char signals[] =
       "segmentation fault|aborted|illegal instruction|floating point exception|interrupt|terminated|hangup|user signal";
+  static const char names[] = "sigbus|sigill|sigsegv|sigabrt|sigfpe|sigpipe|sigquit|sigtrap|sigsys";
   const size_t end = a->after + 240 < a->count ? a->after + 240 : a->count;
+  if (hri_match_any(a->text, a->after, a->after + 32 < end ? a->after + 32 : end, names)) return true;
   const size_t at = hri_oom_word(a->text, a->after, end, "killed by signal: ");
   return at < end && hri_match_at(a->text, at + strlen("killed by signal: "), a->count, signals);
 }
@@ -186,7 +188,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
   if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from)) return false;
-  if (hri_match_end(a->text, a->start, from, "e.g. |i.e. | a. | b. | c. | d. ") || hri_match_at(a->text, a->after, a->count, ", or | are "))
+  if (hri_match_end(a->text, a->start, from, "e.g. |i.e. ") || hri_match_at(a->text, from, a->at, "a. |b. |c. |d. ") ||
+       hri_match_at(a->text, a->after, a->count, ", or | are "))
     return false; /* a case, or one of several */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false;             /* one of a list */

@@ -202,6 +202,9 @@ static bool find_oom(const char *text, size_t line, size_t from, size_t to, size
   return to == count || hri_match_at(text, to, count, behind) || find_back(text, line, from, 16, before, 3) < from;
 }
 
+/* Behind a participle: what is of that kind, "oomed pods". */
+static const char plurals[] = " pods| jobs| tasks| containers| processes| workers| stressors| instances| requests";
+
 /* The phrase to which the word at text[at] belongs. */
 static bool find_phrase(const char *text, size_t line, size_t at, size_t count, hri_oom_phrase *p) {
   size_t from = at + (text[at] == ' '), to = from;
@@ -216,7 +219,7 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   }
   if (hri_match_at(text, from, to, "oomed") && to - from == 5) { /* "my run oomed after 300 steps" */
     p->is_code = false;
-    return true;
+    return !hri_match_at(text, to, count, plurals);
   }
   if (to - from == 6 && hri_match_at(text, from, to, "ooming")) { /* "we were ooming when launching" */
     p->is_code = false;
@@ -224,7 +227,7 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom") && hri_match_at(text, to, count, "'d |'ed ")) {
     *p = (hri_oom_phrase){from, to + 2, false};
-    return true;
+    return !hri_match_at(text, to + 2, count, plurals);
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
   if (to + 1 < count && text[to] == '.' && hri_is_letter(text[to + 1])) return false; /* "alloc.h:48" */
@@ -252,7 +255,7 @@ static bool is_other(const hri_oom_place *p, const hri_oom_phrase *f) {
       "driver version|no cuda-capable|invalid device|permission denied|invalid argument|device-side assert|"
       "illegal memory|not supported|initialization error|invalid configuration|unauthorized|timed out|number of devices|"
       "pointer being freed|invalid pointer|corrupted";
-  return hri_match_any(p->text, p->line, f->to, "disk|inodes|license|file system|nodes are available|skipped") ||
+  return hri_match_any(p->text, p->line, f->to, "disk|inodes|license|file system|nodes are available|skipped|system call (socket|fishy") ||
          hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other);
 }
 

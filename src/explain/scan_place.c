@@ -24,6 +24,7 @@ static bool opens_with_label(const char *text, size_t at, size_t to) {
 static size_t wrapped_start(const hri_scan_window *w, size_t m) {
   size_t line = w->marks.items[m].offset, from, end, blanks = 0, digits = 0;
   if (m == 0 || w->marks.items[m - 1].who != w->marks.items[m].who) return line;
+  if (w->marks.items[m].line - w->marks.items[m - 1].line > 1) return line;
   from = w->marks.items[m - 1].offset;
   for (end = line; end > from && w->text[end - 1] == ' ';) end--;
   if (end - from < 30 || end - from > 160 || w->marks.items[m - 1].bar) return line;

@@ -311,6 +311,15 @@ static bool is_tag(const span *s) {
   return s->text[s->from] == '<' && ends(s, ">") && has(s, "=\"") && !memchr(s->text + s->from + 1, '<', s->to - s->from - 1);
 }
 
+/* What tells a documents' tool what to do: ".. name:: x", ":field: x". */
+static bool is_directive(const span *s) {
+  size_t at;
+  if (begins(s, s->from, ".. ")) return has(s, ":: ");
+  if (s->text[s->from] != ':') return false;
+  at = name_end(s, s->from + 1);
+  return at > s->from + 1 && at + 1 < s->to && s->text[at] == ':' && hri_line_is_blank(s->text[at + 1]);
+}
+
 /* An object in braces on one line: a record of a log. */
 static bool is_record(const span *s) { return s->text[s->from] == '{' && ends(s, "}"); }
 
@@ -397,7 +406,7 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   const bool commented = drop_comment(&s);
   if (is_literal_line(&s))
     return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
-  if (is_pattern(&s) || is_tag(&s)) return HRI_SOURCE_CODE;
+  if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
   return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) || is_member(&s)
              ? HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;

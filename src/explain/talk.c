@@ -121,7 +121,7 @@ static bool has_placeholder(const hri_oom_place *p) {
       "is smaller than requested bytes of";
   static const char meant[] = "more than 1eb|more memory|a |memory|buffer|tensor|the ";
   static const char stand_ins[] =
-      "unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
+      "to allocate xxx|unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
       "unable to allocate %|unable to allocate ...";
   const size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
   if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
@@ -257,7 +257,12 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
               hri_match_at(p->text, first, end,
                            "cudaerror|hiperror"); /* classes of exceptions have words of their own behind them */
                                                   /* "llama_kv_cache_init: ..." is who speaks */
-  if (hri_match_at(p->text, p->line, first, "0x") && code) return true; /* the code itself stands before its name */
+  if (hri_match_at(p->text, p->line, first, "0x") && /* the code itself stands before its name, or others do above */
+      (code || hri_match_part(p->before, p->before_count > 64 ? p->before_count - 64 : 0, p->before_count, " 0x")))
+    return true;
+  if (hri_oom_is_error_name(p->text, first, end) &&
+      hri_match_at(p->text, end, p->line_end, " &mdash; | \xe2\x80\x94 | \xe2\x80\x93 | - "))
+    return true;
   if (p->at >= end && !hri_match_part(p->text, first, end, "error|status|fail")) return false;
   if (end - first < 13 || !code) return false;
   if (hri_match_at(p->text, end, p->line_end, " = ") && end + 3 < p->line_end &&
@@ -270,6 +275,18 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
     return false;
   for (; end < p->line_end; end++) blanks += p->text[end] == ' ';
   return blanks >= 6;
+}
+
+/* What stands below a code's heading and begins with the words: "## 27", "## CURLSHE_NOMEM (4)". */
+static bool is_described_code(const hri_oom_place *p) {
+  size_t end = p->before_count, from;
+  const bool closed = end > 2 && p->before[end - 1] == ' ' && p->before[end - 2] == ')';
+  end -= end > 0 && p->before[end - 1] == ' ';
+  end -= closed;
+  for (from = end; from > 0 && hri_is_digit(p->before[from - 1]);) from--;
+  if (from == end || end - from > 3 || p->at > p->line + 16) return false;
+  if (!closed) return hri_match_end(p->before, 0, from, ". ") && hri_match_at(p->text, p->line, p->line_end, "out of memory. ");
+  return hri_match_end(p->before, 0, from, " (") && from > 4 && hri_match_end(p->before, 0, from - 2, "nomem|_memory|_alloc");
 }
 
 /* Whether a row of a table, which reports in its last cell what came of the first: there the name of an error code
@@ -317,7 +334,8 @@ static bool denies_failure(const hri_oom_place *p) {
 /* Whether the request was for something that a program does without: pages locked in memory, one of several ways to
  * compute a layer. */
 static bool is_optional(const hri_oom_place *p) {
-  return hri_match_part(p->text, p->line, p->at, "failed to mlock|failed to munlock|unable to lock|skipping tactic") ||
+  return hri_match_part(p->text, p->line, p->at, "failed to mlock|failed to munlock|unable to lock|skipping tactic|could not lock|mlock failed|"
+                        "warning: mlock|continuing anyway") ||
          hri_match_part(p->text, p->line, p->line_end,
                         "insufficient to use tactic|insufficient memory to use tactic|falling back to non-pinned");
 }
@@ -341,7 +359,14 @@ static bool is_corruption(const hri_oom_place *p) {
       "malloc(): unsorted|malloc(): mismatching|realloc(): invalid|free(): invalid|double free or corruption");
 }
 
-bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p) || is_corruption(p); }
+/* A counter that stands at zero: its name, 0, its rate, what it counts. */
+static bool is_zero(const hri_oom_place *p) {
+  size_t at = p->line;
+  while (at < p->line_end && p->text[at] != ' ') at++;
+  return at < p->line_end && memchr(p->text + p->line, '_', at - p->line) && hri_match_at(p->text, at, p->line_end, " 0 0.0| 0 .| 0 -");
+}
+
+bool hri_voice_denies(const hri_oom_place *p) { return is_zero(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) || is_optional(p) || is_corruption(p); }
 
 bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
 
@@ -380,23 +405,36 @@ static bool is_likened(const char *text, size_t end) {
 static bool is_symptom(const hri_oom_place *p, size_t end) {
   enum { AHEAD = 600 };
   const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
-  const size_t from = end > 16 ? end - 16 : 0;
+  const size_t from = end > 32 ? end - 32 : 0;
   return hri_match_any(p->before, from, end, "symptom|symptoms|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
          hri_match_part(p->text, p->line_end, to,
-                        "cause:|causes:|solution:|solutions:|resolution:|fix:|gi\xe1\xba\xa3i ph\xc3\xa1p");
+                        "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|gi\xe1\xba\xa3i ph\xc3\xa1p");
+}
+
+/* "Error: x", and "Solution:" as the next line: an entry of a page that helps. */
+static bool is_answered(const hri_oom_place *p) {
+  size_t at = p->line_end;
+  while (at < p->count && p->text[at] == ' ') at++;
+  return hri_match_at(p->text, p->line, p->at, "error: ") &&
+         hri_match_at(p->text, at, p->count, "solution:|solutions:|fix:|cause:|causes:|resolution:");
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] =
-      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|you'll|an example|example of|example:|this example|look for";
+      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|you'll|an example|example of|example:|this example|look for|"
+             "one of these errors|one of the following errors|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
                                     "in case you|in case anyone|the reason";
   const size_t end = intro_end(p);
   const bool colon = end > 0 && p->before[end - 1] == ':';
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
-  if (end == 0 || p->shape & HRI_OOM_DATED) return false;
-  if (!colon) return sets_case(p->before, end) || is_likened(p->before, end);
+  if (end == 0) return false;
+  if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
+    return p->shape & HRI_OOM_FENCED && (is_symptom(p, end) || (colon && hri_match_any(p->before, from, end, "looks like this|look like this") &&
+                                          hri_match_any(p->before, from, end, HRI_IF)));
+  if (is_answered(p)) return true;
+  if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   return is_symptom(p, end) ||
          (hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own));
 }
@@ -438,7 +476,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
-  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
+  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
                   hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));
