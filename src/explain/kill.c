@@ -45,7 +45,8 @@ static const char rules[] =
     "for each|as it is|while they|while it is|after it's|after it is|needed after|only wait";
 
 /* Who has no memory to run out of. */
-static const char persons[] = "he|she|himself|herself|him|her|who|people|men|soldiers|user|players|characters|civilians";
+static const char persons[] =
+    "he|she|himself|herself|him|her|who|people|men|soldiers|user|players|characters|civilians";
 
 /* What "it" may stand for, close by. */
 static const char machines[] =
@@ -99,7 +100,8 @@ static bool is_suffered(const hri_oom_around *a, size_t from) {
   return hri_match_last(a->text, from, end, "is|are|it's|its") < end &&
          hri_match_any(a->text, least, a->at, HRI_OWN "|the|this|it|it's|its|training|always") &&
          !hri_match_any(a->text, least, end, HRI_CASE "|" HRI_CAN "|when|a|an|any|each|every|must") &&
-         (hri_match_any(a->text, from, a->at, HRI_OWN) || !hri_match_any(a->text, from, a->at, "after the|before|which"));
+         (hri_match_any(a->text, from, a->at, HRI_OWN) ||
+          !hri_match_any(a->text, from, a->at, "after the|before|which"));
 }
 
 /* As titles and first lines say it: "training process killed", "killed process during training". */
@@ -188,8 +190,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
   if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from)) return false;
-  if (hri_match_end(a->text, a->start, from, "e.g. |i.e. ") || hri_match_at(a->text, from, a->at, "a. |b. |c. |d. ") ||
-       hri_match_at(a->text, a->after, a->count, ", or | are "))
+  if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
+      hri_match_at(a->text, from, a->at, "a. |b. |c. |d. ") || hri_match_at(a->text, a->after, a->count, ", or | are "))
     return false; /* a case, or one of several */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false;             /* one of a list */

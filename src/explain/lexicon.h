@@ -24,8 +24,8 @@
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
   "introduce|increase|reduce|expose|emit|check|proposal"
 #define HRI_CHANGE_MORE                                                                                                \
-  "throw|return|tolerate|simplify|use|turn|ignore|inherit|log|ensure|set|skip|only|wait|drop|move|rename|switch|bump|"    \
-  "lower|raise|show|print|treat|keep|limit|propagate|convert|replace|rework|free|release|bail|tell|mention|clarify|"    \
+  "throw|return|tolerate|simplify|use|turn|ignore|inherit|log|ensure|set|skip|only|wait|drop|move|rename|switch|bump|" \
+  "lower|raise|show|print|treat|keep|limit|propagate|convert|replace|rework|free|release|bail|tell|mention|clarify|"   \
   "correct|mark|pass|apply|try|stub"
 #define HRI_CHANGED                                                                                                    \
   "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
@@ -46,10 +46,10 @@
 #define HRI_DIED "died|crashed|failed|aborted"
 #define HRI_DIES "dies|crashes|fails|aborts"
 /* Somebody or something came to it: what they came to follows. */
-#define HRI_MEETS                                                                                                       \
-  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|" \
-  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"              \
-  "print|printed|showed|and show|and shows|it shows|i see|we see|told|says|said|logged|caught|error is|error was|message is|"                 \
+#define HRI_MEETS                                                                                                             \
+  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"       \
+  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                    \
+  "print|printed|showed|and show|and shows|it shows|i see|we see|told|says|said|logged|caught|error is|error was|message is|" \
   "message was|output is|with reason|resulted in"
 
 #endif

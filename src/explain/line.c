@@ -242,7 +242,7 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
     shape = (uint16_t)((shape & ~HRI_OOM_COMMENT) | HRI_OOM_HEADING | HRI_OOM_BOLD); /* nothing but bold words */
   if (count > at + 2 && memcmp(line + count - 2, "\xc2\xb6", 2) == 0)
-    shape |= HRI_OOM_HEADING; /* a page's mark of a heading */
+    shape |= HRI_OOM_HEADING;                                       /* a page's mark of a heading */
   if (at == 0 && count > 1 && (line[0] == '+' || line[0] == '-')) { /* a difference; "- # x" is an item */
     size_t next = 1;
     while (next < count && hri_line_is_blank(line[next])) next++;

@@ -44,7 +44,8 @@ static bool is_member(const hri_oom_place *p, size_t from, size_t to) {
   const char before = from > p->line ? p->text[from - 1] : ' ', behind = to < p->line_end ? p->text[to] : ' ';
   const bool owned = before == '.' && from > p->line + 1 && hri_is_name(p->text[from - 2]);
   const bool owns = behind == '.' && to + 1 < p->line_end && hri_is_name(p->text[to + 1]);
-  if (hri_match_end(p->text, p->line, from, "::") && strchr(",>", behind) && !hri_match_any(p->text, p->line, from, "exception|type"))
+  if (hri_match_end(p->text, p->line, from, "::") && strchr(",>", behind) &&
+      !hri_match_any(p->text, p->line, from, "exception|type"))
     return true;
   return owned && (owns || !is_printed_value(p, to));
 }
@@ -67,7 +68,8 @@ bool hri_voice_is_name(const hri_oom_place *p, size_t from, size_t to) {
   const bool word = !memchr(p->text + from, ' ', to - from);
   if (!word || is_exception(p, from, to)) return false;
   if (hri_match_at(p->text, p->at, p->line_end, "bad_alloc")) {
-    const size_t start = from >= p->line + 5 && hri_match_end(p->text, p->line, from, "::") ? token_start(p, from) : from;
+    const size_t start =
+        from >= p->line + 5 && hri_match_end(p->text, p->line, from, "::") ? token_start(p, from) : from;
     return to < p->line_end && p->text[to] == '>' && memchr(p->text + start, '<', from - start) &&
            !hri_match_any(p->text, p->line, from, "exception|type|what");
   }

@@ -60,15 +60,18 @@ static bool is_numbered(const hri_oom_place *p) {
 /* "The operator is still oomkilled at 1gi", "has been oomkilled twice", "was being oom killed": a passive with its subject. What
  * is said in the present of any container needs something of this one's: a size, how often, whose it is. */
 static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
-  static const char adverbs[] = "still|constantly|repeatedly|frequently|always|often|again|currently|sometimes|regularly|consistently";
-  static const char once[] = "was|were|been|got|is getting|are getting|is being|are being|was being|were being|keeps being|keeps getting|pod being|pods being";
+  static const char adverbs[] =
+      "still|constantly|repeatedly|frequently|always|often|again|currently|sometimes|regularly|consistently";
+  static const char once[] =
+      "was|were|been|got|is getting|are getting|is being|are being|was being|were being|keeps being|keeps getting|pod being|pods being";
   static const char now[] = "is|are|gets|get";
   static const char units[] = "gi|mi|gb|mb| gi| mi| gb| mb";
   static const char marks[] = "still|constantly|repeatedly|frequently|again|currently|every|times|let's|" HRI_OWN;
   const size_t from = hri_sentence_start(p->text, p->sentence, phrase), near = from;
   const size_t end = hri_sentence_end(p->text, to, p->line_end + 80 < p->count ? p->line_end + 80 : p->count);
   size_t at = phrase, verb, adverb;
-  if (!hri_match_at(p->text, phrase, p->line_end, "oomkilled|oom killed|oom-killed") || p->shape & (HRI_OOM_HEADING | HRI_OOM_ROW) || is_numbered(p))
+  if (!hri_match_at(p->text, phrase, p->line_end, "oomkilled|oom killed|oom-killed") ||
+      p->shape & (HRI_OOM_HEADING | HRI_OOM_ROW) || is_numbered(p))
     return false;
   while (at > from && p->text[at - 1] == ' ') at--;
   while ((adverb = hri_match_last(p->text, from, at, adverbs)) < at)

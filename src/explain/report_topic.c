@@ -114,7 +114,7 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   const size_t said = p->tick_from < p->tick_to && p->tick_from > p->line ? p->tick_from : phrase_from,
                from = hri_sentence_start(p->text, p->sentence, said), near = clause_start(p->text, p->line, said),
                clause = clause_start(p->text, p->sentence, said), /* of a line before, if it was wrapped */
-               end = hri_sentence_end(p->text, phrase_to, p->line_end);
+      end = hri_sentence_end(p->text, phrase_to, p->line_end);
   size_t quote = phrase_from, first = from;
   uint64_t signs = 0;
   while (quote > near && p->text[quote - 1] != '"') quote--;
@@ -129,14 +129,16 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   SIGN(TOPIC, is_titled(p, first, near) || (is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
                   hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
-  SIGN(CONDITION, hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
-                      hri_match_any(p->text, from, phrase_from,
-                                    HRI_CASE "|" HRI_RULE "|exit codes:|error codes:|when exhausted|when exceeded") || /* also before a colon */
-                      hri_match_any(p->text, near, phrase_from,
-                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_NOT "|reports") ||
-                      hri_match_any(p->text, clause, phrase_from, HRI_CAN "|" HRI_INSTEAD) ||
-                      hri_match_end(p->text, clause, phrase_from, "can't |cannot |won't |never |without ") ||
-                      (!addressed && hri_match_any(p->text, near, phrase_from, HRI_ANYBODY)));
+  SIGN(CONDITION,
+       hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
+           hri_match_any(p->text, from, phrase_from,
+                         HRI_CASE "|" HRI_RULE
+                                  "|exit codes:|error codes:|when exhausted|when exceeded") || /* also before a colon */
+           hri_match_any(p->text, near, phrase_from,
+                         HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_NOT "|reports") ||
+           hri_match_any(p->text, clause, phrase_from, HRI_CAN "|" HRI_INSTEAD) ||
+           hri_match_end(p->text, clause, phrase_from, "can't |cannot |won't |never |without ") ||
+           (!addressed && hri_match_any(p->text, near, phrase_from, HRI_ANYBODY)));
   SIGN(PERSON, !addressed && hri_match_any(p->text, near, phrase_from, persons));
   SIGN(MINE, hri_match_any(p->text, near, phrase_from, HRI_OWN));
 #undef SIGN

@@ -40,11 +40,12 @@ static size_t wrapped_start(const hri_scan_window *w, size_t m) {
 
 /* ---- source around ---- */
 
-/* Whether mark `m` is a comment of C's kin, which logs do not have. */
+/* Whether mark `m` is a comment of C's kin, or one behind a difference's sign: logs have neither. */
 static bool is_slashed(const hri_scan_window *w, size_t m) {
-  size_t at = w->marks.items[m].offset;
+  const size_t from = w->marks.items[m].offset;
+  size_t at = from;
   while (at < w->count && strchr("+- ", w->text[at]) && w->text[at]) at++;
-  return w->marks.items[m].shape & HRI_OOM_REMARK && hri_match_at(w->text, at, w->count, "//");
+  return w->marks.items[m].shape & HRI_OOM_REMARK && hri_match_at(w->text, at, w->count, at > from ? "//|#" : "//");
 }
 
 /* Whether mark `m` stands in a comment of several lines, of which this one is no more than an example. */
@@ -55,8 +56,9 @@ static bool is_in_long_comment(const hri_scan_window *w, size_t m) {
   while (to + 1 < w->marks.count && to - m < LONG && w->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
   if (is_slashed(w, m)) { /* also one for each field */
     unsigned others = 0;
-    for (size_t i = m < NEAR ? 0 : m - NEAR; i <= m + NEAR && i < w->marks.count; i++) others += i != m && is_slashed(w, i);
-    return others >= 2;
+    for (size_t i = m < NEAR ? 0 : m - NEAR; i <= m + NEAR && i < w->marks.count; i++)
+      others += i != m && is_slashed(w, i);
+    return others >= 2 || (others > 0 && strchr("+-", w->text[w->marks.items[m].offset]));
   }
   return w->marks.items[m].shape & HRI_OOM_REMARK && m - from >= 2 && to - from >= LONG;
 }

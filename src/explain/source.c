@@ -243,8 +243,8 @@ static bool is_sentence(const span *s) {
 
 /* How a statement ends, or a part of one that goes on. */
 static bool ends_statement(const span *s) {
-  static const char *const operands[] = {");", "\";", "';",    "];",  "};",   "\",", "',",  ");\\", "({", "=>", "; }",
-                                         "&&", "||",  "\\n\"", "\")", "\"))", "')",  "\"]", "\" +", "' +"};
+  static const char *const operands[] = {");",  "\";", "';", "];",    "};",  "\",",  "',", ");\\", "({",   "=>",
+                                         "; }", "&&",  "||", "\\n\"", "\")", "\"))", "')", "\"]",  "\" +", "' +"};
   if (ends(s, "(") && is_sentence(s)) return false;
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
@@ -308,7 +308,8 @@ static bool is_member(const span *s) {
 
 /* One tag with attributes and nothing else: of a page's source. */
 static bool is_tag(const span *s) {
-  return s->text[s->from] == '<' && ends(s, ">") && has(s, "=\"") && !memchr(s->text + s->from + 1, '<', s->to - s->from - 1);
+  return s->text[s->from] == '<' && ends(s, ">") && has(s, "=\"") &&
+         !memchr(s->text + s->from + 1, '<', s->to - s->from - 1);
 }
 
 /* What tells a documents' tool what to do: ".. name:: x", ":field: x". */
@@ -404,10 +405,10 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_continuation(&s);
   const bool commented = drop_comment(&s);
-  if (is_literal_line(&s))
-    return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_literal_line(&s)) return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
   if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
-  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) || is_member(&s)
+  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) ||
+                 is_member(&s)
              ? HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;
 }

@@ -255,10 +255,10 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   while (end < p->line_end && hri_is_name(p->text[end])) end++;
   bool code = memchr(p->text + first, '_', end - first) ||
               hri_match_at(p->text, first, end,
-                           "cudaerror|hiperror"); /* classes of exceptions have words of their own behind them */
-                                                  /* "llama_kv_cache_init: ..." is who speaks */
+                           "cudaerror|hiperror");    /* classes of exceptions have words of their own behind them */
+                                                     /* "llama_kv_cache_init: ..." is who speaks */
   if (hri_match_at(p->text, p->line, first, "0x") && /* the code itself stands before its name, or others do above */
-      (code || hri_match_part(p->before, p->before_count > 64 ? p->before_count - 64 : 0, p->before_count, " 0x")))
+      (code || hri_match_part(p->before, p->before_count > 64 ? p->before_count - 64 : 0, p->before_count, "0x")))
     return true;
   if (hri_oom_is_error_name(p->text, first, end) &&
       hri_match_at(p->text, end, p->line_end, " &mdash; | \xe2\x80\x94 | \xe2\x80\x93 | - "))
@@ -285,8 +285,10 @@ static bool is_described_code(const hri_oom_place *p) {
   end -= closed;
   for (from = end; from > 0 && hri_is_digit(p->before[from - 1]);) from--;
   if (from == end || end - from > 3 || p->at > p->line + 16) return false;
-  if (!closed) return hri_match_end(p->before, 0, from, ". ") && hri_match_at(p->text, p->line, p->line_end, "out of memory. ");
-  return hri_match_end(p->before, 0, from, " (") && from > 4 && hri_match_end(p->before, 0, from - 2, "nomem|_memory|_alloc");
+  if (!closed)
+    return hri_match_end(p->before, 0, from, ". ") && hri_match_at(p->text, p->line, p->line_end, "out of memory. ");
+  return hri_match_end(p->before, 0, from, " (") && from > 4 &&
+         hri_match_end(p->before, 0, from - 2, "nomem|_memory|_alloc");
 }
 
 /* Whether a row of a table, which reports in its last cell what came of the first: there the name of an error code
@@ -309,7 +311,8 @@ static bool is_branch(const hri_oom_place *p) {
 /* Between the sides of a drawing's boxes, of which there are others in the line. */
 static bool is_drawn(const hri_oom_place *p) {
   static const char side[] = "\xe2\x94\x82";
-  return hri_oom_word(p->text, p->line, p->at, side) < p->at && hri_oom_word(p->text, p->at, p->line_end, side) < p->line_end;
+  return hri_oom_word(p->text, p->line, p->at, side) < p->at &&
+         hri_oom_word(p->text, p->at, p->line_end, side) < p->line_end;
 }
 
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
@@ -334,7 +337,8 @@ static bool denies_failure(const hri_oom_place *p) {
 /* Whether the request was for something that a program does without: pages locked in memory, one of several ways to
  * compute a layer. */
 static bool is_optional(const hri_oom_place *p) {
-  return hri_match_part(p->text, p->line, p->at, "failed to mlock|failed to munlock|unable to lock|skipping tactic|could not lock|mlock failed|"
+  return hri_match_part(p->text, p->line, p->at,
+                        "failed to mlock|failed to munlock|unable to lock|skipping tactic|could not lock|mlock failed|"
                         "warning: mlock|continuing anyway") ||
          hri_match_part(p->text, p->line, p->line_end,
                         "insufficient to use tactic|insufficient memory to use tactic|falling back to non-pinned");
@@ -363,10 +367,14 @@ static bool is_corruption(const hri_oom_place *p) {
 static bool is_zero(const hri_oom_place *p) {
   size_t at = p->line;
   while (at < p->line_end && p->text[at] != ' ') at++;
-  return at < p->line_end && memchr(p->text + p->line, '_', at - p->line) && hri_match_at(p->text, at, p->line_end, " 0 0.0| 0 .| 0 -");
+  return at < p->line_end && memchr(p->text + p->line, '_', at - p->line) &&
+         hri_match_at(p->text, at, p->line_end, " 0 0.0| 0 .| 0 -");
 }
 
-bool hri_voice_denies(const hri_oom_place *p) { return is_zero(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) || is_optional(p) || is_corruption(p); }
+bool hri_voice_denies(const hri_oom_place *p) {
+  return is_zero(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) || is_optional(p) ||
+         is_corruption(p);
+}
 
 bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
 
@@ -407,8 +415,9 @@ static bool is_symptom(const hri_oom_place *p, size_t end) {
   const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
   const size_t from = end > 32 ? end - 32 : 0;
   return hri_match_any(p->before, from, end, "symptom|symptoms|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
-         hri_match_part(p->text, p->line_end, to,
-                        "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|gi\xe1\xba\xa3i ph\xc3\xa1p");
+         hri_match_part(
+             p->text, p->line_end, to,
+             "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|gi\xe1\xba\xa3i ph\xc3\xa1p");
 }
 
 /* "Error: x", and "Solution:" as the next line: an entry of a page that helps. */
@@ -431,8 +440,9 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
   if (end == 0) return false;
   if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
-    return p->shape & HRI_OOM_FENCED && (is_symptom(p, end) || (colon && hri_match_any(p->before, from, end, "looks like this|look like this") &&
-                                          hri_match_any(p->before, from, end, HRI_IF)));
+    return p->shape & HRI_OOM_FENCED &&
+           (is_symptom(p, end) || (colon && hri_match_any(p->before, from, end, "looks like this|look like this") &&
+                                   hri_match_any(p->before, from, end, HRI_IF)));
   if (is_answered(p)) return true;
   if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   return is_symptom(p, end) ||
@@ -476,8 +486,9 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
-  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
-                  hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
+  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_entry_of_codes(p, first) || is_key(p) ||
+                  is_explained_item(p, first) || hri_match_at(p->text, first, p->line_end, "enomem") ||
+                  (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));
   SIGN(CONDITION, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||

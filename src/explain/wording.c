@@ -63,7 +63,8 @@ static bool is_intended_kill(const hri_oom_around *a) {
   hri_oom_around far = *a;
   far.start = a->at > 320 ? a->at - 320 : 0;
   if (before_has(&far, before) || had_timed_out(a)) return true;
-  return after_has(a, 60, "preempt|<pid>") || after_has(a, 120, ": timeout '") || after_starts(a, " from the scheduler");
+  return after_has(a, 60, "preempt|<pid>") || after_has(a, 120, ": timeout '") ||
+         after_starts(a, " from the scheduler");
 }
 
 /* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
@@ -187,9 +188,12 @@ static bool is_of_cluster(const hri_oom_around *a) {
 
 /* Whether the killer, "oom-kill" and "er", did something or had it done: alone it is the name of who may. */
 static bool tells_of_killer(const hri_oom_around *a) {
-  static const char deeds[] = "er kill|er has|er was|er is kill|er got|er invoked|er trigger|er terminat|er activ|er kick|er step|er fired|er struck|er took|"
-                              "er hit|er end|er stop|er did|er came|er reap|er sent|er to |er message|er log|er event|er start|er select|er chose";
-  return after_starts(a, deeds) || before_has(a, "killed|kill |kills|invoke|trigger|terminated|due to|because of|hit|died|ended|sigkill|log|dmesg");
+  static const char deeds[] =
+      "er kill|er has|er was|er is kill|er got|er invoked|er trigger|er terminat|er activ|er kick|er step|er fired|er struck|er took|"
+      "er hit|er end|er stop|er did|er came|er reap|er sent|er to |er message|er log|er event|er start|er select|er chose";
+  return after_starts(a, deeds) ||
+         before_has(a,
+                    "killed|kill |kills|invoke|trigger|terminated|due to|because of|hit|died|ended|sigkill|log|dmesg");
 }
 
 /* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at
@@ -204,7 +208,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     killed.at += 4;
     if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
     if (before_ends(a, "reason:|reason\": \"|message: \"|container init was")) return certain;
-    if (before_ends(a, " being") && after_starts(a, " is | would | can | will | should ")) return nothing; /* in general */
+    if (before_ends(a, " being") && after_starts(a, " is | would | can | will | should "))
+      return nothing; /* in general */
     if (!before_ends(a, " was| got| been| were| is| being| gets| getting") || before_has(a, "oom_kill")) return nothing;
     return (hri_oom_reading){is_of_cluster(a) ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "kernel"};
   }
@@ -214,9 +219,10 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (before_ends(a, "for reason:")) return nothing; /* "look for Reason: OOMKilled" */
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
-    bool adjective = after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-                     !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
-                     !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with"); /* "with oomkilled status" */
+    bool adjective =
+        after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
+        !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
+        !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with"); /* "with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
@@ -527,16 +533,20 @@ static size_t find_code(const hri_oom_around *a) {
 static bool is_signal_received(const hri_oom_around *a) {
   static const char behind[] = ": 9|(-9|(9|/9| (9|) received| received| (kill|'ing |'d |'ed |ed |ing ";
   static const char numbers[] = "9 (|9: |9, |9:|9(|137 (|137(|137: |-9 (|9, signal.|killed (|killed ( |128 + | + ";
-  static const char ends[] = "killed|terminated|exited|died|received|receives|got|gets|getting|crashed|failed|ended|aborted|"
-                             "interrupted|caused|causes|was sent|raised|dies|crashes|fails";
+  static const char ends[] =
+      "killed|terminated|exited|died|received|receives|got|gets|getting|crashed|failed|ended|aborted|"
+      "interrupted|caused|causes|was sent|raised|dies|crashes|fails";
   static const char labels[] = ":|=|: \"|:\"|=\"|: '|signal \"|signal '|[|***|signal";
   const size_t from = hri_sentence_start(a->text, a->start, a->at);
   size_t end = a->at;
   if (hri_match_end(a->text, a->start, end, "signals.|signal.|syscall.|unix.|linux.")) /* of a module's */
     while (end > a->start && a->text[end - 1] != '<' && a->text[end - 1] != ' ' && a->text[end - 1] != '(') end--;
   if (after_starts(a, behind) || hri_match_end(a->text, a->start, a->at, numbers)) return true;
-  if (before_ends(a, " or| and| or a|including| to| `")  && !before_ends(a, "signal to")) return false; /* one of several; what is sent */
-  if (hri_match_end(a->text, a->start, a->at, " (") && after_starts(a, ")") && !before_ends(a, "kill (|stop (|signal (")) return true;
+  if (before_ends(a, " or| and| or a|including| to| `") && !before_ends(a, "signal to"))
+    return false; /* one of several; what is sent */
+  if (hri_match_end(a->text, a->start, a->at, " (") && after_starts(a, ")") &&
+      !before_ends(a, "kill (|stop (|signal ("))
+    return true;
   if (end == a->start || hri_match_any(a->text, from, end, ends)) return true;
   return before_ends(a, labels) && !before_ends(a, "-signal") &&
          !(after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]));
@@ -558,7 +568,8 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
   const char *words = head->words;
   if (strcmp(words, "tried to allocate") == 0) /* the host's; or no size follows */
     return before_has(a, "malloc failed (") || (!after_has(a, 24, "ib") && !after_has(a, 30, "b"));
-  if (hri_oom_is_kill(source) && hri_match_any(a->text, a->at > a->start + 48 ? a->at - 48 : a->start, a->at, "should terminate|should exit|should fail|should return"))
+  if (hri_oom_is_kill(source) && hri_match_any(a->text, a->at > a->start + 48 ? a->at - 48 : a->start, a->at,
+                                               "should terminate|should exit|should fail|should return"))
     return true; /* what a test expects */
   if (hri_oom_is_kill(source) && (after_starts(a, "_handler") || is_intended_kill(a))) return true;
   if (strcmp(words, "sigkill") == 0 && (after_starts(a, "_") || (a->at > a->start && a->text[a->at - 1] == '_' &&
