@@ -12,6 +12,7 @@
 #include "explain/line.h"
 #include "explain/match.h"
 #include "explain/report.h"
+#include "explain/scan_carrier.h"
 
 /* Where back quotes are open at the raw line's text, whose prefix ends at `at`: SIZE_MAX when none are. */
 static size_t open_tick(const hri_scan_intake *in, const hri_scan_window *w, size_t at) {
@@ -53,39 +54,17 @@ static size_t skip_quotes(const char *line, size_t *at, size_t count) {
   return to - 3;
 }
 
-/* A line of a box, "| text |" with nothing but text between, is brought to its text; returns how long that is. A row of a
- * table has more bars. */
-static size_t open_box(char *line, size_t count) {
-  static const char *const sides[] = {"|", "\xe2\x94\x82", "\xe2\x94\x83", "\xe2\x95\x91"};
-  size_t from = 0, to = count;
-  while (from < to && hri_line_is_blank(line[from])) from++;
-  while (to > from && hri_line_is_blank(line[to - 1])) to--;
-  for (size_t i = 0; i < HRI_COUNT(sides); i++) {
-    const size_t side = strlen(sides[i]);
-    if (to - from < 2 * side + 2 || memcmp(line + from, sides[i], side) != 0 ||
-        memcmp(line + to - side, sides[i], side) != 0)
-      continue;
-    from += side;
-    to -= side;
-    if (hri_oom_word(line, from, to, sides[i]) < to || line[from] != ' ') return count;
-    from++; /* the box's own blank; before its right side are more of them where a line ends early */
-    while (to > from && line[to - 1] == ' ') to--;
-    memmove(line, line + from, to - from);
-    return to - from;
-  }
-  return count;
-}
-
 /* What a raw line that is no rest of another says of itself; returns where its text begins. */
 static size_t begin_line(hri_scan_intake *in, hri_scan_window *w, size_t count) {
   hri_scan_mark *said = &in->said;
-  size_t at;
+  size_t at, from;
   said->rank = -1;
   said->who = -1;
   at = hri_line_skip_prefix(in->line, count, &said->rank, &said->who);
+  from = said->who >= 0 ? at : 0; /* a worker's name is no part of a statement */
   said->shape = hri_line_shape(in->line, count, at);
   said->shape |= hri_scan_see_fence(&in->blocks, in->line, count);
-  said->source = hri_scan_source_of(&in->blocks, w, in->line, count, in->lines + 1, said->source);
+  said->source = hri_scan_source_of(&in->blocks, w, in->line + from, count - from, in->lines + 1, said->source);
   return at;
 }
 
@@ -103,8 +82,7 @@ static bool add_parts(hri_scan_intake *in, hri_scan_window *w, size_t at, size_t
     open = SIZE_MAX;
     at = end;
     if (end < count) {
-      in->said.rank = hri_line_rank_at(in->line, count, end, &at);
-      in->said.who = in->said.rank;
+      in->said.rank = hri_line_rank_at(in->line, count, end, &at, &in->said.who);
       hri_scan_window_add_blank(w);
     }
   }
@@ -117,17 +95,25 @@ static void add_kill(hri_scan_window *w) {
   w->count += sizeof words - 1;
 }
 
+/* The whole raw line as it was printed, whatever carried it; returns how long that is. */
+static size_t open_line(hri_scan_intake *in, bool *dated) {
+  size_t count = hri_line_drop_escapes(in->line, hri_scan_open_object(in->line, in->count));
+  if (count > 1 && hri_line_is_blank(in->line[count - 1]) && hri_line_is_blank(in->line[count - 2]))
+    while (count > 0 && hri_line_is_blank(in->line[count - 1])) count--; /* what a terminal's copy fills up with */
+  count = hri_scan_take_from_carrier(in->line, count, dated);
+  return hri_scan_open_output(&in->blocks, in->line, count);
+}
+
 bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
-  size_t count = hri_line_drop_escapes(in->line, in->count), at = 0;
-  bool joined = false, kill = false, kept;
-  if (!in->continued && complete) {
-    count = open_box(in->line, hri_scan_open_output(&in->blocks, in->line, count));
-    joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
-  }
+  const bool whole = !in->continued && complete;
+  bool joined = false, kill = false, dated = false, kept;
+  size_t count = whole ? open_line(in, &dated) : hri_line_drop_escapes(in->line, in->count), at = 0;
+  if (whole) joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
   if (joined) {
     hri_scan_window_drop_blank(w);
   } else if (!in->continued) {
     at = begin_line(in, w, count);
+    if (dated) in->said.shape |= HRI_OOM_DATED;
     kill = complete && hri_line_reports_kill(in->line, count, at);
     if (kill && in->line[0] == '*') /* no item, no heading */
       in->said.shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING);
