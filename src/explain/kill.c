@@ -17,7 +17,7 @@
 static const char others[] =
     "timeout|timed out|time limit|walltime|preempt|preempted|manually|ctrl|ctrl-c|cancel|canceled|cancelled|teardown|"
     "sigterm|shutdown|watchdog|idle|zombie|orphan|orphaned|stale|query|connection|connections|signal 15|sigint|"
-    "kill -9|pkill|killall|i killed|we killed|heartbeat|deadline|on request|unknown signal|node failure|whether|"
+    "kill -9|pkill|killall|i killed|we killed|we kill|i kill|heartbeat|deadline|on request|unknown signal|node failure|whether|"
     "eviction|ssh|hang|hung|deadlock|wall clock|health check|health checks";
 
 static size_t skip_back(const char *text, size_t from, size_t at) {
@@ -191,7 +191,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
   if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from)) return false;
   if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
-      hri_match_at(a->text, from, a->at, "a. |b. |c. |d. ") || hri_match_at(a->text, a->after, a->count, ", or | are "))
+      hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||
+      hri_match_at(a->text, a->after, a->count, ", or | are "))
     return false; /* a case, or one of several */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false;             /* one of a list */

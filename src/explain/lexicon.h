@@ -31,7 +31,8 @@
   "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
   "troubleshooting"
 /* How it is in general. */
-#define HRI_RULE "usually|never|means|raises|common|potential|possible|risk|likely to|lead to|leads to|leading to"
+#define HRI_RULE                                                                                                       \
+  "usually|error indicates|error means|never|means|raises|common|potential|possible|risk|likely to|lead to|leads to|leading to"
 /* That it is not so. */
 #define HRI_NOT "don't|do not|doesn't|does not|not an"
 /* Another thing was meant to be, or was there. */

@@ -68,6 +68,8 @@ bool hri_voice_is_name(const hri_oom_place *p, size_t from, size_t to) {
   const bool word = !memchr(p->text + from, ' ', to - from);
   if (!word || is_exception(p, from, to)) return false;
   if (hri_match_at(p->text, p->at, p->line_end, "bad_alloc")) {
+    const size_t end = p->at + strlen("bad_alloc");
+    if (end < p->line_end && hri_is_name(p->text[end])) return true;
     const size_t start =
         from >= p->line + 5 && hri_match_end(p->text, p->line, from, "::") ? token_start(p, from) : from;
     return to < p->line_end && p->text[to] == '>' && memchr(p->text + start, '<', from - start) &&

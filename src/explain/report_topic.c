@@ -38,11 +38,14 @@ bool hri_voice_is_change(const hri_oom_place *p) {
   return hri_match_last(p->text, verb, end, HRI_CHANGE "|" HRI_AVOID "|" HRI_HANDLE) == verb;
 }
 
-/* "out of memory (oom) or excessive use of it": a case beside another; "when x() failed (oom), the caller": one by itself, in
- * the sentence that begins at text[from]. */
-static bool is_one_of_several(const hri_oom_place *p, size_t from, size_t to) {
-  if (hri_match_at(p->text, to, p->line_end, "),") && hri_match_at(p->text, from, to, "when ")) return true;
+/* "out of memory (oom) or excessive use of it": a case beside another. */
+static bool is_one_of_several(const hri_oom_place *p, size_t to) {
   return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, " or | / ");
+}
+
+/* "When x() failed (oom), the caller": a case by itself, of the sentence that begins at text[from]. */
+static bool is_when(const hri_oom_place *p, size_t from, size_t to) {
+  return hri_match_at(p->text, to, p->line_end, "),") && hri_match_at(p->text, from, to, "when ");
 }
 
 /* "oom: reduce the batch", "a fallback for bad_alloc": a title that gives advice, or names what deals with it. */
@@ -70,7 +73,7 @@ static bool is_meant(const hri_oom_place *p) {
 }
 
 bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {
-  return is_one_of_several(p, hri_sentence_start(p->text, p->sentence, from), to) || is_titled_advice(p, from, to);
+  return is_one_of_several(p, to) || is_titled_advice(p, from, to);
 }
 
 /* "fix(cuda): ...", "tip: ...": what the sentence text[first, near) begins with says what it is about. */
@@ -130,7 +133,7 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
                   hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
   SIGN(CONDITION,
-       hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
+       hri_match_any(p->text, phrase_to, end, "unless") || is_when(p, from, phrase_to) || hri_voice_is_change(p) ||
            hri_match_any(p->text, from, phrase_from,
                          HRI_CASE "|" HRI_RULE
                                   "|exit codes:|error codes:|when exhausted|when exceeded") || /* also before a colon */

@@ -398,8 +398,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_thrown(&s) ||
-      is_bracket(&s))
+  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || (is_exception(&s) && !is_member(&s)) ||
+      is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
   if (is_field(&s)) return opens_structure(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */

@@ -291,6 +291,16 @@ static bool is_described_code(const hri_oom_place *p) {
          hri_match_end(p->before, 0, from - 2, "nomem|_memory|_alloc");
 }
 
+/* The text of a record in a list of codes, others of which stand on both sides: "- code: 137", "description: killed". */
+static bool is_listed_code(const hri_oom_place *p) {
+  enum { FAR = 300 };
+  const size_t from = p->before_count > FAR ? p->before_count - FAR : 0;
+  const size_t to = p->line_end + FAR < p->count ? p->line_end + FAR : p->count;
+  return hri_match_at(p->text, p->line, p->at, "description: |reason: |message: |phrase: |text: ") &&
+         hri_match_part(p->before, from, p->before_count, "- code: ") &&
+         hri_match_part(p->text, p->line_end, to, "- code: ");
+}
+
 /* Whether a row of a table, which reports in its last cell what came of the first: there the name of an error code
  * stands, and nothing behind it explains or advises. */
 static bool is_result_row(const hri_oom_place *p, const hri_oom_message *m) {
@@ -420,6 +430,13 @@ static bool is_symptom(const hri_oom_place *p, size_t end) {
              "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|gi\xe1\xba\xa3i ph\xc3\xa1p");
 }
 
+/* "The log looks like this:" of a page, whose author met nothing in the lines before it. */
+static bool is_shown(const char *text, size_t from, size_t end) {
+  enum { FAR = 300 };
+  return hri_match_any(text, from, end, "looks like this|look like this") &&
+         !hri_match_any(text, end > FAR ? end - FAR : 0, end, HRI_OWN "|got|failed|crashed|tried");
+}
+
 /* "Error: x", and "Solution:" as the next line: an entry of a page that helps. */
 static bool is_answered(const hri_oom_place *p) {
   size_t at = p->line_end;
@@ -439,10 +456,9 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const bool colon = end > 0 && p->before[end - 1] == ':';
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
   if (end == 0) return false;
+  if (colon && is_shown(p->before, from, end)) return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
   if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
-    return p->shape & HRI_OOM_FENCED &&
-           (is_symptom(p, end) || (colon && hri_match_any(p->before, from, end, "looks like this|look like this") &&
-                                   hri_match_any(p->before, from, end, HRI_IF)));
+    return p->shape & HRI_OOM_FENCED && is_symptom(p, end);
   if (is_answered(p)) return true;
   if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   return is_symptom(p, end) ||
@@ -486,9 +502,9 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
-  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_entry_of_codes(p, first) || is_key(p) ||
-                  is_explained_item(p, first) || hri_match_at(p->text, first, p->line_end, "enomem") ||
-                  (killed && p->at == first && defines(p)) ||
+  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_listed_code(p) ||
+                  is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
+                  hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));
   SIGN(CONDITION, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||

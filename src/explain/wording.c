@@ -30,10 +30,11 @@ static bool is_named(const hri_oom_around *a) {
       "due to|logic for|" HRI_AVOID "|" HRI_HANDLE;
   static const char behind[] = " = |;|&| &|():|();| as | is | when | if | means| occur|/|ed";
   size_t end = a->at;
-  if (hri_match_end(a->text, a->start, end, "std::")) end -= strlen("std::");
+  if (hri_match_end(a->text, a->start, end, "::")) /* of a space of names */
+    for (end -= 2; end > a->start && hri_is_name(a->text[end - 1]);) end--;
   if (before_ends(a, "terminating due to|terminated by")) return false;
   if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, end), end)) return false;
-  while (end > a->start && a->text[end - 1] == ' ') end--;
+  while (end > a->start && strchr(" (", a->text[end - 1])) end--;
   return hri_match_last(a->text, a->start, end, before) < end || (end > a->start && a->text[end - 1] == '|') ||
          hri_match_end(a->text, a->start, end, "!=|==|== \"|== '|&&|kill -|signal.") || after_starts(a, behind);
 }
@@ -63,8 +64,7 @@ static bool is_intended_kill(const hri_oom_around *a) {
   hri_oom_around far = *a;
   far.start = a->at > 320 ? a->at - 320 : 0;
   if (before_has(&far, before) || had_timed_out(a)) return true;
-  return after_has(a, 60, "preempt|<pid>") || after_has(a, 120, ": timeout '") ||
-         after_starts(a, " from the scheduler");
+  return after_has(a, 60, "preempt|<pid>") || after_has(a, 120, "timeout '") || after_starts(a, " from the scheduler");
 }
 
 /* An extension's own check: "CUDA runtime error: out of memory", "cuda failed with error 2 out of memory". */
@@ -210,7 +210,9 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (before_ends(a, "reason:|reason\": \"|message: \"|container init was")) return certain;
     if (before_ends(a, " being") && after_starts(a, " is | would | can | will | should "))
       return nothing; /* in general */
-    if (!before_ends(a, " was| got| been| were| is| being| gets| getting") || before_has(a, "oom_kill")) return nothing;
+    if (!before_ends(a, " was| got| been| were| is| being| gets| getting| constantly| repeatedly| still| again") ||
+        before_has(a, "oom_kill"))
+      return nothing;
     return (hri_oom_reading){is_of_cluster(a) ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "kernel"};
   }
   if (strcmp(words, "oomkilled") == 0) {
@@ -576,6 +578,10 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
                                                                  a->at > 1 && a->text[a->at - 2] != '_')))
     return true;                                                                  /* a part of a name */
   if (strcmp(words, "sigkill") == 0 && after_starts(a, " when mem")) return true; /* earlyoom says when it will */
+  if (strcmp(words, "sigkill") == 0 && /* one of a list of signals; what a program goes on to */
+      (after_starts(a, ", sigterm|, sigint|, sigstop|, sighup|, sigsegv| and sigterm| or sigterm|/sigterm") ||
+       before_ends(a, "resorting to|escalating to|escalate to|fall back to|falling back to")))
+    return true;
   if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror") &&
       !before_ends(a, "]' died with <signals."))
     return true; /* what that exception says when it is printed without its name: it was caught */
