@@ -97,6 +97,11 @@ static bool is_suffered(const hri_oom_around *a, size_t from) {
   if (being < end) /* "the task being killed." is one that a page names */
     return hri_count_words(a->text, from, end) > 3 || !hri_ends_sentence(a->text, a->after, a->count);
   if (hri_match_last(a->text, from, end, "got|gets|get|getting|was|were|been") < end) return true;
+  if (hri_match_last(a->text, from, end, "are") < end && !hri_match_any(a->text, from, a->at, HRI_OWN) &&
+      !hri_match_any(a->text, a->after, a->after + 60 < a->count ? a->after + 60 : a->count, "oom|memory|ram"))
+    return false;
+  if (!hri_match_any(a->text, from, a->at, HRI_OWN) && hri_match_at(a->text, a->after, a->count, " if |, if | then"))
+    return false;
   return hri_match_last(a->text, from, end, "is|are|it's|its") < end &&
          hri_match_any(a->text, least, a->at, HRI_OWN "|the|this|it|it's|its|training|always") &&
          !hri_match_any(a->text, least, end, HRI_CASE "|" HRI_CAN "|when|a|an|any|each|every|must") &&

@@ -47,10 +47,10 @@
 #define HRI_DIED "died|crashed|failed|aborted"
 #define HRI_DIES "dies|crashes|fails|aborts"
 /* Somebody or something came to it: what they came to follows. */
-#define HRI_MEETS                                                                                                             \
-  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"       \
-  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                    \
-  "print|printed|showed|and show|and shows|it shows|i see|we see|told|says|said|logged|caught|error is|error was|message is|" \
+#define HRI_MEETS                                                                                                                                  \
+  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"                            \
+  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                                         \
+  "print|printed|showed|and show|and shows|it shows|i see|we see|still has|still have|told|says|said|logged|caught|error is|error was|message is|" \
   "message was|output is|with reason|resulted in"
 
 #endif

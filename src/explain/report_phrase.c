@@ -193,12 +193,16 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
 
 /* "oom" as a word: of somebody who met it, not a counter or the name of a setting. */
 static bool find_oom(const char *text, size_t line, size_t from, size_t to, size_t count, hri_oom_phrase *p) {
-  static const char behind[] = ".|)|]|:|!| error| when| while| killed| during| on gpu| on device| in | at | trying";
+  static const char behind[] =
+      ".|)|]|:|!| error| when| while| after | from | killed| during| on gpu| on device| in | at | trying";
   static const char before[] =
       "due to|by|hit|got|because of|reason:|error:|gpu|cuda|host|encountered|status:|error|with|into|"
       "getting|get an|get a|get|gets|cause|causes|caused";
   *p = (hri_oom_phrase){from, to, false};
   if (hri_match_at(text, to, count, ") killer|: 0|s:|=")) return false;
+  if (hri_match_at(text, to, count, " killed") &&
+      hri_match_end(text, line, from, "that got |that get |that were |which got "))
+    return false; /* of a kind */
   return to == count || hri_match_at(text, to, count, behind) || find_back(text, line, from, 16, before, 3) < from;
 }
 

@@ -57,11 +57,21 @@ static bool is_numbered(const hri_oom_place *p) {
   return at > digits && hri_match_at(p->text, at, p->line_end, ": |) |. | - ");
 }
 
+/* Back over blanks and words that say how often. */
+static size_t skip_adverbs(const char *text, size_t from, size_t at) {
+  static const char adverbs[] =
+      "still|constantly|repeatedly|frequently|always|often|again|currently|sometimes|regularly|consistently";
+  for (;;) {
+    while (at > from && text[at - 1] == ' ') at--;
+    const size_t adverb = hri_match_last(text, from, at, adverbs);
+    if (adverb == at) return at;
+    at = adverb;
+  }
+}
+
 /* "The operator is still oomkilled at 1gi", "has been oomkilled twice", "was being oom killed": a passive with its subject. What
  * is said in the present of any container needs something of this one's: a size, how often, whose it is. */
 static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
-  static const char adverbs[] =
-      "still|constantly|repeatedly|frequently|always|often|again|currently|sometimes|regularly|consistently";
   static const char once[] =
       "was|were|been|got|is getting|are getting|is being|are being|was being|were being|keeps being|keeps getting|pod being|pods being";
   static const char now[] = "is|are|gets|get";
@@ -69,17 +79,19 @@ static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
   static const char marks[] = "still|constantly|repeatedly|frequently|again|currently|every|times|let's|" HRI_OWN;
   const size_t from = hri_sentence_start(p->text, p->sentence, phrase), near = from;
   const size_t end = hri_sentence_end(p->text, to, p->line_end + 80 < p->count ? p->line_end + 80 : p->count);
-  size_t at = phrase, verb, adverb;
+  size_t at = phrase, verb;
   if (!hri_match_at(p->text, phrase, p->line_end, "oomkilled|oom killed|oom-killed") ||
       p->shape & (HRI_OOM_HEADING | HRI_OOM_ROW) || is_numbered(p))
     return false;
-  while (at > from && p->text[at - 1] == ' ') at--;
-  while ((adverb = hri_match_last(p->text, from, at, adverbs)) < at)
-    for (at = adverb; at > from && p->text[at - 1] == ' ';) at--;
-  if (hri_match_any(p->text, near, at, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until|that")) return false;
+  at = skip_adverbs(p->text, from, at);
+  const size_t being = hri_match_last(p->text, from, at, "being");
+  if (being < at && (verb = skip_adverbs(p->text, from, being)) < being && /* "is constantly being" */
+      hri_match_last(p->text, from, verb, "is|are|was|were|keeps|keep|kept") < verb)
+    return !hri_match_any(p->text, from, verb, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until");
+  if (hri_match_any(p->text, near, at, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until")) return false;
   if (hri_match_last(p->text, from, at, once) < at) return true;
   verb = hri_match_last(p->text, from, at, now);
-  if (verb == at || verb < from + 4) return false;
+  if (verb == at || verb < from + 4 || hri_match_end(p->text, from, verb, "that |which ")) return false;
   for (size_t i = from; i + 1 < end; i++)
     if (hri_is_digit(p->text[i]) && hri_match_at(p->text, i + 1, end, units)) return true;
   return hri_match_any(p->text, from, end, marks);

@@ -104,6 +104,12 @@ static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t 
          hri_match_part(p->text, from, end, defined);
 }
 
+/* "I am getting x errors when training": several, of one's own. */
+static bool is_met_again(const hri_oom_place *p, size_t from, size_t phrase, size_t to) {
+  return hri_match_at(p->text, to, p->line_end, " errors when | errors while | errors during | errors after ") &&
+         hri_match_any(p->text, from, phrase, HRI_OWN) && hri_voice_meets(p->text, p->line, phrase);
+}
+
 /* "your query has been cancelled due to x": a program tells whoever runs it what happened. */
 static bool is_addressed(const char *text, size_t from, size_t to) {
   size_t at = hri_match_whole(text, from, to, "your");
@@ -131,7 +137,7 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   } while (0)
   SIGN(TOPIC, is_titled(p, first, near) || (is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
                   hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
-  SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
+  SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end) && !is_met_again(p, from, phrase_from, phrase_to));
   SIGN(CONDITION,
        hri_match_any(p->text, phrase_to, end, "unless") || is_when(p, from, phrase_to) || hri_voice_is_change(p) ||
            hri_match_any(p->text, from, phrase_from,

@@ -194,6 +194,13 @@ static bool is_valued(const hri_oom_place *p) {
   return hri_match_at(p->text, at, p->line_end, "true|137");
 }
 
+/* An exit code in a list of what to do about each: "- exitcode: 137", and "action:" in the next line. */
+static bool is_ruled(const hri_oom_place *p) {
+  size_t at = p->line_end;
+  while (at < p->count && p->text[at] == ' ') at++;
+  return p->shape & HRI_OOM_COMMENT && hri_match_at(p->text, at, p->count, "action:|behavior:|then:|policy:|restart:");
+}
+
 /* The key of a table of texts: "\"cuda out of memory\": \"...\"". */
 static bool is_key(const hri_oom_place *p) {
   const char *close;
@@ -424,10 +431,10 @@ static bool is_symptom(const hri_oom_place *p, size_t end) {
   enum { AHEAD = 600 };
   const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
   const size_t from = end > 32 ? end - 32 : 0;
-  return hri_match_any(p->before, from, end, "symptom|symptoms|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
+  return hri_match_any(p->before, from, end, "symptom|symptoms|gejala|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
          hri_match_part(
              p->text, p->line_end, to,
-             "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|gi\xe1\xba\xa3i ph\xc3\xa1p");
+             "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|solusi|penyebab|gi\xe1\xba\xa3i ph\xc3\xa1p");
 }
 
 /* "The log looks like this:" of a page, whose author met nothing in the lines before it. */
@@ -502,7 +509,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
-  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_listed_code(p) ||
+  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_listed_code(p) || (killed && is_ruled(p)) ||
                   is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
                   hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));

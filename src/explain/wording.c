@@ -60,7 +60,7 @@ static bool had_timed_out(const hri_oom_around *a) {
 /* Whether a process was killed on purpose: when a run tears down its workers, by a scheduler. */
 static bool is_intended_kill(const hri_oom_around *a) {
   static const char before[] =
-      "during teardown|at teardown|during shutdown|at shutdown|on shutdown|exception ignored in|timed out. killing";
+      "during teardown|at teardown|during shutdown|at shutdown|on shutdown|exception ignored in|timed out. killing|timeout: sending signal|stop requested|kill requested";
   hri_oom_around far = *a;
   far.start = a->at > 320 ? a->at - 320 : 0;
   if (before_has(&far, before) || had_timed_out(a)) return true;
@@ -208,6 +208,8 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     killed.at += 4;
     if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
     if (before_ends(a, "reason:|reason\": \"|message: \"|container init was")) return certain;
+    if (before_ends(a, " that got| that get| that were| that are| which were| which got"))
+      return nothing; /* of a kind */
     if (before_ends(a, " being") && after_starts(a, " is | would | can | will | should "))
       return nothing; /* in general */
     if (!before_ends(a, " was| got| been| were| is| being| gets| getting| constantly| repeatedly| still| again") ||
@@ -550,7 +552,10 @@ static bool is_signal_received(const hri_oom_around *a) {
       !before_ends(a, "kill (|stop (|signal ("))
     return true;
   if (end == a->start || hri_match_any(a->text, from, end, ends)) return true;
-  return before_ends(a, labels) && !before_ends(a, "-signal") &&
+  if (hri_match_part(a->text, a->at > a->start + 24 ? a->at - 24 : a->start, a->at,
+                     "stopsignal|stop_signal|-signal|default|killsignal|kill_signal"))
+    return false; /* a setting */
+  return before_ends(a, labels) &&
          !(after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]));
 }
 
