@@ -225,6 +225,11 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
     p->is_code = false;
     return !hri_match_at(text, to, count, plurals);
   }
+  if (to - from == 4 && hri_match_at(text, from, to, "ooms")) { /* "my run always ooms after an epoch" */
+    p->is_code = false;
+    return hri_match_at(text, to, count, " after | when i | when running | at | on ") &&
+           hri_match_end(text, line, from, "it |run |training |always |still |job |model |script |this ");
+  }
   if (to - from == 6 && hri_match_at(text, from, to, "ooming")) { /* "we were ooming when launching" */
     p->is_code = false;
     return hri_match_end(text, line, from, "were |was |is |are |keeps |kept |been |started |be ");

@@ -45,6 +45,10 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   verb = name - hri_match_end(p->text, line, name, " ");
   verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
   if (verb + 1 < name || hri_match_end(p->text, line, name, " reason=")) return true;
+  if (hri_match_end(p->text, line, from, " ran ") && /* "I ran out of memory" */
+      hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from, "i|we|my|our") &&
+      !hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from, HRI_CASE "|" HRI_CAN "|when|once|that"))
+    return true;
   if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
 }
@@ -105,7 +109,7 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
          (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
-         is_passive(p, from, to) || hri_match_at(p->text, from, to, "oomed|ooming|oom'");
+         is_passive(p, from, to) || hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'");
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {

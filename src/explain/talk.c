@@ -255,6 +255,14 @@ static bool is_setting(const hri_oom_place *p, size_t from) {
   return hri_match_last(p->text, p->line, end, names) < end;
 }
 
+/* Whether the next line is a code and its text as well: "e_arg - bad argument". */
+static bool is_code_too(const hri_oom_place *p) {
+  size_t at = p->line_end, end;
+  while (at < p->count && strchr(" -*", p->text[at]) && p->text[at]) at++;
+  for (end = at; end < p->count && hri_is_name(p->text[end]);) end++;
+  return memchr(p->text + at, '_', end - at) && hri_match_at(p->text, end, p->count, " - ");
+}
+
 /* "cublas_status_alloc_failed: resource allocation failed inside the library.": a name and what it means. */
 static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   size_t end = first;
@@ -267,6 +275,7 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   if (hri_match_at(p->text, p->line, first, "0x") && /* the code itself stands before its name, or others do above */
       (code || hri_match_part(p->before, p->before_count > 64 ? p->before_count - 64 : 0, p->before_count, "0x")))
     return true;
+  if (code && hri_match_at(p->text, end, p->line_end, " - ") && is_code_too(p)) return true;
   if (hri_oom_is_error_name(p->text, first, end) &&
       hri_match_at(p->text, end, p->line_end, " &mdash; | \xe2\x80\x94 | \xe2\x80\x93 | - "))
     return true;

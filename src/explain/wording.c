@@ -427,6 +427,8 @@ static hri_oom_reading read_failed_with(const hri_oom_around *a) {
 
 static hri_oom_reading read_killed(const hri_oom_around *a) {
   if (hri_oom_is_killed_by(a)) return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
+  if (after_starts(a, " by the oom killer| by the oom-killer| by oom killer| by oom-killer") && hri_oom_is_told_kill(a))
+    return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
   return when(hri_oom_is_told_kill(a), HRI_OOM_HOST_LIKELY, "kill");
 }
 
