@@ -190,10 +190,13 @@ static bool read_hexadecimal(const char *text, size_t at, size_t end, hr_oom_val
 bool hri_oom_count_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
   size_t at = hri_oom_word(text, 0, count, words);
   long double number, place;
+  size_t behind;
   if (at == count) return false;
   for (at += strlen(words); at < count && text[at] == ' ';) at++;
   if (read_hexadecimal(text, at, count, value)) return true;
-  if (read_number(text, at, count, &number, &place) == at || place != 1) return false;
+  behind = read_number(text, at, count, &number, &place);
+  if (behind == at || place != 1) return false;
+  if (behind < count && text[behind] == 'x') return false; /* "1xxxxxxxxx": somebody hid the rest */
   set_size(value, number, 1, 1);
   return true;
 }
@@ -402,6 +405,7 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
     return false;
   if (at > from + 1 && text[at - 1] == 'x') return false;
   if (hri_oom_word(text, at > from + 80 ? at - 80 : from, at, "descriptors") < at) return false; /* of open files */
+  if (hri_match_at(text, *behind, end, " pages")) return false;
   if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
   if (hri_oom_word(text, start, at, "size") == at && hri_oom_word(text, start, at, "memory") == at &&
       hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at &&

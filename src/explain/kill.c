@@ -40,7 +40,7 @@ static size_t skip_adverbs(const char *text, size_t from, size_t at) {
 
 /* What makes the sentence before "killed" a rule, a case beside others or what a change was about. */
 static const char rules[] =
-    "until|whose|for which|after which|in which|when one of|while they|after it's|automatically|to be|"
+    "until|allowed|whose|for which|after which|in which|when one of|while they|after it's|automatically|to be|"
     "needs to|instead of|should|e.g.";
 
 /* Who has no memory to run out of. */

@@ -148,9 +148,11 @@ static size_t skip_label(const char *line, size_t count, size_t at, int32_t *ran
   number = end;
   while (number < count && line[number] == ' ') number++;
   if (!digit || end == at || number + 1 >= count) return at;
-  if (line[end] == ':' && line[end + 1] == ' ') number = end;
-  else if (number == end || line[number] != '|' || line[number + 1] != ' ' ||
-           memchr(line + number + 1, '|', count - number - 1))
+  if (line[end] == ':' && line[end + 1] == ' ') {
+    if (memchr(line + at, '_', end - at)) return at; /* a function's name; hosts have none such */
+    number = end;
+  } else if (number == end || line[number] != '|' || line[number + 1] != ' ' ||
+             memchr(line + number + 1, '|', count - number - 1))
     return at;
   *who = mix_who(*who, line, at, end);
   return number + 1;
@@ -222,6 +224,17 @@ static bool is_program_tag(const char *line, size_t at, size_t count) {
   return starts_with(line, count, at, ">: ");
 }
 
+/* What a page shows as it was printed: the row of a field of an error, "<tr><td>error_message</td>". */
+static bool is_page_output(const char *line, size_t count, size_t at) {
+  static const char fields[] =
+      "error|message|exception|reason|error_message|exception_message|stderr|output|error message";
+  char key[32];
+  size_t from = at + 8, end = hri_oom_word(line, from, count, "</td><td>");
+  if (!starts_with(line, count, at, "<tr><td>") || end == count || end - from >= sizeof key) return false;
+  for (size_t i = from; i < end; i++) key[i - from] = hri_line_lower(line[i]);
+  return hri_match_next(key, 0, end - from, fields) == end - from;
+}
+
 /* What the beginning of a raw line, whose text starts at `start`, says about it. */
 uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
@@ -236,8 +249,11 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 2 < count && (line[at] == '/' || (line[at] == '-' && line[at + 2] != '-')) && line[at + 1] == line[at])
     shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z' &&
-      !is_program_tag(line, at, count)) /* "<jemalloc>: ..." is a program's name */
+      !is_program_tag(line, at, count) && /* "<jemalloc>: ..." is a program's name */
+      !is_page_output(line, count, at))
     shape |= HRI_OOM_COMMENT;
+  if (starts_with(line, count, at, "<table") && hri_oom_word(line, at, count, "</table>") < count)
+    shape |= HRI_OOM_HEADING; /* a table of one line is a title */
   if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*') &&
       !starts_with(line, count, at + 2, "device #")) /* how programs number devices */
     shape |= HRI_OOM_COMMENT;                        /* an item */

@@ -47,7 +47,8 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   if (verb + 1 < name || hri_match_end(p->text, line, name, " reason=")) return true;
   if (hri_match_end(p->text, line, from, " ran ") && /* "I ran out of memory" */
       hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from, "i|we|my|our") &&
-      !hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from, HRI_CASE "|" HRI_CAN "|when|once|that"))
+      !hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from,
+                     HRI_CASE "|" HRI_CAN "|when|once|that"))
     return true;
   if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);

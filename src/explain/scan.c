@@ -41,17 +41,18 @@ struct hr_explainer {
   hri_scan_intake intake;
   hri_scan_window window;
   hri_scan_kept kept;
-  size_t muted;             /* no head of known words is looked for before this place in the window ... */
-  size_t spoken;            /* ... and no word of the general rule before this one */
-  size_t judged_line;       /* the line that words were last looked at in, plus one; 0: none ... */
-  uint32_t tries;           /* ... and how many that were none */
-  bool may_fail;            /* ... and whether any word in it says that something failed */
-  hri_scan_excerpt excerpt; /* scratch, as is ... */
-  hri_oom_message message;  /* ... this: large, so not on the stack */
-  hr_oom_failure torn;      /* the last message that another one interrupted within its line ... */
-  size_t torn_end;          /* ... and where in the window that line ends; 0: none */
-  rest rests[RESTS];        /* of the last messages that others' lines interrupted; ... */
-  unsigned rest_count;      /* ... the oldest gives way */
+  size_t muted;                /* no head of known words is looked for before this place in the window ... */
+  size_t spoken;               /* ... and no word of the general rule before this one */
+  size_t judged_line;          /* the line that words were last looked at in, plus one; 0: none ... */
+  uint32_t tries;              /* ... and how many that were none */
+  bool may_fail;               /* ... and whether any word in it says that something failed */
+  hri_scan_excerpt excerpt;    /* scratch, as is ... */
+  hri_oom_message message;     /* ... this: large, so not on the stack */
+  hr_oom_failure torn;         /* the last message that another one interrupted within its line ... */
+  size_t torn_end;             /* ... and where in the window that line ends; 0: none */
+  rest rests[RESTS];           /* of the last messages that others' lines interrupted; ... */
+  unsigned rest_count;         /* ... the oldest gives way */
+  char printed[HRI_SCAN_LINE]; /* scratch: a line whose literal is read as lines */
   uint64_t parsed, bytes;
   unsigned char mark[3]; /* the first bytes */
   encoding encoding;
@@ -229,11 +230,42 @@ static hr_status slide(hr_explainer *e, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status end_line(hr_explainer *e, bool complete, hr_error *error) {
+static hr_status add_line(hr_explainer *e, bool complete, hr_error *error) {
   HRI_TRY(slide(e, error));
   if (!hri_scan_intake_add(&e->intake, &e->window, complete))
     return hri_fail_memory(error, sizeof(hri_scan_mark), "marks of lines");
   return HR_OK;
+}
+
+/* What was printed as bytes, in lines of its own: those that "\n" ends in e->printed[from, to). */
+static hr_status add_printed(hr_explainer *e, size_t from, size_t to, hr_error *error) {
+  hri_scan_intake *in = &e->intake;
+  for (size_t at = from; at <= to; at++) {
+    const bool escaped = at + 1 < to && e->printed[at] == '\\';
+    const bool ends = at == to || (escaped && e->printed[at + 1] == 'n');
+    if (ends) {
+      if (in->count > 0) HRI_TRY(add_line(e, true, error));
+      at++;
+    } else if (escaped && strchr("'\"\\", e->printed[at + 1])) {
+      in->line[in->count++] = e->printed[++at];
+    } else {
+      in->line[in->count++] = e->printed[at];
+    }
+  }
+  return HR_OK;
+}
+
+static hr_status end_line(hr_explainer *e, bool complete, hr_error *error) {
+  hri_scan_intake *in = &e->intake;
+  size_t from, to;
+  if (complete && !in->continued) hri_scan_intake_open(in);
+  if (!complete || in->continued || !hri_scan_find_printed(in->line, in->count, &from, &to))
+    return add_line(e, complete, error);
+  memcpy(e->printed, in->line, in->count);
+  in->count = from - 1;
+  if (in->count > 1) HRI_TRY(add_line(e, true, error)); /* the label */
+  in->count = 0;
+  return add_printed(e, from, to, error);
 }
 
 /* A text that was cut amid the words by which it would be known is read to their end: "torch.outofmemoryerror: cuda

@@ -50,6 +50,68 @@ uint16_t hri_scan_see_fence(hri_scan_blocks *b, const char *line, size_t count) 
   return b->fenced ? HRI_OOM_FENCED : 0;
 }
 
+/* ---- what Python prints of bytes and exceptions ---- */
+
+/* Where the quote is of the literal that begins the line, alone, as the first of a tuple, `(b'...'`, or behind the label of a
+ * stream, `stderr: "..."`; `to` when none does. Indented it is an element of somebody's list. */
+static size_t printed_literal(const char *line, size_t to) {
+  static const char labels[] = "stderr: |stdout: |output: |Stderr: |Stdout: |Output: |STDERR: |STDOUT: |OUTPUT: ";
+  size_t first = 0, at;
+  while (first < to && hri_line_is_blank(line[first])) first++;
+  at = hri_match_next(line, first, to, labels);
+  const bool labelled = at > first;
+  while (!labelled && first == 0 && at < to && at < 2 && strchr("[(", line[at])) at++;
+  if (at < to && line[at] == 'b') at++;
+  else if (!labelled) return to;
+  return at < to && (labelled || first == 0) && strchr("'\"", line[at]) ? at : to;
+}
+
+bool hri_scan_find_printed(const char *line, size_t count, size_t *from, size_t *to) {
+  size_t end = count, at;
+  if (!memchr(line, '\\', count)) return false; /* nearly all lines */
+  at = printed_literal(line, count);
+  if (at == count) return false;
+  while (end > at && (strchr(" \t,)]", line[end - 1]) || hri_is_digit(line[end - 1]))) end--;
+  if (end < at + 4 || line[end - 1] != line[at] || hri_oom_word(line, at, end, "\\n") == end) return false;
+  *from = at + 1;
+  *to = end - 1;
+  return true;
+}
+
+/* "package.module.SomeError(" alone on its line, as an exception over several lines is printed. */
+static bool opens_exception(const char *line, size_t count) {
+  size_t at = 0;
+  bool dotted = false;
+  if (count == 0 || line[count - 1] != '(') return false;
+  while (at < count && (hri_is_name(hri_line_lower(line[at])) || (line[at] == '.' && at > 0)))
+    dotted |= line[at++] == '.';
+  return dotted && at + 1 == count && line[at] == '(' && hri_match_end(line, 0, at, "Error|Exception");
+}
+
+bool hri_scan_see_exception(hri_scan_blocks *b, const char *line, size_t count) {
+  enum { LONGEST = 20 };
+  if (b->exception_lines > 0) {
+    b->exception_lines = count > 0 && line[0] == ')' ? 0 : b->exception_lines - 1;
+    return true;
+  }
+  if (!opens_exception(line, count)) return false;
+  b->exception_lines = LONGEST;
+  return true;
+}
+
+/* ---- texts of YAML ---- */
+
+bool hri_scan_see_scalar(hri_scan_blocks *b, const char *line, size_t count) {
+  enum { LONGEST = 60 };
+  if (b->scalar_lines > 0) {
+    b->scalar_lines = hri_source_closes_scalar(line, 0, count) ? 0 : b->scalar_lines - 1;
+    return true;
+  }
+  if (!hri_source_opens_scalar(line, count)) return false;
+  b->scalar_lines = LONGEST;
+  return true;
+}
+
 /* ---- literals over several lines ---- */
 
 /* What stands in the lines [first, last] is a program's after all. */

@@ -74,13 +74,16 @@ static bool is_beside_commands(const hri_scan_window *w, size_t m) {
   return false;
 }
 
-/* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. */
+/* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. Fields beside a
+ * field are no sign. */
 static bool is_among_source(const hri_scan_window *w, size_t m) {
   enum { REACH = 6 };
   if (is_in_long_comment(w, m) || is_beside_commands(w, m)) return true;
+  const bool field = w->marks.items[m].source == HRI_SOURCE_FIELD;
   size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < w->marks.count ? m + REACH : w->marks.count - 1;
   for (size_t i = from; i <= to; i++)
-    if (i != m && w->marks.items[i].source == HRI_SOURCE_CODE &&
+    if (i != m &&
+        (w->marks.items[i].source == HRI_SOURCE_CODE || (!field && w->marks.items[i].source == HRI_SOURCE_FIELD)) &&
         (i == 0 || w->marks.items[i - 1].source != HRI_SOURCE_FRAME))
       return true;
   return false;
@@ -93,12 +96,48 @@ static bool is_element(const hri_scan_window *w, size_t m) {
          (m + 1 < w->marks.count && w->marks.items[m + 1].source != HRI_SOURCE_NONE);
 }
 
+/* ---- printed objects ---- */
+
+/* Whether the field or element text[from, end) shows that a program printed the object which holds it: a frame of a stack, a
+ * code, a count or a time, which who writes a table leaves out. */
+static bool shows_output(const char *text, size_t from, size_t end) {
+  static const char codes[] = "code|status|statuscode|status_code|errno|ok|exitcode|exit_code|pid|line|syscall";
+  static const char times[] = "timestamp|time|date|ts|datetime|created|@timestamp|started|finished|when";
+  size_t key, behind, at, digits;
+  while (from < end && strchr(" {[\"'", text[from])) from++;
+  if (hri_match_at(text, from, end, "at ") && hri_match_part(text, from, end, "(|.java:|.js:|.ts:|.py:|.cc:|native"))
+    return true;
+  if (hri_match_at(text, from, end, "caused by: ")) return true;
+  for (key = from; key < end && (hri_is_name(text[key]) || text[key] == '@');) key++;
+  for (behind = key; behind < end && strchr("\"' ", text[behind]);) behind++;
+  if (key == from || behind == end || text[behind] != ':') return false;
+  for (at = behind + 1; at < end && strchr(" -\"'", text[at]);) at++;
+  for (digits = at; digits < end && hri_is_digit(text[digits]);) digits++;
+  if (digits == at) return false;
+  if (hri_match_next(text, from, key, codes) == key || hri_match_next(text, from, key, times) == key) return true;
+  return digits >= at + 4 && text[behind + 1] == ' ' && hri_is_digit(text[behind + 2]);
+}
+
+/* Whether mark `m` is a field or an element of an object that a program printed: beside it stands what nobody writes, and no
+ * source. */
+static bool is_printed(const hri_scan_window *w, size_t m) {
+  enum { REACH = 12 };
+  const hri_scan_mark *marks = w->marks.items;
+  size_t from = m, to = m;
+  if (marks[m].source != HRI_SOURCE_LITERAL && marks[m].source != HRI_SOURCE_FIELD) return false;
+  while (from > 0 && m - from < REACH && marks[from].line - marks[from - 1].line <= 1) from--;
+  while (to + 1 < w->marks.count && to - m < REACH && marks[to + 1].line - marks[to].line <= 1) to++;
+  for (size_t i = from; i <= to; i++)
+    if (i != m && shows_output(w->text, marks[i].offset, hri_scan_mark_end(w, i))) return true;
+  return false;
+}
+
 /* ---- what introduces a block of output ---- */
 
 /* Whether the line of mark `m` is a program's, or one that a traceback lists with its number: "111 else:". */
 static bool is_listed(const hri_scan_window *w, size_t m) {
   size_t at = w->marks.items[m].offset;
-  if (w->marks.items[m].source == HRI_SOURCE_CODE) return true;
+  if (w->marks.items[m].source == HRI_SOURCE_CODE || w->marks.items[m].source == HRI_SOURCE_FIELD) return true;
   while (at < w->count && hri_is_digit(w->text[at])) at++;
   return at > w->marks.items[m].offset && at < w->count && w->text[at] == ' ';
 }
@@ -140,10 +179,13 @@ static unsigned shape_of(const hri_scan_window *w, size_t m) {
   const hri_scan_mark *mark = &w->marks.items[m];
   unsigned shape = mark->shape;
   if (is_among_source(w, m)) shape |= HRI_OOM_AMONG;
+  else if (is_printed(w, m)) shape |= HRI_OOM_PRINTED;
   if (mark->line == 1 && m + 1 < w->marks.count && mark[1].line > 2 && !(shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT)))
     shape |= HRI_OOM_TITLE;
-  if (is_element(w, m)) shape |= shape & HRI_OOM_AMONG ? HRI_OOM_LITERAL | HRI_OOM_SOURCE : HRI_OOM_LITERAL;
-  if (mark->source == HRI_SOURCE_CODE) shape |= HRI_OOM_SOURCE;
+  if (!(shape & HRI_OOM_PRINTED) && is_element(w, m))
+    shape |= shape & HRI_OOM_AMONG ? HRI_OOM_LITERAL | HRI_OOM_SOURCE : HRI_OOM_LITERAL;
+  if (mark->source == HRI_SOURCE_CODE || (mark->source == HRI_SOURCE_FIELD && !(shape & HRI_OOM_PRINTED)))
+    shape |= HRI_OOM_SOURCE;
   return shape;
 }
 

@@ -68,9 +68,20 @@ static char plain_of(const char *c) {
   return 0;
 }
 
-/* "<br>", "<br/>", "<br />" at line[at]. */
-static bool is_line_break(const char *line, size_t at, size_t end) {
-  return hri_match_at(line, at, end, "<br>|<br/>|<br />");
+/* Where a tag of a page at line[at] ends, `<td class="x">`, `</pre>`, `<br />`; `at` when it is none. *word: it stands within a
+ * line and parts no words. */
+static size_t behind_tag(const char *line, size_t at, size_t end, bool *word) {
+  static const char blocks[] = "br|td|tr|th|table|tbody|thead|pre|p|li|ul|ol|div|meta|h1|h2|h3|h4|h5|h6";
+  static const char words[] = "span|font|samp|tt|kbd|a";
+  enum { LONGEST = 200 };
+  size_t name = at + 1 + (at + 1 < end && line[at + 1] == '/'), to = name;
+  const char *close;
+  while (to < end && hri_is_name(line[to])) to++;
+  *word = hri_match_next(line, name, to, words) == to;
+  if (to == name || to == end || !strchr(" />", line[to]) || (!*word && hri_match_next(line, name, to, blocks) != to))
+    return at;
+  close = memchr(line + to, '>', end - to < LONGEST ? end - to : LONGEST);
+  return close ? (size_t)(close - line) + 1 : at;
 }
 
 /* Whether a character is neither a blank nor the first of what is dressed or written otherwise. */
@@ -82,6 +93,8 @@ static inline bool is_plain(char c) {
 /* One character at line[at] that is_plain does not know and that dresses nothing; returns where the next one is. */
 static size_t add_other(hri_scan_window *w, const char *line, size_t at, size_t end) {
   const char c = line[at];
+  size_t behind;
+  bool word;
   if (c == '\\' && at + 1 < end && (line[at + 1] == 'n' || line[at + 1] == 't')) {
     hri_scan_window_add_blank(w); /* a line end inside a JSON string */
     return at + 2;
@@ -95,14 +108,9 @@ static size_t add_other(hri_scan_window *w, const char *line, size_t at, size_t 
     else w->text[w->count++] = plain_of(line + at);
     return at + 3;
   }
-  if (c == '&' && hri_match_at(line, at, end, "&nbsp;")) {
-    hri_scan_window_add_blank(w);
-    return at + 6;
-  }
-  if (c == '<' && is_line_break(line, at, end)) {
-    hri_scan_window_add_blank(w);
-    while (line[at++] != '>') continue;
-    return at;
+  if (c == '<' && (behind = behind_tag(line, at, end, &word)) > at) {
+    if (!word) hri_scan_window_add_blank(w);
+    return behind;
   }
   if (hri_line_is_blank(c)) hri_scan_window_add_blank(w);
   else w->text[w->count++] = hri_line_lower(c);

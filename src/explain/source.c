@@ -215,11 +215,14 @@ static bool is_labelled(const span *s) {
 
 /* A place in a source, before any literal: programs print these. */
 static bool names_place(const span *s) {
-  static const char *const names[] = {".cc", ".cpp", ".cu", ".c", ".h", ".py", ".rs", ".go"};
-  for (size_t i = 0; i < HRI_COUNT(names); i++) {
-    size_t at = hri_oom_word(s->text, s->from, s->to, names[i]), end = at + strlen(names[i]);
-    if (at == s->to || end + 1 >= s->to || memchr(s->text + s->from, '"', at - s->from)) continue;
-    if (strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
+  static const char endings[] = ".cc|.cpp|.cu|.c|.h|.py|.rs|.go|.js|.ts";
+  const char *quote = memchr(s->text + s->from, '"', s->to - s->from);
+  const size_t to = quote ? (size_t)(quote - s->text) : s->to;
+  for (size_t at = hri_oom_word(s->text, s->from, to, "."); at < to; at = hri_oom_word(s->text, at + 1, to, ".")) {
+    size_t end;
+    if (at + 1 == to || !strchr("chprgjt", s->text[at + 1])) continue;
+    end = hri_match_next(s->text, at, to, endings);
+    if (end > at && end + 1 < s->to && strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
   }
   return false;
 }
@@ -335,10 +338,51 @@ static bool is_pairs(const span *s) {
   return has_key && (has(s, " msg=") || has(s, " message=") || has(s, " error=") || has(s, " err="));
 }
 
-/* A field of an object over several lines: of a program's table, or of a notebook's output. */
+/* A literal without letters before its quote, whole on the line; *end is behind it. */
+static bool is_quoted_at(const span *s, size_t at, size_t *end) {
+  if (at >= s->to || (s->text[at] != '"' && s->text[at] != '\'')) return false;
+  for (size_t i = at + 1; i < s->to; i++) {
+    if (s->text[i] == '\\') i++;
+    else if (s->text[i] == s->text[at]) {
+      *end = i + 1;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Where the value begins of a field at s->from, behind brackets that it opens and none of which it closes, `"key": ...` or
+ * `'key': ...` (*quoted: with a quote), `key: "...",`; s->to when there is none. */
+static size_t field_value(const span *s, bool *quoted) {
+  size_t at = s->from, end;
+  while (at < s->to && strchr("{[ ", s->text[at])) at++;
+  if (at > s->from && (has(s, "}") || has(s, "]"))) return s->to; /* a record */
+  *quoted = is_quoted_at(s, at, &end);
+  if (!*quoted)
+    for (end = at; end < s->to && is_word_char(s->text[end]);) end++;
+  else
+    while (end < s->to && s->text[end] == ' ') end++;
+  if (end == at || end + 2 >= s->to || s->text[end] != ':' || s->text[end + 1] != ' ') return s->to;
+  return end + 2;
+}
+
+/* A field of an object over several lines, of a program's table or of a notebook's output. */
 static bool is_field(const span *s) {
   size_t end;
-  return s->text[s->from] == '"' && is_literal_at(s, s->from, &end) && end < s->to && s->text[end] == ':';
+  if (s->text[s->from] != '"' || !is_literal_at(s, s->from, &end)) return false;
+  while (end < s->to && s->text[end] == ' ') end++;
+  return end < s->to && s->text[end] == ':';
+}
+
+/* The same as JavaScript and Python print or write it, `key: '...',`, `'key': "...",`: what stands beside it tells
+ * (scan_place.c). */
+static bool is_plain_field(const span *s) {
+  bool quoted;
+  size_t at = field_value(s, &quoted), end;
+  if (at == s->to || (!is_quoted_at(s, at, &end) && !(quoted && strchr("{[", s->text[at])))) return false;
+  if (s->text[at] == '{' || s->text[at] == '[') return true;
+  while (end < s->to && strchr(" ,]}", s->text[end])) end++;
+  return end == s->to && strchr(",]}", s->text[end - 1]);
 }
 
 /* "\"state\": map[string]any{", "\"x\": &Type{": of a program. */
@@ -371,6 +415,37 @@ static bool is_exception(const span *s) {
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
+/* An exception as it prints itself, alone at the line's beginning, `SomeError('...')`; any object whose field is a message as
+ * remote procedures name it, `Failed(Code=..., Message='...')`. */
+static bool is_repr(const span *s) {
+  size_t at;
+  if (s->text[s->to - 1] != ')') return false;
+  at = name_end(s, s->from);
+  if (at == s->from || at >= s->to || s->text[at] != '(') return false;
+  return (s->from == 0 && names_error(s, at)) || has(s, "Message='") || has(s, "Message=\"");
+}
+
+/* A code before a colon, "ORA-04031: ...": how databases number what they say. */
+static bool is_coded(const span *s) {
+  size_t at = s->from, digits;
+  while (at < s->to && s->text[at] >= 'A' && s->text[at] <= 'Z') at++;
+  if (at < s->from + 2 || at == s->to || s->text[at] != '-') return false;
+  for (digits = ++at; at < s->to && hri_is_digit(s->text[at]);) at++;
+  return at >= digits + 4 && begins(s, at, ": ");
+}
+
+/* A pair of a log and nothing else, `err="..."`: an element only among others of a program. */
+static bool is_pair(const span *s) {
+  static const char *const keys[] = {"err=\"",    "error=\"",     "msg=\"",    "message=\"",
+                                     "reason=\"", "exception=\"", "stderr=\"", "error_message=\""};
+  size_t end;
+  if (!strchr("emrs", s->text[s->from])) return false;
+  for (size_t i = 0; i < HRI_COUNT(keys); i++)
+    if (begins(s, s->from, keys[i]))
+      return is_literal_at(s, s->from + strlen(keys[i]) - 1, &end) && (end == s->to || s->text[end] == ' ');
+  return false;
+}
+
 /* How C++, Rust and WebAssembly print what ended a program. */
 static bool is_thrown(const span *s) {
   return (begins(s, s->from, "Aborted(") && has(s, " ")) || /* Emscripten's */
@@ -394,14 +469,36 @@ bool hri_source_opens_literal(const char *line, size_t count) {
   return at > s.from && at < s.to && strchr("=([{,+:", line[at - 1]);
 }
 
+/* Whether a quote of YAML's at text[at] is one of two, which stand for one. */
+static bool is_doubled(const char *text, size_t at, size_t count) { return at + 1 < count && text[at + 1] == '\''; }
+
+bool hri_source_closes_scalar(const char *line, size_t from, size_t count) {
+  for (size_t at = from; at < count; at++)
+    if (line[at] == '\'') {
+      if (!is_doubled(line, at, count)) return true;
+      at++;
+    }
+  return false;
+}
+
+bool hri_source_opens_scalar(const char *line, size_t count) {
+  size_t at = 0;
+  while (at < count && (line[at] == ' ' || line[at] == '-')) at++;
+  while (at < count && (is_word_char(line[at]) || line[at] == '-')) at++;
+  if (at + 3 > count || memcmp(line + at, ": '", 3) != 0 || hri_oom_word(line, at + 3, count, "''") == count)
+    return false;
+  return !hri_source_closes_scalar(line, at + 3, count);
+}
+
 hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
   if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || (is_exception(&s) && !is_member(&s)) ||
-      is_thrown(&s) || is_bracket(&s))
+      is_repr(&s) || is_coded(&s) || is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
-  if (is_field(&s)) return opens_structure(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_field(&s) || is_pair(&s)) return opens_structure(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_plain_field(&s)) return HRI_SOURCE_FIELD;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
   drop_continuation(&s);
   const bool commented = drop_comment(&s);

@@ -6,7 +6,7 @@
  * before who is named - a framework's own line about the machine's memory is the machine's. `anybodys` tells whether
  * the line is the speaker's own. */
 #include "explain/match.h"
-#include "explain/report.h"
+#include "explain/report_parts.h"
 
 static const char host_words[] =
     "host|system memory|ram|main memory|physical memory|virtual memory|swap|paging|page file|pagefile|host memory|"
@@ -215,7 +215,15 @@ static void find_around(const hri_oom_place *p, const said *s, named *n) {
     return;
   }
   n->who = hri_oom_framework_near(p->before, back, far);
-  if (n->who) n->anybodys = !hri_oom_is_own_place(p->before, back, far, n->who);
+  if (n->who)
+    n->anybodys =
+        !hri_oom_is_own_place(p->before, back, far, n->who) && !hri_oom_has_own_words(p->before, back, far, n->who);
+}
+
+/* Whether a program tells where its own check of a call failed: that says no more of whose it is. */
+static bool is_checked_call(const hri_oom_place *p) {
+  return hri_match_part(p->text, p->line, p->line_end, "cuda error|hip error") &&
+         hri_oom_has_place(p->text, p->line, p->line_end);
 }
 
 static named named_by(const hri_oom_place *p, const said *s) {
@@ -226,7 +234,8 @@ static named named_by(const hri_oom_place *p, const said *s) {
   if (!n.who && !n.library) find_around(p, s, &n);
   if (n.who && strcmp(n.who, "metal") == 0) n.who = speaker_of_metal(p);
   if (!n.who) n.who = framework_of_paths(p);
-  if (!n.who && !n.library && !s->host && !s->soft && s->device && is_qualified(p->text, p->line, s->first)) {
+  if (!n.who && !n.library && !s->host && !s->soft && s->device && is_qualified(p->text, p->line, s->first) &&
+      !is_checked_call(p)) {
     n.who = "another program";
     n.anybodys = false;
   }

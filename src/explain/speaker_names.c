@@ -165,7 +165,6 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"hashcat", "hashcat", false},
                                      {"ethminer", "ethminer", false},
                                      {"gmx", "gromacs", false},
-                                     {"picongpu", "picongpu", false},
                                      {"amber", "amber", true},
                                      {"namd", "namd", false},
                                      {"openmm", "openmm", false},
@@ -202,6 +201,9 @@ static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
                                      {"tflite", "tensorflow", false},
                                      {"mediapipe", "mediapipe", false},
                                      {"openacc", "openacc", false},
+                                     {"pxgcudadevicememoryallocator fail", "physx", false},
+                                     {"pxgcudahostmemoryallocator fail", "physx", false},
+                                     {"omni.physx", "physx", false},
                                      {"cutlass", "", false}};
 static const speaker libraries[] = {{"cublas", "cublas", false},
                                     {"cudnn", "cudnn", false},
@@ -316,6 +318,14 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
       if (strpbrk(word, "_ [") || is_tag(text, from, at, at + length, to) || (at >= first && at + length <= last))
         return true;
   }
+  return false;
+}
+
+bool hri_oom_has_own_words(const char *text, size_t from, size_t to, const char *name) {
+  for (size_t i = 0; i < HRI_COUNT(frameworks); i++)
+    if (strcmp(frameworks[i].name, name) == 0 && strchr(frameworks[i].word, ' ') &&
+        hri_oom_word(text, from, to, frameworks[i].word) < to)
+      return true;
   return false;
 }
 

@@ -8,7 +8,8 @@
 
 /* Back over what stands between a verb and an error's name: "got a weird cuda error:". */
 static size_t skip_article(const char *text, size_t line, size_t end) {
-  static const char small[] = "a|an|the|this|some|another|following|same|error|message|with|me|outright|torch|pytorch";
+  static const char small[] =
+      "a|an|the|this|some|another|following|same|error|exception|message|with|me|outright|torch|pytorch";
   for (size_t at = end;; end = at) {
     while (end > line && strchr(" :,(", text[end - 1])) end--;
     at = hri_match_last(text, line, end, small);
@@ -37,7 +38,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   static const char before[] =
-      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=|"
+      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=|(message=| exception=|"
       " stderr=|by|err(|(error|last error:|value: |error_out_of_memory,|following error|instance of|throwing|search for|"
       "result";
   /* what somebody tells of one event; a document says these things in the present */
@@ -48,7 +49,14 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   static const char keys[] =
       "\"msg\":|\"message\":|\"error\":|\"exception\":|\"stderr\":|\"detail\":|\"reason\":|\"log\":|"
       "\"output\":|\"exc_info\":|\"err\":|\"status\":|\"errortype\":|\"event\":";
+  /* of a record as pairs, the first of its line */
+  static const char pairs[] = "err=|error=|msg=|message=|reason=|exception=|stderr=|error_message=";
+  /* of an object on one line, as JavaScript, Python and Rust print it */
+  static const char fields[] =
+      " message: | error: | errmsg: | reason: | stderr: | err: |'message': |'error': |'errmsg': |"
+      "'reason': |'stderr': |'msg': |'detail': ";
   size_t end = quote;
+  if (hri_match_next(text, line, end, pairs) == end && end > line) return true;
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
@@ -62,6 +70,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   if (hri_match_end(text, line, end, "\"text\":|\"traceback\":|\"evalue\":|\"ename\":") ||
       (hri_match_end(text, line, end, keys) && memchr(text + line, '{', end - line)))
     return true;
+  if (!among && hri_match_end(text, line, quote, fields) && memchr(text + line, '{', end - line)) return true;
   if (hri_match_end(text, line, end, "error(|exception(")) {
     size_t start = end - 1;
     while (start > line && (hri_is_name(text[start - 1]) || text[start - 1] == '.')) start--;
@@ -273,7 +282,8 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
                            "cudaerror|hiperror");    /* classes of exceptions have words of their own behind them */
                                                      /* "llama_kv_cache_init: ..." is who speaks */
   if (hri_match_at(p->text, p->line, first, "0x") && /* the code itself stands before its name, or others do above */
-      (code || hri_match_part(p->before, p->before_count > 64 ? p->before_count - 64 : 0, p->before_count, "0x")))
+      (code || hri_oom_is_error_name(p->text, first, end) ||
+       hri_match_part(p->before, p->before_count > 64 ? p->before_count - 64 : 0, p->before_count, "0x")))
     return true;
   if (code && hri_match_at(p->text, end, p->line_end, " - ") && is_code_too(p)) return true;
   if (hri_oom_is_error_name(p->text, first, end) &&
@@ -463,11 +473,14 @@ static bool is_answered(const hri_oom_place *p) {
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] =
-      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|you'll|an example|example of|example:|this example|look for|"
+      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|you'll|an example|example of|example:|this example|look for|"
              "one of these errors|one of the following errors|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
                                     "in case you|in case anyone|the reason";
+  /* "running it will produce the following error:" is what somebody did */
+  static const char results[] =
+      "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
   const size_t end = intro_end(p);
   const bool colon = end > 0 && p->before[end - 1] == ':';
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
@@ -477,8 +490,11 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
     return p->shape & HRI_OOM_FENCED && is_symptom(p, end);
   if (is_answered(p)) return true;
   if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
+  const bool will =
+      hri_match_any(p->before, from, end, "will") &&
+      (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
   return is_symptom(p, end) ||
-         (hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own));
+         ((will || hri_match_any(p->before, from, end, cases)) && !hri_match_any(p->before, from, end, own));
 }
 
 /* Whether the line is a quotation as a whole, of somebody who is no program. */
@@ -489,6 +505,21 @@ static bool is_quotation(const hri_oom_place *p) {
   if (hri_match_at(p->text, p->line_end, p->count, "- ")) return false; /* explained below */
   return !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL)) && to > from + 20 && to - from < 160 &&
          p->text[from] == '"' && p->text[to - 1] == '"' && !memchr(p->text + from + 1, '"', to - from - 2);
+}
+
+/* Whether the line begins with an exception as it is printed, between quotation marks, and somebody goes on: "\"a.b.error: x\".
+ * does anyone know why?". */
+static bool is_quoted_exception(const hri_oom_place *p) {
+  size_t from = p->line, end;
+  const char *close;
+  while (from < p->line_end && p->text[from] == ' ') from++;
+  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL | HRI_OOM_AMONG | HRI_OOM_COMMENT) || from == p->line_end ||
+      p->text[from] != '"')
+    return false;
+  for (end = from + 1; end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.');) end++;
+  close = memchr(p->text + from + 1, '"', p->line_end - from - 1);
+  return hri_match_end(p->text, from + 1, end, "error|exception") && hri_match_at(p->text, end, p->line_end, ": ") &&
+         close && hri_match_at(p->text, (size_t)(close - p->text) + 1, p->line_end, ". |? |! ");
 }
 
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
@@ -513,7 +544,7 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !hri_voice_happened(p, to) && !spans_lines(p));
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
   SIGN(QUOTED,
-       quoted && !is_quotation(p) &&
+       quoted && !(p->shape & HRI_OOM_PRINTED) && !is_quotation(p) && !is_quoted_exception(p) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);

@@ -155,6 +155,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
   if (after_starts(a, " (allocated ") && after_has(a, 60, ") (tried to allocate"))
     return (hri_oom_reading){HRI_OOM_HOST, "php"};
   if (after_has(a, 300, "failed on request of size")) return (hri_oom_reading){HRI_OOM_HOST, "postgresql"};
+  if (after_has(a, 120, "cannot enlarge string buffer")) return (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"};
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
     return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
   /* After the backends: "NCCL ..." may be the log line before PyTorch's own message. */
@@ -284,6 +285,7 @@ static const struct {
     {"allocation failure", "nrt_", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
     {"allocation failure", "message=", NULL, 0, HRI_OOM_BARE, "a run time"},
     {"could not reserve enough space for", NULL, "kb object heap", 24, HRI_OOM_HOST, "java"},
+    {"could not reserve enough space for", NULL, " object heap", 12, HRI_OOM_HOST, "java"},
     {"could not reserve enough space for", NULL, NULL, 0, HRI_OOM_HOST_LIKELY, "java"},
     {"could not satisfy request for", "tdrv:", NULL, 0, HRI_OOM_FOREIGN, "neuron"},
     {"memory quota exceeded", "error r1", NULL, 0, HRI_OOM_HOST, "heroku"},
@@ -292,6 +294,21 @@ static const struct {
     {"kokkos failed to allocate memory for label", NULL, "named \"host\"", 100, HRI_OOM_HOST, "kokkos"},
     {"kokkos failed to allocate memory for label", NULL, NULL, 0, HRI_OOM_FOREIGN, "kokkos"},
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
+    {" exceed limit. ", "memory", "used: ", 160, HRI_OOM_LIMIT, "starrocks"},
+    {"process memory used ", NULL, "exceed limit", 160, HRI_OOM_LIMIT, "doris"},
+    {"query exceeded ", NULL, "memory limit of ", 40, HRI_OOM_LIMIT, "trino"},
+    {"memory budget exceeded: ", NULL, " in budget", 120, HRI_OOM_LIMIT, "cockroachdb"},
+    {"core max size: ", NULL, "no memory left", 400, HRI_OOM_LIMIT, "psi4"},
+    {"target maximum memory (gb)", NULL, "not enough memory: aborting in", 400, HRI_OOM_LIMIT, "quantum package"},
+    {"out of memory error: ", NULL,
+     "could not allocate block of|failed to pin block|failed to allocate data of|failed to offload|could not free up enough memory",
+     100, HRI_OOM_LIMIT, "duckdb"},
+    {"\"per-process-limit\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
+    {"\"vm-pageshortage\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
+    {"\"highwater\"", "\"reason\" :|\"reason\":", NULL, 0, HRI_OOM_HOST, "ios"},
+    {"oom killer terminated ", NULL, "process on this host|processes on this host", 30, HRI_OOM_HOST, "kernel"},
+    {"error allocating ", "around line", "cannot allocate memory", 60, HRI_OOM_HOST, "gfortran"},
+    {"error allocating ", "around line", " bytes", 24, HRI_OOM_HOST_LIKELY, "gfortran"},
     {"container '", NULL, "' exceeded memory limit", 40, HRI_OOM_HOST, "container"}, /* Bitbucket's */
     {"failed attempt to allocate", NULL, "may not have enough free memory", 60, HRI_OOM_HOST, "kraken2"},
     {"too many k-mers to fit into available memory", NULL, "you need approx", 24, HRI_OOM_LIMIT, "spades"},
@@ -363,8 +380,10 @@ static hri_oom_reading read_memoryerror(const hri_oom_around *a) {
                                      a->text[a->at - 1] == '.');
   const bool header =
       after_starts(a, " traceback (most"); /* the exception stands behind its frames, unless they are cut */
+  if (whole && after_starts(a, ": cu") && after_has(a, 60, " failed: out of memory"))
+    return (hri_oom_reading){HRI_OOM_LIBRARY, "pycuda"}; /* its exception, without its module */
   const bool repr = after_starts(a, "() |()\n") || (after_starts(a, "()") && a->after + 2 == a->count);
-  if (after_has(a, 120, "device memory|gpu|cuda") || after_starts(a, ": metal ") ||
+  if (after_has(a, 120, "device memory|gpu|cuda|cumemalloc|hipmalloc") || after_starts(a, ": metal ") ||
       after_has(a, 80, "no memory is available"))
     return nothing;
   if (!whole || after_starts(a, ": std::bad_alloc") || (header && after_has(a, a->count, "memoryerror")) ||
@@ -380,6 +399,7 @@ static hri_oom_reading read_enomem(const hri_oom_around *a) {
   static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
   if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
   if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
+  if (before_has(a, "guest ram|guest memory|qemu")) return (hri_oom_reading){HRI_OOM_HOST, "qemu"};
   return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
 }
 
@@ -393,8 +413,8 @@ static hri_oom_reading read_bad_allocation(const hri_oom_around *a) {
 
 /* Of a device, by Vulkan or Level Zero. */
 static hri_oom_reading read_device_code(const hri_oom_around *a) {
-  return before_has(a, "vulkan|vk_|vk error") ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
-                                              : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
+  return before_has(a, "vulkan|vk_|vk error|on an err value") ? (hri_oom_reading){HRI_OOM_FOREIGN_LIKELY, "vulkan"}
+                                                              : (hri_oom_reading){HRI_OOM_BARE, "level-zero"};
 }
 
 static hri_oom_reading read_vulkan(const hri_oom_around *a) {
@@ -590,7 +610,7 @@ static bool reports_nothing(const hri_oom_head *head, const hri_oom_around *a, c
        before_ends(a, "resorting to|escalating to|escalate to|fall back to|falling back to")))
     return true;
   if (strcmp(words, "sigkill") == 0 && before_ends(a, "died with <signals.") && !before_has(a, "calledprocesserror") &&
-      !before_ends(a, "]' died with <signals."))
+      !before_ends(a, "]' died with <signals.|]\'\' died with <signals.")) /* YAML doubles the quotes */
     return true; /* what that exception says when it is printed without its name: it was caught */
   return strstr(words, "exhausted") && after_starts(a, ", \""); /* a status that a program makes */
 }
@@ -622,11 +642,11 @@ hri_oom_reading hri_oom_read_around(const hri_oom_head *head, const hri_oom_arou
   } else if (r.kind == HRI_OOM_NOTHING) r = read_other_head(head->words, a);
   else if (r.kind == HRI_OOM_HEAP) r = read_heap(head, a);
   if ((r.kind == HRI_OOM_DRIVER || r.kind == HRI_OOM_LIBRARY) && is_executor(a))
-    r = (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
+    r = (hri_oom_reading){before_ends(a, "bytes on host:") ? HRI_OOM_HOST : HRI_OOM_FOREIGN, "tensorflow"};
   if (strcmp(r.source, "shared-memory") == 0 && strstr(head->words, "shared memory") && is_on_chip(a))
     r = (hri_oom_reading){HRI_OOM_NOTHING, ""}; /* report.c tells whether it is reported */
   if (strcmp(head->words, "out of shared memory") == 0 && after_has(a, 60, "need to increase max_"))
-    r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"}; /* its table of locks */
+    r = (hri_oom_reading){HRI_OOM_LIMIT, "postgresql-locks"};
   if (strcmp(r.source, "c++") == 0) r = read_bad_alloc(a, r);
   if (strcmp(head->words, "oom when allocating") == 0 && is_by_host_allocator(a)) r.kind = HRI_OOM_HOST;
   if (strcmp(head->words, "maximum pool size exceeded") == 0 && before_has(a, "[rmm]"))
