@@ -500,8 +500,25 @@ bool hri_source_opens_scalar(const char *line, size_t count) {
   return !hri_source_closes_scalar(line, at + 3, count);
 }
 
+/* What is built like source and stands among output: what was typed at a prompt (">>> x = f()"), a shell's setting, a
+ * command's options over several lines, an object as Python prints it ("Namespace(lr=0.1)", "(wte): Embedding(50257, 768)"). */
+static bool is_typed(const char *line, const span *s) {
+  size_t at = 0, end = name_end(s, s->from);
+  while (at < s->from && hri_line_is_blank(line[at])) at++;
+  if (at < s->from && hri_match_at(line, at, s->to, ">>> |... ")) return true;
+  if (hri_match_at(line, s->from, s->to, "in [|$ |export |set |--")) return true;
+  if (begins(s, s->from, "In [")) return true;
+  if (s->text[s->from] == '(') {
+    for (at = s->from + 1; at < s->to && is_word_char(s->text[at]);) at++;
+    return begins(s, at, "): ");
+  }
+  return s->from == 0 && end > 0 && s->text[0] >= 'A' && s->text[0] <= 'Z' && end < s->to && s->text[end] == '(' &&
+         ends(s, ")");
+}
+
 hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
+  const span whole = s;
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
   if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || (is_exception(&s) && !is_member(&s)) ||
@@ -516,6 +533,6 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
   return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) ||
                  is_member(&s)
-             ? HRI_SOURCE_CODE
+             ? is_typed(line, &whole) ? HRI_SOURCE_TYPED : HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;
 }
