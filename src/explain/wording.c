@@ -261,7 +261,7 @@ static hri_oom_reading read_allocation_code(const hri_oom_around *a, hri_oom_rea
 static bool is_set_off(const hri_oom_around *a) {
   size_t at = a->at;
   while (at > a->start && a->text[at - 1] == ' ') at--;
-  return at == a->start || strchr(":'\"([=>-", a->text[at - 1]);
+  return at <= a->line || at == a->start || strchr(":'\"([=>-", a->text[at - 1]);
 }
 
 /* "heap exhausted": a runtime's own, where its other words follow. */
@@ -397,7 +397,8 @@ static hri_oom_reading read_memoryerror(const hri_oom_around *a) {
 /* The kernel's ENOMEM, where it stands by itself. */
 static hri_oom_reading read_enomem(const hri_oom_around *a) {
   static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
-  if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
+  const size_t from = a->line > a->start ? a->line : a->start; /* lines before tell of the machine's cards anyhow */
+  if (hri_match_part(a->text, from, a->at, devices) || after_has(a, 40, devices)) return nothing;
   if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
   if (before_has(a, "guest ram|guest memory|qemu")) return (hri_oom_reading){HRI_OOM_HOST, "qemu"};
   return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
