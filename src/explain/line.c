@@ -178,6 +178,13 @@ static bool ends_blank(const char *line, size_t at, size_t count) {
   return at == count;
 }
 
+/* Whose a line is whose prefix names the rank and `who`. */
+static int64_t with_rank(int32_t rank, int64_t who) {
+  const char number[] = {(char)('0' + rank / 100 % 10), (char)('0' + rank / 10 % 10), (char)('0' + rank % 10)};
+  if (rank < 0) return who;
+  return who < 0 ? rank : mix_who(who, number, 0, sizeof number);
+}
+
 size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who) {
   size_t at = 0;
   for (int round = 0; round < 12; round++) {
@@ -192,10 +199,7 @@ size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64
     at = skip_label(line, count, at, rank, who);
     if (at == before) break;
   }
-  if (*rank >= 0) {
-    const char number[] = {(char)('0' + *rank / 100 % 10), (char)('0' + *rank / 10 % 10), (char)('0' + *rank % 10)};
-    *who = *who < 0 ? *rank : mix_who(*who, number, 0, sizeof number);
-  }
+  *who = with_rank(*rank, *who);
   return at;
 }
 
@@ -367,12 +371,13 @@ bool hri_line_is_bar(const char *line, size_t from, size_t to) {
 }
 
 /* The rank whose prefix, "[rank3]:" or "[gpu187:2]:", stands at line[at]; -1 when none does. "x[3]:" is none. */
-int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind) {
+int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind, int64_t *who) {
   int32_t rank = -1;
-  int64_t who = -1;
+  *who = -1;
   if (line[at] != '[' || at + 1 >= count || hri_line_lower(line[at + 1]) < 'a' || hri_line_lower(line[at + 1]) > 'z')
     return -1;
-  *behind = skip_bracket(line, count, at, &rank, &who);
+  *behind = skip_bracket(line, count, at, &rank, who);
+  *who = with_rank(rank, *who);
   return *behind > at + 1 && line[*behind - 1] == ':' ? rank : -1;
 }
 
@@ -384,7 +389,8 @@ static bool opens_literal(const char *line, size_t at) {
 /* Where the part of the raw line that starts at `from` ends: before the prefix of a rank that is not the first. */
 size_t hri_line_part_end(const char *line, size_t count, size_t from) {
   size_t behind;
+  int64_t who;
   for (size_t at = from + 1; at < count; at++)
-    if (line[at] == '[' && !opens_literal(line, at) && hri_line_rank_at(line, count, at, &behind) >= 0) return at;
+    if (line[at] == '[' && !opens_literal(line, at) && hri_line_rank_at(line, count, at, &behind, &who) >= 0) return at;
   return count;
 }

@@ -85,6 +85,7 @@ void hri_oom_say(hr_oom_failure *f, hr_oom_cause cause, hr_oom_certainty certain
 void hri_oom_tidy(char *text);
 void hri_oom_undecided(hr_oom_failure *f, uint32_t candidates, const char *verdict);
 void hri_oom_share(hr_oom_failure *f, const char *name, uint64_t bytes);
+static inline uint64_t hri_oom_less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; } /* a - b, or 0 */
 #define HRI_OOM_SIZE(bytes) hri_size_text((bytes), (char[32]){0})
 #define HRI_OOM_COULD(name) (1u << HR_OOM_##name)
 

@@ -53,6 +53,8 @@ const char *hri_oom_framework_in(const char *text, size_t from, size_t to);
 /* The same for lines around a message, where ordinary words are no names. */
 const char *hri_oom_framework_near(const char *text, size_t from, size_t to);
 const char *hri_oom_library_in(const char *text, size_t from, size_t to);
+/* Whether the word stands in text[from, to) as code has it: beside "/", "_", "::" and the like. */
+bool hri_oom_is_in_code(const char *text, size_t from, size_t to, const char *word);
 /* Whether the line text[from, to) is one of that speaker's own: its name stands there as code has it - a label, a path, a
  * function -, or is words that nobody else prints, or is the phrase text[first, last) itself. Who is only named ("the X
  * server ran out of memory") may be spoken of by anybody. */
@@ -60,6 +62,8 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
 /* Whether the lines text[from, to) around a message have its name in a place in a source: a failure tells its place on a
  * line of its own. */
 bool hri_oom_is_own_place(const char *text, size_t from, size_t to, const char *name);
+/* Whether words of that framework's stand there that nobody else prints: "wgpu error". */
+bool hri_oom_has_own_words(const char *text, size_t from, size_t to, const char *name);
 /* Makes the message that framework's. */
 void hri_oom_set_framework(hri_oom_message *message, const char *name);
 /* Kind and source of a report whose phrase is text[first, last). */

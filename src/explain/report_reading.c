@@ -1,6 +1,6 @@
 /* Whose memory it was and what figures the words give. A report of no known speaker is given both here
  * (hri_oom_read_unknown); a message whose words are known, but are many programs', is given a name by its line and the lines
- * around (name_by_line) and the figures that words beside it call by name (read_by_words). speaker.c knows the names,
+ * around (name_by_line) and the figures that words beside it call by name (read_by_words). speaker_names.c knows the names,
  * figures.c the figures; what is decided here is how far they may stand away and still belong to this one failure.
  *
  * The neighbours may rely on this: a request that a message's own wording gave stays, and what stands behind the head of

@@ -14,6 +14,7 @@
 #include <headroom/explain.h>
 
 #include "base/mem.h"
+#include "base/utf8.h"
 #include "explain/match.h"
 #include "explain/message.h"
 #include "explain/report.h"
@@ -33,6 +34,8 @@ typedef struct rest {
   size_t end; /* in the window; 0: none */
 } rest;
 
+typedef enum encoding { BYTES = 0, UTF16_LITTLE, UTF16_BIG } encoding; /* UTF-8 and its like are bytes */
+
 struct hr_explainer {
   const hri_voice_ear *ear; /* who hears the places; NULL: the weights decide */
   hri_scan_intake intake;
@@ -51,6 +54,9 @@ struct hr_explainer {
   unsigned rest_count;         /* ... the oldest gives way */
   char printed[HRI_SCAN_LINE]; /* scratch: a line whose literal is read as lines */
   uint64_t parsed, bytes;
+  unsigned char mark[3]; /* the first bytes */
+  encoding encoding;
+  uint32_t first, high; /* of UTF-16: a unit's first byte, the first of two units */
 };
 
 /* ---- messages in the window ---- */
@@ -303,20 +309,60 @@ hr_status hr_explainer_create(const hr_explain_options *options, hr_explainer **
 
 void hri_explainer_lend_ear(hr_explainer *e, const hri_voice_ear *ear) { e->ear = ear; }
 
-hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr_error *error) {
-  const char *next = bytes;
+static hr_status take_byte(hr_explainer *e, char byte, hr_error *error) {
   hri_scan_intake *in = &e->intake;
-  e->bytes += count;
+  if (byte == 0) return HR_OK; /* UTF-16 without a mark has one beside each letter of a message */
+  if (byte == '\n' || byte == '\r') {
+    if (in->count > 0 || in->continued) HRI_TRY(end_line(e, true, error));
+    in->lines += byte == '\n';
+    return HR_OK;
+  }
+  in->line[in->count++] = byte;
+  return in->count == HRI_SCAN_LINE ? end_line(e, false, error) : HR_OK;
+}
+
+/* One unit of UTF-16: what it stands for, alone or with the one before, in UTF-8. */
+static hr_status take_unit(hr_explainer *e, uint32_t unit, hr_error *error) {
+  char bytes[4];
+  size_t count;
+  uint32_t point = unit;
+  if (unit >= 0xd800 && unit < 0xdc00) {
+    e->high = unit;
+    return HR_OK;
+  }
+  if (unit >= 0xdc00 && unit < 0xe000)
+    point = e->high ? 0x10000 + ((e->high - 0xd800) << 10) + (unit - 0xdc00) : 0xfffd;
+  e->high = 0;
+  count = hri_utf8_encode(point, bytes);
+  for (size_t i = 0; i < count; i++) HRI_TRY(take_byte(e, bytes[i], error));
+  return HR_OK;
+}
+
+/* The first bytes of a text can say how it is encoded: PowerShell writes UTF-16 with such a mark. */
+static void see_mark(hr_explainer *e) {
+  const unsigned char *mark = e->mark;
+  if (e->bytes == 2 && mark[0] == 0xff && mark[1] == 0xfe) e->encoding = UTF16_LITTLE;
+  if (e->bytes == 2 && mark[0] == 0xfe && mark[1] == 0xff) e->encoding = UTF16_BIG;
+  if (e->encoding != BYTES || (e->bytes == 3 && memcmp(mark, "\xef\xbb\xbf", 3) == 0)) e->intake.count = 0;
+}
+
+static hr_status take_encoded(hr_explainer *e, unsigned char byte, hr_error *error) {
+  if (e->encoding == BYTES) return take_byte(e, (char)byte, error);
+  if (e->bytes % 2 == 1) {
+    e->first = byte;
+    return HR_OK;
+  }
+  return take_unit(e, e->encoding == UTF16_BIG ? e->first << 8 | byte : (uint32_t)byte << 8 | e->first, error);
+}
+
+hr_status hr_explainer_feed(hr_explainer *e, const void *bytes, size_t count, hr_error *error) {
+  const unsigned char *next = bytes;
   for (size_t i = 0; i < count; i++) {
-    if (next[i] == 0) continue; /* UTF-16, which PowerShell writes, has one beside each letter of a message */
-    if (next[i] == '\n' || next[i] == '\r') {
-      bool line_end = next[i] == '\n';
-      if (in->count > 0 || in->continued) HRI_TRY(end_line(e, true, error));
-      if (line_end) in->lines++;
-      continue;
-    }
-    in->line[in->count++] = next[i];
-    if (in->count == HRI_SCAN_LINE) HRI_TRY(end_line(e, false, error));
+    const bool begins = e->bytes < sizeof e->mark;
+    if (begins) e->mark[e->bytes] = next[i];
+    e->bytes++;
+    HRI_TRY(take_encoded(e, next[i], error));
+    if (begins) see_mark(e);
   }
   return HR_OK;
 }

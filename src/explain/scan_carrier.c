@@ -1,6 +1,6 @@
 /* Programs' output often comes through somebody who puts each line into a form of his own: syslog and the journal
  * ("May  1 10:11:12 host7 train[4242]: ..."), a container's runtime ("2024-05-01T10:11:12.1Z stderr F ...", an object
- * {"log":"...\n","stream":"stderr",...} a line), a launcher that names the stream, a box around a text. That form is taken
+ * {"log":"...\n","stream":"stderr",...} a line), a launcher that names the stream, a box around a text, a page's source. That form is taken
  * off before anything else is asked of the line, so that it is read as it was printed.
  *
  * The neighbours may rely on this: a line without such a form stays as it is, and a tag by which somebody who ends
@@ -47,8 +47,8 @@ static bool is_known_tag(const char *line, size_t from, size_t to) {
   return hri_oom_names_speaker(tag, count);
 }
 
-/* Behind "host tag[pid]: "; the pid may be missing where `bare`. `at` when that is not there. */
-static size_t behind_host(const char *line, size_t at, size_t count, bool bare) {
+/* Behind "host tag[pid]: ", or before a tag that is known; the pid may be missing where `bare`. `at` when that is not there. */
+static size_t behind_host(const char *line, size_t at, size_t count, bool bare, bool *known) {
   const size_t host = behind_word(line, at, count);
   size_t tag = host + 1, end, name;
   bool pid = false;
@@ -62,11 +62,12 @@ static size_t behind_host(const char *line, size_t at, size_t count, bool bare) 
     if (!pid) return at;
   }
   if (!pid && !bare) return at;
-  return is_known_tag(line, tag, name) ? tag : end + 1;
+  *known = is_known_tag(line, tag, name);
+  return *known ? tag : end + 1;
 }
 
 /* Behind what a system's log puts first; 0 when nothing of it is there. */
-static size_t behind_system(const char *line, size_t count) {
+static size_t behind_system(const char *line, size_t count, bool *known) {
   const size_t dated = behind_shape(line, 0, count, "aaa ?d dd:dd:dd ");
   size_t at = dated, text;
   if (dated == 0) {
@@ -74,21 +75,67 @@ static size_t behind_system(const char *line, size_t count) {
     at = behind_word(line, 0, count) + 1;
     if (at >= count) return 0;
   }
-  text = behind_host(line, at, count, dated > 0);
+  text = behind_host(line, at, count, dated > 0, known);
   return text == at ? 0 : text;
 }
 
-/* Behind "2024-05-01T10:11:12.123456789Z stderr F "; 0 when it is not there. */
+/* Behind "2024-05-01T10:11:12.123456789Z stderr F ", a container's runtime's, or "2024-05-01T10:11:12.1234567Z ", a runner's
+ * of jobs; 0 when it is not there. */
 static size_t behind_runtime(const char *line, size_t count) {
+  static const char runner[] = "dddd-dd-ddTdd:dd:dd.dddddddZ ";
   size_t at;
   if (behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd.d") == 0) return 0;
   at = behind_word(line, 0, count);
-  return hri_match_at(line, at, count, " stderr F | stdout F | stderr P | stdout P ") ? at + 10 : 0;
+  if (hri_match_at(line, at, count, " stderr F | stdout F | stderr P | stdout P ")) return at + 10;
+  return behind_shape(line, 0, count, runner);
 }
 
 static size_t drop_front(char *line, size_t at, size_t count) {
   memmove(line, line + at, count - at);
   return count - at;
+}
+
+/* What stands for a sign in a page's source becomes the sign; from line[from] on, to the front. */
+static size_t decode_entities(char *line, size_t from, size_t count) {
+  static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&#x27;", "&nbsp;"};
+  static const char signs[] = "<>&\"'' ";
+  size_t put = 0;
+  for (size_t at = from, length; at < count; at += length) {
+    line[put] = line[at];
+    length = 1;
+    for (size_t i = 0; line[at] == '&' && i < HRI_COUNT(entities) && length == 1; i++) {
+      const size_t size = strlen(entities[i]);
+      if (count - at < size || memcmp(line + at, entities[i], size) != 0) continue;
+      line[put] = signs[i];
+      length = size;
+    }
+    put++;
+  }
+  return put;
+}
+
+/* Behind the tags that open a block of output at the line's beginning, "<pre><code>", with or without a class. */
+static size_t behind_tags(const char *line, size_t count) {
+  size_t from = 0, end;
+  while (from < count && line[from] == '<' && hri_match_at(line, from, count, "<pre|<code|<samp")) {
+    end = hri_oom_word(line, from, count, ">");
+    if (end == count || end - from > 80) break;
+    from = end + 1;
+  }
+  return from;
+}
+
+/* A block of output in a page's source: "<pre><code>text", "text</code></pre>". */
+static size_t open_page(char *line, size_t count) {
+  static const char *const closing[] = {"</pre>", "</code>", "</samp>"};
+  const size_t from = behind_tags(line, count);
+  for (size_t i = 0; count > from && line[count - 1] == '>' && i < HRI_COUNT(closing);) {
+    const size_t length = strlen(closing[i]);
+    const bool closes = count - from >= length && memcmp(line + count - length, closing[i], length) == 0;
+    if (closes) count -= length;
+    i = closes ? 0 : i + 1;
+  }
+  return from > 0 || memchr(line, '&', count) ? decode_entities(line, from, count) : count;
 }
 
 /* One character of a JSON string at line[*at], which moves behind it. */
@@ -108,16 +155,13 @@ static char unescape(const char *line, size_t *at) {
   return strchr("tnr", from[1]) ? ' ' : from[1];
 }
 
-/* The text of Docker's object, {"log":"...\n","stream":"stderr","time":"..."}; `count` when it is none. */
-static size_t open_object(char *line, size_t count, bool *is_object) {
+size_t hri_scan_open_object(char *line, size_t count) {
   static const char begin[] = "{\"log\":\"", behind[] = "\",\"stream\":\"std";
   const size_t length = sizeof begin - 1;
   size_t end, put = 0;
-  *is_object = false;
   if (count < length || memcmp(line, begin, length) != 0) return count;
   end = hri_oom_word(line, length, count, behind);
   if (end == count) return count;
-  *is_object = true;
   for (size_t at = length; at < end;) line[put++] = unescape(line, &at); /* text follows the string, past 6 bytes */
   while (put > 0 && line[put - 1] == ' ') put--;
   return put;
@@ -146,11 +190,11 @@ static size_t open_box(char *line, size_t count) {
 }
 
 size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
+  bool known = false;
   size_t at;
-  count = open_object(line, count, dated);
-  at = behind_system(line, count);
+  at = behind_system(line, count, &known);
   if (at == 0) at = behind_runtime(line, count);
-  *dated |= at > 0;
-  if (at == 0 && (hri_match_at(line, 0, count, "stderr: |stdout: "))) at = 8;
-  return open_box(line, drop_front(line, at, count));
+  if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ")) at = 8;
+  *dated = known;
+  return open_page(line, open_box(line, drop_front(line, at, count)));
 }

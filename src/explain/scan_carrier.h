@@ -5,8 +5,12 @@
 #include <stdbool.h>
 #include <stddef.h>
 
-/* Brings the whole raw line to what the carrier was given, in place; returns how long that is. `dated` becomes whether
- * the carrier noted when it was written: then it was printed by a program that ran. */
+/* The text of Docker's object, {"log":"...\n","stream":"stderr","time":"..."}, in place of the whole raw line; returns how
+ * long it is. Escapes of terminals are in it. */
+size_t hri_scan_open_object(char *line, size_t count);
+
+/* Brings the whole raw line, without such escapes, to what the carrier was given, in place; returns how long that is. `dated` becomes whether it
+ * is a dated record of somebody who is known by the name before it. */
 size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated);
 
 #endif

@@ -57,14 +57,16 @@ static size_t skip_quotes(const char *line, size_t *at, size_t count) {
 /* What a raw line that is no rest of another says of itself; returns where its text begins. */
 static size_t begin_line(hri_scan_intake *in, hri_scan_window *w, size_t count) {
   hri_scan_mark *said = &in->said;
-  size_t at;
+  size_t at, from;
   said->rank = -1;
   said->who = -1;
   at = hri_line_skip_prefix(in->line, count, &said->rank, &said->who);
+  from = said->who >= 0 ? at : 0; /* a worker's name is no part of a statement */
   said->shape = hri_line_shape(in->line, count, at);
   said->shape |= hri_scan_see_fence(&in->blocks, in->line, count);
-  said->source = hri_scan_source_of(&in->blocks, w, in->line, count, in->lines + 1, said->source);
-  if (hri_scan_see_scalar(&in->blocks, in->line, count) || hri_scan_see_exception(&in->blocks, in->line, count)) {
+  said->source = hri_scan_source_of(&in->blocks, w, in->line + from, count - from, in->lines + 1, said->source);
+  if (hri_scan_see_scalar(&in->blocks, in->line + from, count - from) ||
+      hri_scan_see_exception(&in->blocks, in->line + from, count - from)) {
     said->source = HRI_SOURCE_NONE;
     said->shape |= HRI_OOM_PRINTED;
   }
@@ -85,8 +87,7 @@ static bool add_parts(hri_scan_intake *in, hri_scan_window *w, size_t at, size_t
     open = SIZE_MAX;
     at = end;
     if (end < count) {
-      in->said.rank = hri_line_rank_at(in->line, count, end, &at);
-      in->said.who = in->said.rank;
+      in->said.rank = hri_line_rank_at(in->line, count, end, &at, &in->said.who);
       hri_scan_window_add_blank(w);
     }
   }
@@ -99,14 +100,20 @@ static void add_kill(hri_scan_window *w) {
   w->count += sizeof words - 1;
 }
 
+/* The whole raw line as it was printed, whatever carried it; returns how long that is. */
+static size_t open_line(hri_scan_intake *in, bool *dated) {
+  size_t count = hri_line_drop_escapes(in->line, hri_scan_open_object(in->line, in->count));
+  if (count > 1 && hri_line_is_blank(in->line[count - 1]) && hri_line_is_blank(in->line[count - 2]))
+    while (count > 0 && hri_line_is_blank(in->line[count - 1])) count--; /* what a terminal's copy fills up with */
+  count = hri_scan_take_from_carrier(in->line, count, dated);
+  return hri_scan_open_output(&in->blocks, in->line, count);
+}
+
 bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
-  size_t count = hri_line_drop_escapes(in->line, in->count), at = 0;
+  const bool whole = !in->continued && complete;
   bool joined = false, kill = false, dated = false, kept;
-  if (!in->continued && complete) {
-    count = hri_scan_take_from_carrier(in->line, count, &dated);
-    count = hri_scan_open_output(&in->blocks, in->line, count);
-    joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
-  }
+  size_t count = whole ? open_line(in, &dated) : hri_line_drop_escapes(in->line, in->count), at = 0;
+  if (whole) joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
   if (joined) {
     hri_scan_window_drop_blank(w);
   } else if (!in->continued) {

@@ -31,10 +31,13 @@ static bool could_go_on(const hri_scan_wrap *w, const char *line, size_t count, 
          !begins_anew(line, count);
 }
 
-/* Whether words of memory stand at text[at] and end behind text[seam). */
-static bool spans(const char *text, size_t at, size_t seam, size_t count) {
-  const hri_oom_head *head = hri_oom_head_at(text, at, count);
-  return head && at + strlen(head->words) > seam;
+/* Whether words of memory begin before text[seam] and end behind it. */
+static bool has_words_over(const char *text, size_t seam, size_t count) {
+  for (size_t at = 0; at < seam; at++) {
+    const hri_oom_head *head = hri_oom_head_at(text, at, count);
+    if (head && at + strlen(head->words) > seam) return true;
+  }
+  return false;
 }
 
 /* Whether words of memory ("... out_of_d", "evice_memory") stand where the line goes on at once, and none where a blank
@@ -43,17 +46,13 @@ static bool completes_words(const hri_scan_window *window, const char *line, siz
   enum { SIDE = 48 };
   const size_t end = hri_scan_text_end(window), seam = end < SIDE ? end : SIDE;
   const size_t taken = count < SIDE ? count : SIDE;
-  char joined[2 * SIDE], apart[2 * SIDE + 1];
-  bool completes = false;
-  memcpy(joined, window->text + end - seam, seam);
-  memcpy(apart, joined, seam);
-  apart[seam] = ' ';
-  for (size_t i = 0; i < taken; i++) joined[seam + i] = apart[seam + 1 + i] = hri_line_lower(line[i]);
-  for (size_t at = 0; at < seam; at++) {
-    if (spans(apart, at, seam, seam + 1 + taken)) return false;
-    completes |= spans(joined, at, seam, seam + taken);
-  }
-  return completes;
+  char text[2 * SIDE + 1];
+  memcpy(text, window->text + end - seam, seam);
+  for (size_t i = 0; i < taken; i++) text[seam + i] = hri_line_lower(line[i]);
+  if (!has_words_over(text, seam, seam + taken)) return false;
+  memmove(text + seam + 1, text + seam, taken);
+  text[seam] = ' ';
+  return !has_words_over(text, seam, seam + 1 + taken);
 }
 
 /* Whether the lines before, of which the last was `before` wide, were broken by a width; `last` is where the present
