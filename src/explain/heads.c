@@ -377,6 +377,7 @@ static const hri_oom_head heads[] = {
     {"memory of process exceed limit", "starrocks", HRI_OOM_LIMIT},
     {" exceed limit. ", "", HRI_OOM_NOTHING}, /* of a query, a pool, Doris' older servers too */
     {"memory check failed: cannot alloc", "doris", HRI_OOM_LIMIT},
+    {"overcommit mem, wg id", "doris-group", HRI_OOM_LIMIT},
     {"memory tracker check failed", "doris-query", HRI_OOM_LIMIT},
     {"mem tracker check failed", "doris-query", HRI_OOM_LIMIT},
     {"process memory used ", "", HRI_OOM_NOTHING},
@@ -428,8 +429,9 @@ static const hri_oom_head heads[] = {
     {"using all available ram", "notebook", HRI_OOM_HOST_LIKELY},
     {"pt_devmem allocation failed", "pytorch-hpu", HRI_OOM_BARE},
     {"cuda error in allocate: 2", "cuda-extension", HRI_OOM_BARE},
-    {"killed", "", HRI_OOM_NOTHING},           /* in people's own words (kill.c) */
-    {"\xe8\xa2\xabkill", "", HRI_OOM_NOTHING}, /* Chinese: was killed */
+    {"insufficient memory ", "", HRI_OOM_NOTHING}, /* NWChem's, with a number behind */
+    {"killed", "", HRI_OOM_NOTHING},               /* in people's own words (kill.c) */
+    {"\xe8\xa2\xabkill", "", HRI_OOM_NOTHING},     /* Chinese: was killed */
     {"code 137", "kill", HRI_OOM_HOST_LIKELY},
     {"error 137", "kill", HRI_OOM_HOST_LIKELY},
     {"status of 137", "kill", HRI_OOM_HOST_LIKELY},

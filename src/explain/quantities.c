@@ -295,6 +295,8 @@ static const struct {
     {"doris", "failed alloc size", HRI_OOM_LIMIT, 400, HR_OOM_REQUESTED, SIZED},
     {"doris", "process memory used", HRI_OOM_LIMIT, 400, HR_OOM_THIS_PROCESS, SIZED},
     {"doris", "exceed limit", HRI_OOM_LIMIT, 400, HR_OOM_ALLOWED, SIZED},
+    {"doris-group", "used:", HRI_OOM_LIMIT, 120, HR_OOM_THIS_PROCESS, SIZED}, /* of a workload group */
+    {"doris-group", "limit:", HRI_OOM_LIMIT, 160, HR_OOM_ALLOWED, SIZED},
     {"doris-query", "failed alloc size", HRI_OOM_LIMIT, 400, HR_OOM_REQUESTED, SIZED},
     {"doris-query", "current used", HRI_OOM_LIMIT, 400, HR_OOM_THIS_PROCESS, SIZED},
     {"doris-query", ">, limit", HRI_OOM_LIMIT, 400, HR_OOM_ALLOWED, SIZED},

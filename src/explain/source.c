@@ -284,6 +284,17 @@ static bool is_entry(const span *s) {
   return begins(s, at, "//") || begins(s, at, "/*");
 }
 
+/* A date and a time of day at the line's beginning: no statement begins so. */
+static bool is_dated(const span *s) {
+  static const char shape[] = "dddd-dd-dd";
+  size_t i = 0;
+  while (shape[i] && s->from + i < s->to &&
+         (shape[i] == 'd' ? hri_is_digit(s->text[s->from + i]) : shape[i] == s->text[s->from + i]))
+    i++;
+  return !shape[i] && s->from + i + 2 < s->to && strchr("T ", s->text[s->from + i]) &&
+         hri_is_digit(s->text[s->from + i + 1]);
+}
+
 /* An object in braces on one line: a record of a log. */
 static bool is_record(const span *s) { return s->text[s->from] == '{' && ends(s, "}"); }
 
@@ -442,8 +453,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_repr(&s) ||
-      is_coded(&s) || is_thrown(&s) || is_bracket(&s))
+  if (is_dated(&s) || is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) ||
+      is_repr(&s) || is_coded(&s) || is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
   if (is_field(&s) || is_pair(&s)) return HRI_SOURCE_LITERAL;
   if (is_plain_field(&s)) return HRI_SOURCE_FIELD;
