@@ -280,7 +280,8 @@ static bool is_entry(const span *s) {
   if (at >= s->to || s->text[at] != '=') return false;
   for (at++; at < s->to && (s->text[at] == ' ' || s->text[at] == '-' || is_word_char(s->text[at]));) at++;
   if (at < s->to && s->text[at] == ',') /* "wps=680, lr=0.25" is how programs print */
-    return at + 1 == s->to || begins(s, at, ", //") || begins(s, at, ", /*") || has(s, " = ");
+    return at + 1 == s->to || begins(s, at, ", //") || begins(s, at, ", /*") ||
+           (has(s, " = ") && !memchr(s->text + at, '[', s->to - at)); /* "errCode = 2, detailMessage = [...]" */
   return begins(s, at, "//") || begins(s, at, "/*");
 }
 
