@@ -241,6 +241,7 @@ static const hri_oom_head heads[] = {
     {"terminated due to memory issue", "ios", HRI_OOM_HOST},
     {"resource_type_memory (limit=", "ios", HRI_OOM_HOST},
     {"resource_type_memory: high watermark", "ios", HRI_OOM_HOST},
+    {"namespace jetsam, code", "ios", HRI_OOM_HOST},
     {"exceeding jetsam memory limits", "ios", HRI_OOM_HOST},
     {"\"per-process-limit\"", "", HRI_OOM_NOTHING}, /* reasons of a jetsam report */
     {"\"vm-pageshortage\"", "", HRI_OOM_NOTHING},
@@ -399,6 +400,9 @@ static const hri_oom_head heads[] = {
     {"not enough memory for command submission", "amdgpu", HRI_OOM_REPORT},
     {"ora-04036", "oracle", HRI_OOM_LIMIT},
     {"insufficient memory reserved for statement", "greenplum", HRI_OOM_LIMIT},
+    {"memory limit exceeded. limit=", "impala", HRI_OOM_LIMIT},
+    {"connection memory limit ", "", HRI_OOM_NOTHING},
+    {"vm protect failed to allocate", "greenplum", HRI_OOM_LIMIT},
     {"per-query vm protect limit reached", "greenplum", HRI_OOM_LIMIT},
     {"canceling query because of high vmem usage", "greenplum", HRI_OOM_LIMIT},
     {"vmem limit reached", "greenplum", HRI_OOM_LIMIT},

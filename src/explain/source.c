@@ -369,9 +369,9 @@ static bool is_joined_literal(const span *s) {
 /* A pattern that matches messages. */
 static bool is_pattern(const span *s) { return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"")); }
 
-/* How an exception is printed: "package.SomeError: ...". */
+/* How an exception is printed: "package.SomeError: ...", "[SomeError: ...] {". */
 static bool is_exception(const span *s) {
-  size_t end = name_end(s, s->from);
+  size_t end = name_end(s, s->from + (s->text[s->from] == '['));
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 

@@ -246,6 +246,7 @@ static const struct {
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
     {" exceed limit. ", "memory", "used: ", 160, HRI_OOM_LIMIT, "starrocks"},
     {"process memory used ", NULL, "exceed limit", 160, HRI_OOM_LIMIT, "doris"},
+    {"connection memory limit ", NULL, " bytes exceeded", 40, HRI_OOM_LIMIT, "mysql"},
     {"query exceeded ", NULL, "memory limit of ", 40, HRI_OOM_LIMIT, "trino"},
     {"memory budget exceeded: ", NULL, " in budget", 120, HRI_OOM_LIMIT, "cockroachdb"},
     {"core max size: ", NULL, "no memory left", 400, HRI_OOM_LIMIT, "psi4"},
