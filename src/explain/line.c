@@ -224,13 +224,12 @@ static bool is_program_tag(const char *line, size_t at, size_t count) {
   return starts_with(line, count, at, ">: ");
 }
 
-/* What a page shows as it was printed: a block, "<pre>", or the row of a field of an error, "<tr><td>error_message</td>". */
+/* What a page shows as it was printed: the row of a field of an error, "<tr><td>error_message</td>". */
 static bool is_page_output(const char *line, size_t count, size_t at) {
   static const char fields[] =
       "error|message|exception|reason|error_message|exception_message|stderr|output|error message";
   char key[32];
   size_t from = at + 8, end = hri_oom_word(line, from, count, "</td><td>");
-  if (starts_with(line, count, at, "<pre>")) return true;
   if (!starts_with(line, count, at, "<tr><td>") || end == count || end - from >= sizeof key) return false;
   for (size_t i = from; i < end; i++) key[i - from] = hri_line_lower(line[i]);
   return hri_match_next(key, 0, end - from, fields) == end - from;

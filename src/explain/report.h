@@ -62,7 +62,7 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
 /* Whether the lines text[from, to) around a message have its name in a place in a source: a failure tells its place on a
  * line of its own. */
 bool hri_oom_is_own_place(const char *text, size_t from, size_t to, const char *name);
-/* Whether words of that framework's stand there that nobody else prints: "wgpu error". */
+/* Whether words of that speaker's that nobody else prints stand in text[from, to): "wgpu error". */
 bool hri_oom_has_own_words(const char *text, size_t from, size_t to, const char *name);
 /* Makes the message that framework's. */
 void hri_oom_set_framework(hri_oom_message *message, const char *name);

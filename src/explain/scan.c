@@ -258,6 +258,7 @@ static hr_status add_printed(hr_explainer *e, size_t from, size_t to, hr_error *
 static hr_status end_line(hr_explainer *e, bool complete, hr_error *error) {
   hri_scan_intake *in = &e->intake;
   size_t from, to;
+  if (complete && !in->continued) hri_scan_intake_open(in);
   if (!complete || in->continued || !hri_scan_find_printed(in->line, in->count, &from, &to))
     return add_line(e, complete, error);
   memcpy(e->printed, in->line, in->count);

@@ -95,12 +95,12 @@ static size_t drop_front(char *line, size_t at, size_t count) {
   return count - at;
 }
 
-/* What stands for a sign in a page's source becomes the sign; from line[from] on, to the front. */
-static size_t decode_entities(char *line, size_t from, size_t count) {
-  static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&#x27;", "&nbsp;"};
-  static const char signs[] = "<>&\"'' ";
+size_t hri_scan_decode_entities(char *line, size_t count) {
+  static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&#x27;", "&apos;", "&nbsp;"};
+  static const char signs[] = "<>&\"''' ";
   size_t put = 0;
-  for (size_t at = from, length; at < count; at += length) {
+  if (!memchr(line, '&', count)) return count;
+  for (size_t at = 0, length; at < count; at += length) {
     line[put] = line[at];
     length = 1;
     for (size_t i = 0; line[at] == '&' && i < HRI_COUNT(entities) && length == 1; i++) {
@@ -135,7 +135,7 @@ static size_t open_page(char *line, size_t count) {
     if (closes) count -= length;
     i = closes ? 0 : i + 1;
   }
-  return from > 0 || memchr(line, '&', count) ? decode_entities(line, from, count) : count;
+  return hri_scan_decode_entities(line, drop_front(line, from, count));
 }
 
 /* One character of a JSON string at line[*at], which moves behind it. */
@@ -189,12 +189,17 @@ static size_t open_box(char *line, size_t count) {
   return count;
 }
 
+/* Whether line[at, count) is the literal of a field of somebody's object, with its line ends written out. */
+static bool is_literal_field(const char *line, size_t at, size_t count) {
+  return at < count && line[at] == '"' && hri_oom_word(line, at, count, "\\n") < count;
+}
+
 size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
   bool known = false;
   size_t at;
   at = behind_system(line, count, &known);
   if (at == 0) at = behind_runtime(line, count);
-  if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ")) at = 8;
+  if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ") && !is_literal_field(line, 8, count)) at = 8;
   *dated = known;
   return open_page(line, open_box(line, drop_front(line, at, count)));
 }

@@ -65,8 +65,7 @@ static size_t begin_line(hri_scan_intake *in, hri_scan_window *w, size_t count) 
   said->shape = hri_line_shape(in->line, count, at);
   said->shape |= hri_scan_see_fence(&in->blocks, in->line, count);
   said->source = hri_scan_source_of(&in->blocks, w, in->line + from, count - from, in->lines + 1, said->source);
-  if (hri_scan_see_scalar(&in->blocks, in->line + from, count - from) ||
-      hri_scan_see_exception(&in->blocks, in->line + from, count - from)) {
+  if (hri_scan_see_scalar(&in->blocks, in->line, count) || hri_scan_see_exception(&in->blocks, in->line, count)) {
     said->source = HRI_SOURCE_NONE;
     said->shape |= HRI_OOM_PRINTED;
   }
@@ -100,25 +99,25 @@ static void add_kill(hri_scan_window *w) {
   w->count += sizeof words - 1;
 }
 
-/* The whole raw line as it was printed, whatever carried it; returns how long that is. */
-static size_t open_line(hri_scan_intake *in, bool *dated) {
+void hri_scan_intake_open(hri_scan_intake *in) {
   size_t count = hri_line_drop_escapes(in->line, hri_scan_open_object(in->line, in->count));
   if (count > 1 && hri_line_is_blank(in->line[count - 1]) && hri_line_is_blank(in->line[count - 2]))
     while (count > 0 && hri_line_is_blank(in->line[count - 1])) count--; /* what a terminal's copy fills up with */
-  count = hri_scan_take_from_carrier(in->line, count, dated);
-  return hri_scan_open_output(&in->blocks, in->line, count);
+  in->count = hri_scan_take_from_carrier(in->line, count, &in->dated);
 }
 
 bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
   const bool whole = !in->continued && complete;
-  bool joined = false, kill = false, dated = false, kept;
-  size_t count = whole ? open_line(in, &dated) : hri_line_drop_escapes(in->line, in->count), at = 0;
+  bool joined = false, kill = false, kept;
+  size_t count = whole ? hri_scan_open_output(&in->blocks, in->line, in->count)
+                       : hri_scan_decode_entities(in->line, hri_line_drop_escapes(in->line, in->count)),
+         at = 0;
   if (whole) joined = hri_scan_wrap_goes_on(&in->wrap, w, in->line, count, in->lines + 1) && w->marks.count > 0;
   if (joined) {
     hri_scan_window_drop_blank(w);
   } else if (!in->continued) {
     at = begin_line(in, w, count);
-    if (dated) in->said.shape |= HRI_OOM_DATED;
+    if (whole && in->dated) in->said.shape |= HRI_OOM_DATED;
     kill = complete && hri_line_reports_kill(in->line, count, at);
     if (kill && in->line[0] == '*') /* no item, no heading */
       in->said.shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING);

@@ -12,13 +12,17 @@ typedef struct hri_scan_intake {
   char line[HRI_SCAN_LINE];
   size_t count;
   uint64_t lines;     /* that have ended before this one */
+  bool dated;         /* whole, it is a dated record of somebody who is known by the name before it */
   bool continued;     /* the raw line is the rest of one that was too long: it has no prefix */
   hri_scan_mark said; /* of the current raw line, by its prefix and form: rank, who, shape, source */
   hri_scan_wrap wrap;
   hri_scan_blocks blocks;
 } hri_scan_intake;
 
-/* Brings the raw line into the window, which has room for HRI_SCAN_LINE bytes, and empties it. `complete`: it ended,
+/* Brings a whole raw line to what was printed, whatever carried it (scan_carrier.h). */
+void hri_scan_intake_open(hri_scan_intake *intake);
+
+/* Brings the raw line, if it is whole an opened one, into the window, which has room for HRI_SCAN_LINE bytes, and empties it. `complete`: it ended,
  * rather than that it fills `line`. False when memory for a mark or a span was refused. */
 bool hri_scan_intake_add(hri_scan_intake *intake, hri_scan_window *window, bool complete);
 

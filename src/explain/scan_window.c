@@ -84,20 +84,6 @@ static size_t behind_tag(const char *line, size_t at, size_t end, bool *word) {
   return close ? (size_t)(close - line) + 1 : at;
 }
 
-/* What an entity of a page at line[at] stands for, and how long it is; 0 when it is none. */
-static char entity_of(const char *line, size_t at, size_t end, size_t *length) {
-  static const struct {
-    const char *words;
-    char plain;
-  } entities[] = {{"&nbsp;", ' '}, {"&gt;", '>'},   {"&lt;", '<'},    {"&amp;", '&'},
-                  {"&quot;", '"'}, {"&#39;", '\''}, {"&#x27;", '\''}, {"&apos;", '\''}};
-  for (size_t i = 0; i < HRI_COUNT(entities); i++) {
-    *length = strlen(entities[i].words);
-    if (hri_match_at(line, at, end, entities[i].words)) return entities[i].plain;
-  }
-  return 0;
-}
-
 /* Whether a character is neither a blank nor the first of what is dressed or written otherwise. */
 static inline bool is_plain(char c) {
   return (c > ' ' && c < 0x7f && c != '*' && c != '`' && c != '<' && c != '\\' && c != '&') ||
@@ -109,7 +95,6 @@ static size_t add_other(hri_scan_window *w, const char *line, size_t at, size_t 
   const char c = line[at];
   size_t behind;
   bool word;
-  char plain;
   if (c == '\\' && at + 1 < end && (line[at + 1] == 'n' || line[at + 1] == 't')) {
     hri_scan_window_add_blank(w); /* a line end inside a JSON string */
     return at + 2;
@@ -122,11 +107,6 @@ static size_t add_other(hri_scan_window *w, const char *line, size_t at, size_t 
     if (plain_of(line + at) == ' ') hri_scan_window_add_blank(w);
     else w->text[w->count++] = plain_of(line + at);
     return at + 3;
-  }
-  if (c == '&' && (plain = entity_of(line, at, end, &behind)) != 0) {
-    if (plain == ' ') hri_scan_window_add_blank(w);
-    else w->text[w->count++] = plain;
-    return at + behind;
   }
   if (c == '<' && (behind = behind_tag(line, at, end, &word)) > at) {
     if (!word) hri_scan_window_add_blank(w);

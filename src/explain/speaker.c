@@ -110,12 +110,6 @@ static bool is_exhausted(const hri_oom_place *p, size_t first, size_t last) {
          hri_match_end(p->text, p->line, first, ": ");
 }
 
-/* A program's own check of a call, "cuda error 2 in file x.cpp line 3: out of memory": it tells no more than that. */
-static bool is_checked_call(const hri_oom_place *p) {
-  return hri_match_part(p->text, p->line, p->line_end, "cuda error|hip error") &&
-         hri_oom_has_place(p->text, p->line, p->line_end);
-}
-
 /* The name of a program before the phrase, as code qualifies it: "simtk.openmm.openmmexception: ...", "amrex::abort::".
  * What the libraries of languages are called, and PyTorch, is no program's name. */
 static bool is_qualified(const char *text, size_t from, size_t to) {
@@ -224,6 +218,12 @@ static void find_around(const hri_oom_place *p, const said *s, named *n) {
   if (n->who)
     n->anybodys =
         !hri_oom_is_own_place(p->before, back, far, n->who) && !hri_oom_has_own_words(p->before, back, far, n->who);
+}
+
+/* Whether a program tells where its own check of a call failed: that says no more of whose it is. */
+static bool is_checked_call(const hri_oom_place *p) {
+  return hri_match_part(p->text, p->line, p->line_end, "cuda error|hip error") &&
+         hri_oom_has_place(p->text, p->line, p->line_end);
 }
 
 static named named_by(const hri_oom_place *p, const said *s) {

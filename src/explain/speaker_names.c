@@ -321,6 +321,14 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
   return false;
 }
 
+bool hri_oom_has_own_words(const char *text, size_t from, size_t to, const char *name) {
+  for (size_t i = 0; i < HRI_COUNT(frameworks); i++)
+    if (strcmp(frameworks[i].name, name) == 0 && strchr(frameworks[i].word, ' ') &&
+        hri_oom_word(text, from, to, frameworks[i].word) < to)
+      return true;
+  return false;
+}
+
 /* Whether the word around text[at] is a place in a source, "ggml-cuda.cu:6821", "./darknet/src/dark_cuda.c". */
 static bool is_source_place(const char *text, size_t at, size_t to) {
   static const char endings[] = ".c|.cc|.cpp|.cu|.cuh|.h|.hpp|.rs|.jl|.go|.mm";
@@ -339,14 +347,6 @@ static bool is_last_frame(const char *text, size_t at, size_t end, size_t to) {
              (at > length + 1 && text[at - 1] == '/' && memcmp(text + at - length - 1, text + at, length) == 0);
   return own && end < to && text[end] == '/' && close < to && hri_oom_word(text, at, close, "file \"") == close &&
          hri_oom_word(text, close, to, "file \"") == to;
-}
-
-bool hri_oom_has_own_words(const char *text, size_t from, size_t to, const char *name) {
-  for (size_t i = 0; i < HRI_COUNT(frameworks); i++)
-    if (strcmp(frameworks[i].name, name) == 0 && strchr(frameworks[i].word, ' ') &&
-        hri_oom_word(text, from, to, frameworks[i].word) < to)
-      return true;
-  return false;
 }
 
 bool hri_oom_is_own_place(const char *text, size_t from, size_t to, const char *name) {

@@ -121,8 +121,8 @@ static void visit(const explain_case *c, void *context) {
 }
 
 static void test_carriers(void **state) {
-  static const char *const names[] = {"caps",    "devices", "families", "frameworks", "hosts",   "parts",
-                                      "reports", "silent",  "speakers", "survey",     "survey2", "talk"};
+  static const char *const names[] = {"caps",   "devices",  "families", "frameworks", "hosts",   "parts", "reports",
+                                      "silent", "speakers", "survey",   "survey2",    "survey3", "talk"};
   static char buffer[EXPLAIN_CASE_BYTES];
   size_t wrong = 0, cases = 0;
   (void)state;
