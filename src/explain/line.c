@@ -262,8 +262,14 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
     shape = (uint16_t)((shape & ~HRI_OOM_COMMENT) | HRI_OOM_HEADING | HRI_OOM_BOLD); /* nothing but bold words */
   if (count > at + 2 && memcmp(line + count - 2, "\xc2\xb6", 2) == 0)
-    shape |= HRI_OOM_HEADING; /* a page's mark of a heading */
-  if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_REMARK;
+    shape |= HRI_OOM_HEADING;                                       /* a page's mark of a heading */
+  if (at == 0 && count > 1 && (line[0] == '+' || line[0] == '-')) { /* a difference; "- # x" is an item */
+    size_t next = 1;
+    while (next < count && hri_line_is_blank(line[next])) next++;
+    if (next + 2 < count && ((line[next] == '#' && (next != 2 || line[1] != ' ')) || memcmp(line + next, "//", 2) == 0))
+      at = next;
+  }
+  if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_COMMENT | HRI_OOM_REMARK;
   if (at + 2 < count && line[at] == '#' &&
       line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */
     shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT | HRI_OOM_REMARK;
@@ -343,7 +349,7 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   if (starts_with(line, count, 0, "zsh: killed")) return true;
   if (count - start < LENGTH) return false;
   if (starts_with(line, count, count - LENGTH, word) &&
-      (count - start == LENGTH || line[count - LENGTH - 1] == ']' ||
+      ((count - start == LENGTH && line[start] == 'K') || (count > LENGTH && line[count - LENGTH - 1] == ']') ||
        (count - start > LENGTH + 4 && starts_with(line, count, count - LENGTH - 4, "... "))))
     return true; /* behind a bar, "running... killed" */
   if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;

@@ -147,7 +147,16 @@ static bool opens_literal(const hri_scan_window *w, const char *line, size_t fir
                           hri_source_kind before) {
   if (quote[0] != '`') return hri_source_opens_literal(line, count);
   return (before == HRI_SOURCE_CODE && line[first] == '`' && first + 3 < count && goes_on(w)) ||
-         hri_match_end(line, first, count, "= `|+ `|(`");
+         hri_match_end(line, first, count, "= `|+ `|(`") ||
+         (hri_match_part(line, first, count, "= `") && hri_match_at(line, first, count, "const |let |var |return "));
+}
+
+/* Whether the raw line is nothing but three quotes that close a literal of which the text shows no beginning: behind what no
+ * program says, at the margin, where a docstring's are not. */
+static bool closes_unseen(const hri_scan_window *w, const char *line, size_t count, hri_source_kind before) {
+  const hri_scan_mark *last = w->marks.count > 0 ? &w->marks.items[w->marks.count - 1] : NULL;
+  while (count > 0 && hri_line_is_blank(line[count - 1])) count--;
+  return last && count == 3 && before == HRI_SOURCE_NONE && hri_match_at(line, 0, count, "\"\"\"|'''");
 }
 
 /* A line in a literal that is open, with so many of its quotes: what it is, whose own kind is `own`. */
@@ -176,6 +185,10 @@ hri_source_kind hri_scan_source_of(hri_scan_blocks *b, hri_scan_window *w, const
     b->comment_end = 0;
   }
   if (quotes % 2 == 0) return own;
+  if (closes_unseen(w, line, count, before)) {
+    make_source(w, number > LONGEST ? number - LONGEST : 1, number);
+    return own;
+  }
   opens = opens_literal(w, line, first, count, quote, before);
   /* a field of an object, which a console prints with such quotes, speaks for itself likewise */
   b->is_comment = opens ? own == HRI_SOURCE_LITERAL : hri_match_at(line, first, count, "\"\"\"|'''");

@@ -12,11 +12,19 @@
 /* How much of a line is looked at on both sides of the word. */
 enum { LINE_BEHIND = 320, LINE_AHEAD = 400 };
 
+/* "mkdir: cannot create ...": who speaks begins a line of its own. */
+static bool opens_with_label(const char *text, size_t at, size_t to) {
+  size_t end = at;
+  while (end < to && (hri_is_letter(text[end]) || text[end] == '-')) end++;
+  return end > at + 1 && hri_match_at(text, end, to, ": cannot|: could|: failed|: fatal|: error|: unable");
+}
+
 /* Where prose that was wrapped into the line of mark `m` begins: the line before it, when that one is long, has words
  * and is left open. */
 static size_t wrapped_start(const hri_scan_window *w, size_t m) {
   size_t line = w->marks.items[m].offset, from, end, blanks = 0, digits = 0;
   if (m == 0 || w->marks.items[m - 1].who != w->marks.items[m].who) return line;
+  if (w->marks.items[m].line - w->marks.items[m - 1].line > 1) return line;
   from = w->marks.items[m - 1].offset;
   for (end = line; end > from && w->text[end - 1] == ' ';) end--;
   if (end - from < 30 || end - from > 160 || w->marks.items[m - 1].bar) return line;
@@ -24,27 +32,53 @@ static size_t wrapped_start(const hri_scan_window *w, size_t m) {
     blanks += w->text[i] == ' ';
     digits += hri_is_digit(w->text[i]);
   }
+  if (opens_with_label(w->text, line, w->count)) return line;
   if (digits > (end - from) / 6) return line;                                 /* what a program counted is no prose */
   if (hri_match_at(w->text, line, w->count, "killed (sigkill)")) return line; /* a shell's line */
-  return blanks >= 5 && (hri_is_letter(w->text[end - 1]) || w->text[end - 1] == ',') ? from : line;
+  return blanks >= 5 && (hri_is_letter(w->text[end - 1]) || strchr(",)'", w->text[end - 1])) ? from : line;
 }
 
 /* ---- source around ---- */
 
+/* Whether mark `m` is a comment of C's kin, or one behind a difference's sign: logs have neither. */
+static bool is_slashed(const hri_scan_window *w, size_t m) {
+  const size_t from = w->marks.items[m].offset;
+  size_t at = from;
+  while (at < w->count && strchr("+- ", w->text[at]) && w->text[at]) at++;
+  return w->marks.items[m].shape & HRI_OOM_REMARK && hri_match_at(w->text, at, w->count, at > from ? "//|#" : "//");
+}
+
 /* Whether mark `m` stands in a comment of several lines, of which this one is no more than an example. */
 static bool is_in_long_comment(const hri_scan_window *w, size_t m) {
-  enum { LONG = 5 };
+  enum { LONG = 5, NEAR = 4 };
   size_t from = m, to = m;
   while (from > 0 && m - from < LONG && w->marks.items[from - 1].shape & HRI_OOM_REMARK) from--;
   while (to + 1 < w->marks.count && to - m < LONG && w->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
+  if (is_slashed(w, m)) { /* also one for each field */
+    unsigned others = 0;
+    for (size_t i = m < NEAR ? 0 : m - NEAR; i <= m + NEAR && i < w->marks.count; i++)
+      others += i != m && is_slashed(w, i);
+    return others >= 2 || (others > 0 && strchr("+-", w->text[w->marks.items[m].offset]));
+  }
   return w->marks.items[m].shape & HRI_OOM_REMARK && m - from >= 2 && to - from >= LONG;
+}
+
+/* Whether mark `m` is a comment beside a block's other lines, which have no such mark: of commands, or of a program. */
+static bool is_beside_commands(const hri_scan_window *w, size_t m) {
+  enum { FAR = 12 };
+  const uint16_t both = HRI_OOM_REMARK | HRI_OOM_FENCED;
+  const hri_scan_mark *marks = w->marks.items;
+  if ((marks[m].shape & both) != both) return false;
+  for (size_t i = m; i-- > 0 && m - i < FAR && marks[i].shape & HRI_OOM_FENCED;)
+    if (!(marks[i].shape & HRI_OOM_REMARK)) return true;
+  return false;
 }
 
 /* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. Fields beside a
  * field are no sign. */
 static bool is_among_source(const hri_scan_window *w, size_t m) {
   enum { REACH = 6 };
-  if (is_in_long_comment(w, m)) return true;
+  if (is_in_long_comment(w, m) || is_beside_commands(w, m)) return true;
   const bool field = w->marks.items[m].source == HRI_SOURCE_FIELD;
   size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < w->marks.count ? m + REACH : w->marks.count - 1;
   for (size_t i = from; i <= to; i++)

@@ -47,19 +47,40 @@ static span trim(const char *line, size_t count) {
   return s;
 }
 
-/* Takes a comment off the end of a line. */
-static void drop_comment(span *s) {
+/* Takes a comment off the end of a line; whether one stood there. */
+static bool drop_comment(span *s) {
+  const size_t to = s->to;
   static const char *const marks[] = {" //", "\t//", "/*", "  # ", "\t# "};
   for (size_t i = 0; i < HRI_COUNT(marks); i++) {
     size_t at = hri_oom_word(s->text, s->from, s->to, marks[i]);
     if (at > s->from && at < s->to) s->to = at;
   }
   while (s->to > s->from && hri_line_is_blank(s->text[s->to - 1])) s->to--;
+  return s->to < to;
 }
 
-/* A frame of Python's traceback or of a debugger's: the next line is source that nobody typed. */
+/* Takes off the sign by which a macro goes on in the next line, set apart from its statement: "f(x);    \\". */
+static void drop_continuation(span *s) {
+  if (!ends(s, " \\") && !ends(s, "\t\\")) return;
+  const size_t to = s->to;
+  s->to--;
+  while (s->to > s->from && hri_line_is_blank(s->text[s->to - 1])) s->to--;
+  if (s->to == s->from || !strchr(";,{}()", s->text[s->to - 1])) s->to = to;
+}
+
+/* "lib/repocard.py:105: UserWarning: ...", below which Python prints the line that warned. */
+static bool is_warning(const span *s) {
+  size_t at = hri_oom_word(s->text, s->from, s->to, ".py:"), end;
+  if (at == s->to) return false;
+  for (at += 4; at < s->to && hri_is_digit(s->text[at]);) at++;
+  if (!begins(s, at, ": ")) return false;
+  for (end = at += 2; end < s->to && is_word_char(s->text[end]);) end++;
+  return end > at + 7 && memcmp(s->text + end - 7, "Warning", 7) == 0 && end < s->to && s->text[end] == ':';
+}
+
+/* A frame of Python's traceback or of a debugger's, or a warning: the next line is source that nobody typed. */
 static bool is_frame(const span *s) {
-  if (begins(s, s->from, "File \"") && has(s, ", line ")) return true;
+  if ((begins(s, s->from, "File \"") && has(s, ", line ")) || is_warning(s)) return true;
   return begins(s, s->from, "File ~") || begins(s, s->from, "-->") || begins(s, s->from, "---->") ||
          begins(s, s->from, "Cell In[");
 }
@@ -95,7 +116,7 @@ static bool is_literal_at(const span *s, size_t at, size_t *end) {
   while (at < s->to && letters < 3 && strchr("fFrRbBuUsL$@", s->text[at])) at++, letters++;
   if (at >= s->to || !strchr("\"'`", s->text[at])) return false;
   quote = s->text[at];
-  if (quote == '`' && letters == 0) return false;
+  if (quote == '`' && letters == 0 && !ends(s, "`,")) return false; /* Go's, as an element of a list */
   for (size_t i = at + 1; i < s->to; i++) {
     if (s->text[i] == '\\') i++;
     else if (s->text[i] == quote) {
@@ -120,6 +141,10 @@ static bool is_literal_line(const span *s) {
 static bool is_assignment(const span *s) {
   size_t at = name_end(s, s->from), end;
   if (at == s->from) return false;
+  if (at < s->to && s->text[at] == '[') { /* an element */
+    end = hri_oom_word(s->text, at, s->to, "]");
+    if (end < s->to && memchr(s->text + at, '"', end - at)) at = end + 1;
+  }
   if (at + 1 < s->to && s->text[at] == ':' && s->text[at + 1] == ' ') { /* a type */
     size_t type = at + 2;
     while (type < s->to && (is_word_char(s->text[type]) || strchr("[],.| ", s->text[type]))) type++;
@@ -147,7 +172,7 @@ static bool begins_statement(const span *s) {
                                       "except ", "except:",  "package ",  "using ",     "extern ",    "override ",
                                       "echo \"", "echo '",   "printf \"", "printf '",   "export ",    "assert_",
                                       "/*",      "*/",       "cdef ",     "inline ",    "unsigned ",  "const ",
-                                      "let ",    "var "};
+                                      "let ",    "var ",     "(def"};
   static const char *const closed[] = {"if ", "for ",    "while ", "with ", "class ", "else",
                                        "try", "finally", "match ", "case ", "catch",  "switch",
                                        "if(", "for(",    "while(", "else:", "try:",   "} "};
@@ -231,8 +256,8 @@ static bool is_sentence(const span *s) {
 
 /* How a statement ends, or a part of one that goes on. */
 static bool ends_statement(const span *s) {
-  static const char *const operands[] = {");", "\";", "';",    "];",  "};",   "\",", "',",  ");\\", "({", "=>",
-                                         "&&", "||",  "\\n\"", "\")", "\"))", "')",  "\"]", "\" +", "' +"};
+  static const char *const operands[] = {");",  "\";", "';", "];",    "};",  "\",",  "',", ");\\", "({",   "=>",
+                                         "; }", "&&",  "||", "\\n\"", "\")", "\"))", "')", "\"]",  "\" +", "' +"};
   if (ends(s, "(") && is_sentence(s)) return false;
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
@@ -271,7 +296,7 @@ static bool is_plain_word(const span *s, size_t end) {
 }
 
 /* An enumerator, an entry of a table of codes: "NAME = 2,", "A => B,", "CASE(A, B)". */
-static bool is_entry(const span *s) {
+static bool is_entry(const span *s, bool commented) {
   size_t at = name_end(s, s->from);
   if (at == s->from) return false;
   if (at + 1 == s->to && s->text[at] == ',') return !is_plain_word(s, at);
@@ -280,9 +305,34 @@ static bool is_entry(const span *s) {
   if (at >= s->to || s->text[at] != '=') return false;
   for (at++; at < s->to && (s->text[at] == ' ' || s->text[at] == '-' || is_word_char(s->text[at]));) at++;
   if (at < s->to && s->text[at] == ',') /* "wps=680, lr=0.25" is how programs print */
-    return at + 1 == s->to || begins(s, at, ", //") || begins(s, at, ", /*") ||
-           (has(s, " = ") && !memchr(s->text + at, '[', s->to - at)); /* "errCode = 2, detailMessage = [...]" */
-  return begins(s, at, "//") || begins(s, at, "/*");
+    return at + 1 == s->to ||           /* "errCode = 2, detailMessage = [...]" is printed */
+           (has(s, " = ") && !memchr(s->text + at, '[', s->to - at));
+  return commented && at == s->to && has(s, " = ");
+}
+
+/* A field of a structure that a program makes, as Go writes them: "ExitCode: 137,", "OOMKilled: s.OOMKilled,". */
+static bool is_member(const span *s) {
+  size_t at = name_end(s, s->from), blanks = 0;
+  if (at == s->from || at + 1 >= s->to || s->text[at] != ':' || !ends(s, ",")) return false;
+  if (s->text[s->from] < 'A' || s->text[s->from] > 'Z' || memchr(s->text + s->from, '.', at - s->from)) return false;
+  for (at++; at < s->to && hri_line_is_blank(s->text[at]);) at++;
+  for (size_t i = at; i < s->to; i++) blanks += hri_line_is_blank(s->text[i]);
+  return at + 1 < s->to && (blanks == 0 || s->text[at] == '&' || is_literal_at(s, at, &at));
+}
+
+/* One tag with attributes and nothing else: of a page's source. */
+static bool is_tag(const span *s) {
+  return s->text[s->from] == '<' && ends(s, ">") && has(s, "=\"") &&
+         !memchr(s->text + s->from + 1, '<', s->to - s->from - 1);
+}
+
+/* What tells a documents' tool what to do: ".. name:: x", ":field: x". */
+static bool is_directive(const span *s) {
+  size_t at;
+  if (begins(s, s->from, ".. ")) return has(s, ":: ");
+  if (s->text[s->from] != ':') return false;
+  at = name_end(s, s->from + 1);
+  return at > s->from + 1 && at + 1 < s->to && s->text[at] == ':' && hri_line_is_blank(s->text[at + 1]);
 }
 
 /* A date and a time of day at the line's beginning: no statement begins so. */
@@ -357,6 +407,11 @@ static bool is_plain_field(const span *s) {
   return end == s->to && strchr(",]}", s->text[end - 1]);
 }
 
+/* "\"state\": map[string]any{", "\"x\": &Type{": of a program. */
+static bool opens_structure(const span *s) {
+  return ends(s, "{") && s->to > s->from + 2 && (is_word_char(s->text[s->to - 2]) || s->text[s->to - 2] == ']');
+}
+
 /* Brackets alone are anybody's. */
 static bool is_bracket(const span *s) { return s->to - s->from <= 2 && strchr("{}()[]", s->text[s->from]); }
 
@@ -366,8 +421,15 @@ static bool is_joined_literal(const span *s) {
          ends(s, "\\n\",");
 }
 
+/* An element of a list in a program that is set in by tabs, and no output of a notebook or of a tool, which use blanks. */
+static bool is_listed_literal(const span *s) {
+  return s->from > 0 && s->text[s->from - 1] == '\t' && ends(s, ",") && s->text[s->from] != '{';
+}
+
 /* A pattern that matches messages. */
-static bool is_pattern(const span *s) { return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"")); }
+static bool is_pattern(const span *s) {
+  return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"") || has(s, "\"$"));
+}
 
 /* How an exception is printed: "package.SomeError: ...", "[SomeError: ...] {". */
 static bool is_exception(const span *s) {
@@ -454,16 +516,18 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_dated(&s) || is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) ||
-      is_repr(&s) || is_coded(&s) || is_thrown(&s) || is_bracket(&s))
+  if (is_dated(&s) || is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) ||
+      (is_exception(&s) && !is_member(&s)) || is_repr(&s) || is_coded(&s) || is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
-  if (is_field(&s) || is_pair(&s)) return HRI_SOURCE_LITERAL;
+  if (is_field(&s) || is_pair(&s)) return opens_structure(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
   if (is_plain_field(&s)) return HRI_SOURCE_FIELD;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
-  drop_comment(&s);
-  if (is_literal_line(&s)) return is_joined_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
-  if (is_pattern(&s)) return HRI_SOURCE_CODE;
-  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s)
+  drop_continuation(&s);
+  const bool commented = drop_comment(&s);
+  if (is_literal_line(&s)) return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
+  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) ||
+                 is_member(&s)
              ? HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;
 }
