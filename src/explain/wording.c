@@ -296,6 +296,7 @@ static const struct {
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
     {" exceed limit. ", "memory", "used: ", 160, HRI_OOM_LIMIT, "starrocks"},
     {"process memory used ", NULL, "exceed limit", 160, HRI_OOM_LIMIT, "doris"},
+    {"connection memory limit ", NULL, " bytes exceeded", 40, HRI_OOM_LIMIT, "mysql"},
     {"query exceeded ", NULL, "memory limit of ", 40, HRI_OOM_LIMIT, "trino"},
     {"memory budget exceeded: ", NULL, " in budget", 120, HRI_OOM_LIMIT, "cockroachdb"},
     {"core max size: ", NULL, "no memory left", 400, HRI_OOM_LIMIT, "psi4"},
@@ -438,7 +439,18 @@ static hri_oom_reading read_memorystatus(const hri_oom_around *a) {
   return when(!after_starts(a, "_idle"), HRI_OOM_HOST, "macos");
 }
 
+/* "schwarz_init: insufficient memory 140344072": a function of NWChem's, what it says and a number of words. */
+static hri_oom_reading read_errquit(const hri_oom_around *a) {
+  size_t from = a->at > a->start + 2 ? a->at - 2 : a->start, to = a->after;
+  while (from > a->start && hri_is_name(a->text[from - 1])) from--;
+  while (to < a->count && hri_is_digit(a->text[to])) to++;
+  return when(before_ends(a, ":") && memchr(a->text + from, '_', a->at - from) && to > a->after + 3 &&
+                  (to == a->count || a->text[to] == ' '),
+              HRI_OOM_LIMIT, "nwchem");
+}
+
 static hri_oom_reading read_resources(const hri_oom_around *a) { /* a device's, where a framework says so */
+  if (after_has(a, 60, "(os error 8)")) return (hri_oom_reading){HRI_OOM_HOST, "windows"};
   return when(!before_has(a, "8007000e"), HRI_OOM_HOST_LIKELY, "windows");
 }
 
@@ -513,6 +525,7 @@ static const struct {
     {"outofmemoryerror: allocation on device", read_async_class},
     {"signal 9", read_signal},
     {"memorystatus: killing", read_memorystatus},
+    {"insufficient memory ", read_errquit},
     {"not enough memory resources are available", read_resources},
     {"failed with -9", read_failed_with},
     {"heap exhausted", read_exhausted},
