@@ -29,7 +29,8 @@ typedef struct hri_oom_place {
   size_t sentence; /* where the sentence may begin, if the line before was wrapped: at most `line` */
   const char *before;
   size_t before_count;
-  size_t intro_count; /* the same without the lines of the block of output that holds it */
+  size_t intro_count; /* the same without the lines of the block of output that holds it ... */
+  size_t intro_from;  /* ... and where in it the last line begins, with the one that it goes on with */
   unsigned shape;
   size_t tick_from, tick_to;       /* the back quotes around it; equal: none are */
   bool has_ticks;                  /* the line has some */

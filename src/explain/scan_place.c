@@ -184,8 +184,8 @@ static bool is_intro(const hri_scan_window *w, size_t m) {
 
 /* How many bytes from `from` on stand before the block of output that holds mark `m`: before the fence above, or before
  * its first line, where no more than BLOCK lines stand between that follow each other. A line of source introduces
- * nothing: 0. */
-static size_t intro_of(const hri_scan_window *w, size_t m, size_t from) {
+ * nothing: 0. *begin is where the last line of it begins, or the one that it goes on with. */
+static size_t intro_of(const hri_scan_window *w, size_t m, size_t from, size_t *begin) {
   enum { BLOCK = 6 };
   const hri_scan_mark *marks = w->marks.items;
   size_t at = m;
@@ -194,7 +194,9 @@ static size_t intro_of(const hri_scan_window *w, size_t m, size_t from) {
     while (at > 0 && m - at < BLOCK && marks[at].line - marks[at - 1].line <= 1 && !is_intro(w, at - 1)) at--;
     if (at > 0 && marks[at].line - marks[at - 1].line <= 2 && is_intro(w, at - 1)) m = at;
   }
+  *begin = 0;
   if (m > 0 && is_listed(w, m - 1)) return 0;
+  if (m > 0 && wrapped_start(w, m - 1) > from) *begin = wrapped_start(w, m - 1) - from;
   return marks[m].offset > from ? marks[m].offset - from : 0;
 }
 
@@ -235,7 +237,7 @@ hri_oom_place hri_scan_place_of(const hri_scan_window *w, size_t at, size_t m) {
   p.sentence = w->marks.items[m].shape & HRI_OOM_LEVEL ? p.line : wrapped_start(w, m);
   p.before_count = p.line < HRI_SCAN_BEHIND ? p.line : HRI_SCAN_BEHIND;
   p.before = w->text + p.line - p.before_count;
-  p.intro_count = intro_of(w, m, p.line - p.before_count);
+  p.intro_count = intro_of(w, m, p.line - p.before_count, &p.intro_from);
   if (at - p.line > LINE_BEHIND) p.sentence = p.line = at - LINE_BEHIND;
   if (p.line_end - at > LINE_AHEAD) p.line_end = at + LINE_AHEAD;
   return p;

@@ -1,6 +1,6 @@
 /* Each case of tests/explain/cases as it looks in a system's log, a container's, a runner's of jobs, a page's source, from
- * Windows and from PowerShell, coloured, copied from a terminal, below a greeting: what carried the text changes nothing
- * of what is read, neither of a failure nor of a text that is none. */
+ * Windows and from PowerShell, coloured, copied from a terminal: what carried the text changes nothing
+ * of what is read, neither of a failure nor of a text that is none. Then below what people paste before a message. */
 #include "explain/cases.h"
 
 enum { MOST = 64 * 1024 };
@@ -120,18 +120,75 @@ static void visit(const explain_case *c, void *context) {
   hr_explanation_destroy(plain);
 }
 
+/* ---- what stands before ---- */
+
+static const char *const contexts[] =
+    {"Hi,\n\n",
+     "(venv) user@host:~/work$ python train.py --batch-size 32 --fp16\n",
+     "$ CUDA_VISIBLE_DEVICES=0,1 torchrun --nproc_per_node=2 train.py \\\n    --model gpt2 \\\n    --batch 8\n",
+     "export PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True\nexport OMP_NUM_THREADS=4\n",
+     "Namespace(batch_size=32, lr=0.001, model='gpt2', fp16=True)\n",
+     "GPT2LMHeadModel(\n  (transformer): GPT2Model(\n    (wte): Embedding(50257, 768)\n  )\n)\n",
+     "lib/data.py:557: UserWarning: This DataLoader will create 8 workers\n  warnings.warn(_create_warning_msg(\n",
+     "My code:\n```python\nmodel = Model()\nfor x in loader:\n    loss = model(x)\n```\nThe error:\n",
+     ">>> x = torch.zeros(1 << 40).cuda()\n",
+     "In [3]: x = torch.zeros(1 << 40)\n",
+     "+---------+---------+\n| GPU 0   | 23 GiB  |\n+---------+---------+\n",
+     "- OS: Ubuntu 22.04\n- Python: 3.10\n- GPU: RTX 4090\n\n",
+     "{'batch_size': 32, 'lr': 0.001}\n",
+     "model: gpt2\ntrainer:\n  max_steps: 1000\n",
+     "- [x] I have searched\n- [ ] This is a question\n\n### What happened?\n\n"};
+
+typedef struct tally {
+  size_t failures, lost[sizeof contexts / sizeof *contexts];
+} tally;
+
+static void visit_behind(const explain_case *c, void *context) {
+  static char text[MOST];
+  tally *t = context;
+  hr_explanation *plain;
+  if (strcmp(c->head, "no") == 0) return;
+  plain = explain(c->text, strlen(c->text));
+  t->failures++;
+  for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++) {
+    hr_explanation *e;
+    size_t at = 0;
+    put(text, &at, contexts[i], strlen(contexts[i]));
+    put(text, &at, c->text, strlen(c->text));
+    e = explain(text, at);
+    t->lost[i] += plain->failure_count > 0 && e->failure_count == 0;
+    hr_explanation_destroy(e);
+  }
+  hr_explanation_destroy(plain);
+}
+
+static const char *const files[] = {"caps",    "devices", "families", "frameworks", "hosts",   "named",   "parts",
+                                    "reports", "silent",  "speakers", "survey",     "survey2", "survey3", "talk"};
+
+/* What people paste before a message hides it in no more than one of a hundred: titles, which are such as the first line
+ * alone. */
+static void test_contexts(void **state) {
+  static char buffer[EXPLAIN_CASE_BYTES];
+  tally t = {0};
+  (void)state;
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) (void)each_case(files[i], buffer, visit_behind, &t);
+  assert_true(t.failures > 900);
+  for (size_t i = 0; i < sizeof contexts / sizeof *contexts; i++) {
+    if (t.lost[i] > t.failures / 100) print_message("%zu of %zu lost behind\n%s\n", t.lost[i], t.failures, contexts[i]);
+    assert_true(t.lost[i] <= t.failures / 100);
+  }
+}
+
 static void test_carriers(void **state) {
-  static const char *const names[] = {"caps",   "devices",  "families", "frameworks", "hosts",   "parts", "reports",
-                                      "silent", "speakers", "survey",   "survey2",    "survey3", "talk"};
   static char buffer[EXPLAIN_CASE_BYTES];
   size_t wrong = 0, cases = 0;
   (void)state;
-  for (size_t i = 0; i < sizeof names / sizeof *names; i++) cases += each_case(names[i], buffer, visit, &wrong);
+  for (size_t i = 0; i < sizeof files / sizeof *files; i++) cases += each_case(files[i], buffer, visit, &wrong);
   assert_true(cases > 1700);
   assert_int_equal(wrong, 0);
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_carriers)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_carriers), cmocka_unit_test(test_contexts)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
