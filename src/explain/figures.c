@@ -294,6 +294,7 @@ static const label before_labels[] = {{"allocate", HR_OOM_REQUESTED},
                                       {"allocated so far", HR_OOM_ALLOCATED},
                                       {"allocated", HR_OOM_ALLOCATED},
                                       {"used", HR_OOM_FIGURE_COUNT},
+                                      {"current rss", HR_OOM_THIS_PROCESS},
                                       {"peak", HR_OOM_FIGURE_COUNT},
                                       {"in use", HR_OOM_FIGURE_COUNT}};
 static const label behind_labels[] = {{" free", HR_OOM_FREE},

@@ -23,6 +23,11 @@ static bool after_has(const hri_oom_around *a, size_t within, const char *words)
 
 static const hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
 
+/* `source` where the kind is told, else nothing. */
+static hri_oom_reading when(bool told, hri_oom_kind kind, const char *source) {
+  return told ? (hri_oom_reading){kind, source} : nothing;
+}
+
 /* Whether the name of an error code or exception is spoken of: code that compares it, prose that explains it. */
 static bool is_named(const hri_oom_around *a) {
   static const char before[] =
@@ -87,10 +92,20 @@ static hri_oom_reading read_malloc(const hri_oom_around *a) {
   return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
 }
 
+/* PyTorch's error of the runtime, told by its place in a source: of pages that it locks, and of its ancestor in Lua, which
+ * says the same. */
+static hri_oom_reading read_runtime(const hri_oom_around *a, hri_oom_reading reading) {
+  static const char lua[] = "cutorch|luarocks|luajit|/share/lua/";
+  if (reading.kind != HRI_OOM_BARE) return reading;
+  if (before_has(a, lua) || after_has(a, 200, lua)) return (hri_oom_reading){HRI_OOM_FOREIGN, "torch7"};
+  if (after_has(a, 120, "cachinghostallocator")) reading.kind = HRI_OOM_PINNED;
+  return reading;
+}
+
 /* "out of memory" as other programs and extensions report it, by what stands right before. */
 static hri_oom_reading read_macro(const hri_oom_around *a) {
   if (before_ends(a, "error=2 :") && before_has(a, "thcudacheck fail"))
-    return (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda"};
+    return read_runtime(a, (hri_oom_reading){HRI_OOM_BARE, "pytorch-cuda"});
   if (before_ends(a, "):") && before_has(a, "cuda error (")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
   if (before_ends(a, "gpuassert:")) return (hri_oom_reading){HRI_OOM_BARE, "cuda-extension"};
   if (before_ends(a, "(2 vs. 0)") && before_has(a, "check failed:")) return (hri_oom_reading){HRI_OOM_FOREIGN, "caffe"};
@@ -107,8 +122,10 @@ static hri_oom_reading read_macro(const hri_oom_around *a) {
     return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
   if (after_starts(a, " to allocate ") && after_has(a, 60, " bytes (total"))
     return (hri_oom_reading){HRI_OOM_FOREIGN, "cupy"};
-  if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator"))
-    return (hri_oom_reading){HRI_OOM_FOREIGN, "tensorflow"};
+  if (after_starts(a, " trying to allocate") && before_has(a, "bfc_allocator")) {
+    const bool cut = a->count - a->after < 100 && !after_has(a, 100, "the caller"); /* of what all of them say */
+    return when(!cut || !before_has(a, "performance gains"), HRI_OOM_FOREIGN, "tensorflow");
+  }
   if (before_has(a, "cudamalloc fail") && before_ends(a, ":")) return read_malloc(a);
   if (before_ends(a, "c error:") && before_has(a, "tokenizing"))
     return (hri_oom_reading){HRI_OOM_HOST_LIKELY, "pandas"};
@@ -132,7 +149,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
   static const char *const sources[] = {"pytorch-cuda", "pytorch-hip",  "pytorch-xpu",
                                         "pytorch-npu",  "pytorch-musa", "pytorch-mlu"};
   for (size_t i = 0; i < sizeof before / sizeof *before; i++)
-    if (before_ends(a, before[i].words)) return (hri_oom_reading){before[i].kind, before[i].source};
+    if (before_ends(a, before[i].words)) return read_runtime(a, (hri_oom_reading){before[i].kind, before[i].source});
   if (after_starts(a, ": killed process|: kill process") || before_ends(a, "memory cgroup"))
     return (hri_oom_reading){HRI_OOM_HOST, "kernel"};
   if (before_ends(a, "error") && after_starts(a, " at line")) return (hri_oom_reading){HRI_OOM_LIBRARY, "bitsandbytes"};
@@ -143,6 +160,7 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
     memcpy(with, backends[i], strlen(backends[i]));
     memcpy(with + strlen(with), " error:", 8);
     if (before_ends(a, with) && before_has(a, "llama runner|ggml")) return (hri_oom_reading){HRI_OOM_FOREIGN, "ggml"};
+    if (before_ends(a, with) && after_has(a, 80, "darknet: ")) return (hri_oom_reading){HRI_OOM_FOREIGN, "darknet"};
     if (before_ends(a, with))
       return (hri_oom_reading){before_has(a, "pin_memory") || after_has(a, 200, "pin_memory") ||
                                        after_has(a, 60, "hostalloc|mallochost")
@@ -362,11 +380,6 @@ static bool is_by_host_allocator(const hri_oom_around *a) {
 }
 
 /* ---- heads of which a row is not enough ---- */
-
-/* `source` where the kind is told, else nothing. */
-static hri_oom_reading when(bool told, hri_oom_kind kind, const char *source) {
-  return told ? (hri_oom_reading){kind, source} : nothing;
-}
 
 static bool ends_word(const hri_oom_around *a) { return a->after == a->count || !hri_is_name(a->text[a->after]); }
 
