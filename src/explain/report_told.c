@@ -45,10 +45,10 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   verb = name - hri_match_end(p->text, line, name, " ");
   verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
   if (verb + 1 < name || hri_match_end(p->text, line, name, " reason=")) return true;
-  if (hri_match_end(p->text, line, from, " ran ") && /* "I ran out of memory" */
-      hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from, "i|we|my|our") &&
+  if (hri_match_end(p->text, line, from, " ran ") && /* "the job ran out of memory", and no comment or table says so */
+      !(p->shape & (HRI_OOM_COMMENT | HRI_OOM_ROW | HRI_OOM_AMONG | HRI_OOM_SOURCE | HRI_OOM_HEADING)) &&
       !hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from,
-                     HRI_CASE "|" HRI_CAN "|when|once|that"))
+                     HRI_CASE "|" HRI_CAN "|when|once|that|until|a|an|any|each|every|never|" HRI_ANYBODY))
     return true;
   if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
@@ -81,6 +81,7 @@ static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
       "was|were|been|got|is getting|are getting|is being|are being|was being|were being|keeps being|keeps getting|pod being|pods being";
   static const char now[] = "is|are|gets|get";
   static const char units[] = "gi|mi|gb|mb| gi| mi| gb| mb";
+  static const char you[] = "you|your";
   static const char marks[] = "still|constantly|repeatedly|frequently|again|currently|every|times|let's|" HRI_OWN;
   const size_t from = hri_sentence_start(p->text, p->sentence, phrase), near = from;
   const size_t end = hri_sentence_end(p->text, to, p->line_end + 80 < p->count ? p->line_end + 80 : p->count);
@@ -94,6 +95,7 @@ static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
       hri_match_last(p->text, from, verb, "is|are|was|were|keeps|keep|kept") < verb)
     return !hri_match_any(p->text, from, verb, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until");
   if (hri_match_any(p->text, near, at, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until")) return false;
+  if (hri_match_any(p->text, from, end, you) && !hri_match_any(p->text, from, end, HRI_OWN)) return false;
   if (hri_match_last(p->text, from, at, once) < at) return true;
   verb = hri_match_last(p->text, from, at, now);
   if (verb == at || verb < from + 4 || hri_match_end(p->text, from, verb, "that |which ")) return false;
