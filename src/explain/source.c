@@ -68,9 +68,19 @@ static void drop_continuation(span *s) {
   if (s->to == s->from || !strchr(";,{}()", s->text[s->to - 1])) s->to = to;
 }
 
-/* A frame of Python's traceback or of a debugger's: the next line is source that nobody typed. */
+/* "lib/repocard.py:105: UserWarning: ...", below which Python prints the line that warned. */
+static bool is_warning(const span *s) {
+  size_t at = hri_oom_word(s->text, s->from, s->to, ".py:"), end;
+  if (at == s->to) return false;
+  for (at += 4; at < s->to && hri_is_digit(s->text[at]);) at++;
+  if (!begins(s, at, ": ")) return false;
+  for (end = at += 2; end < s->to && is_word_char(s->text[end]);) end++;
+  return end > at + 7 && memcmp(s->text + end - 7, "Warning", 7) == 0 && end < s->to && s->text[end] == ':';
+}
+
+/* A frame of Python's traceback or of a debugger's, or a warning: the next line is source that nobody typed. */
 static bool is_frame(const span *s) {
-  if (begins(s, s->from, "File \"") && has(s, ", line ")) return true;
+  if ((begins(s, s->from, "File \"") && has(s, ", line ")) || is_warning(s)) return true;
   return begins(s, s->from, "File ~") || begins(s, s->from, "-->") || begins(s, s->from, "---->") ||
          begins(s, s->from, "Cell In[");
 }
