@@ -45,10 +45,10 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   verb = name - hri_match_end(p->text, line, name, " ");
   verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
   if (verb + 1 < name || hri_match_end(p->text, line, name, " reason=")) return true;
-  if (hri_match_end(p->text, line, from, " ran ") && /* "the job ran out of memory", and no comment or table says so */
-      !(p->shape & (HRI_OOM_COMMENT | HRI_OOM_ROW | HRI_OOM_AMONG | HRI_OOM_SOURCE | HRI_OOM_HEADING)) &&
+  if (hri_match_end(p->text, line, from, " ran ") && /* "I ran out of memory" */
+      hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from, "i|we|my|our") &&
       !hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from,
-                     HRI_CASE "|" HRI_CAN "|when|once|that|until|a|an|any|each|every|never|" HRI_ANYBODY))
+                     HRI_CASE "|" HRI_CAN "|when|once|that"))
     return true;
   if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
