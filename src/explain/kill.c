@@ -18,7 +18,7 @@ static const char others[] =
     "timeout|timed out|time limit|walltime|preempt|preempted|manually|ctrl|ctrl-c|cancel|canceled|cancelled|teardown|"
     "sigterm|shutdown|watchdog|idle|zombie|orphan|orphaned|stale|query|connection|connections|signal 15|sigint|"
     "kill -9|pkill|killall|i killed|we killed|we kill|i kill|heartbeat|deadline|on request|unknown signal|node failure|whether|"
-    "eviction|ssh|hang|hung|deadlock|wall clock|health check|health checks";
+    "eviction|ssh|hang|hung|deadlock|wall clock|statement_timeout|lock_timeout|health check|health checks";
 
 static size_t skip_back(const char *text, size_t from, size_t at) {
   while (at > from && text[at - 1] == ' ') at--;
@@ -41,7 +41,7 @@ static size_t skip_adverbs(const char *text, size_t from, size_t at) {
 /* What makes the sentence before "killed" a rule, a case beside others or what a change was about. */
 static const char rules[] =
     "until|allowed|whose|for which|after which|in which|when one of|while they|after it's|automatically|to be|"
-    "needs to|instead of|should|e.g.";
+    "needs to|instead of|should|e.g.|as if|like the";
 
 /* Who has no memory to run out of. */
 static const char persons[] =
@@ -186,6 +186,13 @@ bool hri_oom_is_by_other_signal(const hri_oom_around *a) {
   return at < end && hri_match_at(a->text, at + strlen("killed by signal: "), a->count, signals);
 }
 
+/* "When a container's process has been killed, it is started anew." */
+static bool is_when(const hri_oom_around *a, size_t from) {
+  return a->after < a->count && a->text[a->after] == ',' &&
+         hri_match_at(a->text, from, a->at, "when |once |whenever ") &&
+         !hri_match_any(a->text, from, a->at, HRI_OWN "|was|were|got");
+}
+
 bool hri_oom_is_told_kill(const hri_oom_around *a) {
   const size_t from = hri_sentence_start(a->text, a->start, a->at);
   const size_t near = a->after + 80 < a->count ? a->after + 80 : a->count,
@@ -193,10 +200,10 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->at > a->start && (hri_is_name(a->text[a->at - 1]) || strchr("-./", a->text[a->at - 1]))) return false;
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
-  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from)) return false;
+  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || is_when(a, from)) return false;
   if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
       hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||
-      hri_match_at(a->text, a->after, a->count, ", or | are "))
+      hri_match_at(a->text, a->after, a->count, ", or | are | until "))
     return false; /* a case, or one of several */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false;             /* one of a list */

@@ -22,9 +22,9 @@
 /* What a change to a program does, as its title begins; what lists of changes say of it. */
 #define HRI_CHANGE                                                                                                     \
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
-  "introduce|increase|reduce|expose|emit|check|proposal"
+  "introduce|increase|reduce|expose|emit|check|proposal|inherit|encapsulate|tolerate|simplify|ensure|propagate|rework"
 #define HRI_CHANGE_MORE                                                                                                \
-  "throw|return|tolerate|simplify|use|turn|ignore|inherit|log|ensure|set|skip|only|wait|drop|move|rename|switch|bump|" \
+  "throw|return|use|turn|ignore|log|clear|set|skip|only|wait|drop|move|rename|switch|bump|"                            \
   "lower|raise|show|print|treat|keep|limit|propagate|convert|replace|rework|free|release|bail|tell|mention|clarify|"   \
   "correct|mark|pass|apply|try|stub"
 #define HRI_CHANGED                                                                                                    \
@@ -47,10 +47,10 @@
 #define HRI_DIED "died|crashed|failed|aborted"
 #define HRI_DIES "dies|crashes|fails|aborts"
 /* Somebody or something came to it: what they came to follows. */
-#define HRI_MEETS                                                                                                                                  \
-  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"                            \
-  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                                         \
-  "print|printed|showed|and show|and shows|it shows|i see|we see|still has|still have|told|says|said|logged|caught|error is|error was|message is|" \
+#define HRI_MEETS                                                                                                                                           \
+  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"                                     \
+  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                                                  \
+  "print|printed|showed|and show|and shows|it shows|i see|we see|still has|still have|noticing|told|says|said|logged|caught|error is|error was|message is|" \
   "message was|output is|with reason|resulted in"
 
 #endif

@@ -57,6 +57,7 @@ static bool is_filled_in(const hri_oom_place *p, size_t to) {
   while (at < p->line_end && p->text[at] == ' ') at++;
   if (at >= p->line_end || !strchr(":=", p->text[at])) return false;
   for (at++; at < p->line_end && strchr(" =&*", p->text[at]) && p->text[at];) at++;
+  if (at >= p->line_end || p->text[at - 1] == '&') return true; /* a key of a form, or an address */
   for (end = at; end < p->line_end && hri_is_name(p->text[end]);) end++;
   return end > at && end + 1 < p->line_end && strchr(".[(", p->text[end]) &&
          (hri_is_name(p->text[end + 1]) || p->text[end] != '.');

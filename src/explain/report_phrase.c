@@ -150,6 +150,17 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
   return behind > to && speaks_of_memory(text, p->from, from, to, count);
 }
 
+/* "Reading the weights out of memory": what is moved stands before text[at], no error and no verb of its own. */
+static bool is_moved(const char *text, size_t line, size_t at) {
+  static const char moving[] =
+      "reading|read|reads|streaming|streams|streamed|fetching|fetched|moving|moved|copying|copied";
+  static const char failing_too[] = "ran|run|runs|running|is|was|went|got|error|failed|fails|with|died|crashed|an|the";
+  const size_t from = hri_sentence_start(text, at > line + 48 ? at - 48 : line, at);
+  if (!hri_match_at(text, at, at + 6, "out of") || at < line + 2 || !hri_is_letter(text[at - 2])) return false;
+  return hri_match_any(text, from, at, moving) && hri_match_last(text, from, at - 1, failing_too) == at - 1 &&
+         !hri_match_any(text, from, at, "error|failed|fails|ran");
+}
+
 /* Memory, at text[from, to), that is lacking. */
 static bool find_lack(const char *text, size_t line, size_t from, size_t to, size_t count, hri_oom_phrase *p) {
   static const char before[] =
@@ -165,6 +176,7 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
   const size_t near = hri_sentence_end(text, to, to + 80 < count ? to + 80 : count);
   size_t at = find_back(text, line, from, 48, before, 8), between = hri_match_next(text, at, from, before), close;
   if (hri_match_at(text, to, count, " (oom) killer| killer|?")) return false;
+  if (at < from && is_moved(text, line, at)) return false;
   if (at < from && between < from && are_modifiers(text, between + 1, from)) {
     *p = (hri_oom_phrase){at, hri_match_next(text, to, count, doing), false};
     if (hri_match_at(text, at, from, "exceed")) /* "exceeded job memory limit" */
@@ -263,7 +275,7 @@ static bool is_other(const hri_oom_place *p, const hri_oom_phrase *f) {
   static const char other[] =
       "driver version|no cuda-capable|invalid device|permission denied|invalid argument|device-side assert|"
       "illegal memory|not supported|initialization error|invalid configuration|unauthorized|timed out|number of devices|"
-      "pointer being freed|invalid pointer|corrupted";
+      "pointer being freed|no such device|invalid pointer|corrupted";
   return hri_match_any(p->text, p->line, f->to,
                        "disk|inodes|license|file system|nodes are available|skipped|system call (socket|fishy") ||
          hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other);

@@ -81,6 +81,7 @@ static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
       "was|were|been|got|is getting|are getting|is being|are being|was being|were being|keeps being|keeps getting|pod being|pods being";
   static const char now[] = "is|are|gets|get";
   static const char units[] = "gi|mi|gb|mb| gi| mi| gb| mb";
+  static const char you[] = "you|your";
   static const char marks[] = "still|constantly|repeatedly|frequently|again|currently|every|times|let's|" HRI_OWN;
   const size_t from = hri_sentence_start(p->text, p->sentence, phrase), near = from;
   const size_t end = hri_sentence_end(p->text, to, p->line_end + 80 < p->count ? p->line_end + 80 : p->count);
@@ -94,6 +95,7 @@ static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
       hri_match_last(p->text, from, verb, "is|are|was|were|keeps|keep|kept") < verb)
     return !hri_match_any(p->text, from, verb, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until");
   if (hri_match_any(p->text, near, at, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until")) return false;
+  if (hri_match_any(p->text, from, end, you) && !hri_match_any(p->text, from, end, HRI_OWN)) return false;
   if (hri_match_last(p->text, from, at, once) < at) return true;
   verb = hri_match_last(p->text, from, at, now);
   if (verb == at || verb < from + 4 || hri_match_end(p->text, from, verb, "that |which ")) return false;

@@ -31,16 +31,17 @@ bool hri_voice_is_change(const hri_oom_place *p) {
     if (p->text[at] == '[') at = hri_oom_word(p->text, at, p->line_end, "]");
     if (at < p->line_end) at++;
   }
+  const bool scoped = at > p->line && p->before_count == 0; /* "[mm] clear ..." */
   const size_t verb = skip_scope(p, at);
   for (end = verb; end < p->line_end && hri_is_letter(p->text[end]);) end++;
   if (end >= p->line_end || p->text[end] != ' ') return false;
-  if (verb > at && hri_match_last(p->text, verb, end, HRI_CHANGE_MORE) == verb) return true;
+  if ((verb > at || scoped) && hri_match_last(p->text, verb, end, HRI_CHANGE_MORE) == verb) return true;
   return hri_match_last(p->text, verb, end, HRI_CHANGE "|" HRI_AVOID "|" HRI_HANDLE) == verb;
 }
 
 /* "out of memory (oom) or excessive use of it": a case beside another. */
 static bool is_one_of_several(const hri_oom_place *p, size_t to) {
-  return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, " or | / ");
+  return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, " or | / |) or ");
 }
 
 /* "When x() failed (oom), the caller": a case by itself, of the sentence that begins at text[from]. */
@@ -106,7 +107,8 @@ static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t 
 
 /* "I am getting x errors when training": several, of one's own. */
 static bool is_met_again(const hri_oom_place *p, size_t from, size_t phrase, size_t to) {
-  return hri_match_at(p->text, to, p->line_end, " errors when | errors while | errors during | errors after ") &&
+  return hri_match_at(p->text, to, p->line_end,
+                      " errors when | errors while | errors during | errors after | problem") &&
          hri_match_any(p->text, from, phrase, HRI_OWN) && hri_voice_meets(p->text, p->line, phrase);
 }
 

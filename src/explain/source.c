@@ -263,7 +263,7 @@ static bool ends_statement(const span *s) {
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
     if (ends(s, operands[i])) return !is_remark(s) && !is_labelled(s);
   if (ends(s, "),") || ends(s, "],") || ends(s, "},")) return is_call_at(s);
-  if (ends(s, "\\") && has(s, "-")) return true; /* a shell's */
+  if ((ends(s, "\\") && has(s, "-")) || (has(s, " || ") && ends(s, "\""))) return true; /* a shell's */
   return ends(s, ";") && (has(s, " = ") || name_end(s, s->from) == s->to - 1);
 }
 
@@ -314,9 +314,11 @@ static bool is_entry(const span *s, bool commented) {
 static bool is_member(const span *s) {
   size_t at = name_end(s, s->from), blanks = 0;
   if (at == s->from || at + 1 >= s->to || s->text[at] != ':' || !ends(s, ",")) return false;
-  if (s->text[s->from] < 'A' || s->text[s->from] > 'Z' || memchr(s->text + s->from, '.', at - s->from)) return false;
+  const bool owned = memchr(s->text + s->from, '.', at - s->from) != NULL; /* "errno.ENOMEM: ENOMEM," */
+  if (!owned && (s->text[s->from] < 'A' || s->text[s->from] > 'Z')) return false;
   for (at++; at < s->to && hri_line_is_blank(s->text[at]);) at++;
   for (size_t i = at; i < s->to; i++) blanks += hri_line_is_blank(s->text[i]);
+  if (owned) return name_end(s, at) == s->to - 1;
   return at + 1 < s->to && (blanks == 0 || s->text[at] == '&' || is_literal_at(s, at, &at));
 }
 

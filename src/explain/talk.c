@@ -176,7 +176,7 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
 static bool is_foreign_advice(const char *text, size_t from, size_t to) {
   static const char parts[] =
       "\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88|\xed\x95\x98\xeb\xa9\xb4|\xe8\xaf\xb7|\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97|"
-      "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6|\xe5\xbb\xba\xe8\xae\xae";
+      "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6|\xe5\xbb\xba\xe8\xae\xae|\xe5\x8f\xaf\xe4\xbb\xa5\xe9\x80\x9a\xe8\xbf\x87";
   return hri_match_part(text, from, to, parts);
 }
 
@@ -373,6 +373,8 @@ static bool denies_failure(const hri_oom_place *p) {
 /* Whether the request was for something that a program does without: pages locked in memory, one of several ways to
  * compute a layer. */
 static bool is_optional(const hri_oom_place *p) {
+  const size_t near = p->at + 260 < p->count ? p->at + 260 : p->count;
+  if (hri_match_part(p->text, p->at, near, "ignoring this choice")) return true;
   return hri_match_part(p->text, p->line, p->at,
                         "failed to mlock|failed to munlock|unable to lock|skipping tactic|could not lock|mlock failed|"
                         "warning: mlock|continuing anyway") ||

@@ -40,7 +40,9 @@ static bool is_named(const hri_oom_around *a) {
   if (before_ends(a, "terminating due to|terminated by")) return false;
   if (hri_voice_meets(a->text, hri_sentence_start(a->text, a->start, end), end)) return false;
   while (end > a->start && strchr(" (", a->text[end - 1])) end--;
-  return hri_match_last(a->text, a->start, end, before) < end || (end > a->start && a->text[end - 1] == '|') ||
+  return hri_match_last(a->text, a->start, end, before) < end ||
+         hri_match_end(a->text, a->start, end, "error and|error or|error,|exception and|exception or") ||
+         (end > a->start && a->text[end - 1] == '|') ||
          hri_match_end(a->text, a->start, end, "!=|==|== \"|== '|&&|kill -|signal.") || after_starts(a, behind);
 }
 
