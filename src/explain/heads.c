@@ -108,6 +108,8 @@ static const hri_oom_head heads[] = {
     {"calledprocesserror(-9,", "kill", HRI_OOM_HOST_LIKELY},
     {"negsignal.sigkill", "kill", HRI_OOM_HOST_LIKELY}, /* Python's name of a return code */
     {"memory object allocation failure", "opencl", HRI_OOM_FOREIGN_LIKELY},
+    {"dxvkmemoryallocator: memory allocation failed", "dxvk", HRI_OOM_FOREIGN},
+    {"allocator is out of memory trying to allocate 0x", "sanitizer", HRI_OOM_HOST},
     {"failed to allocate buffer for kv cache", "ggml", HRI_OOM_FOREIGN_LIKELY}, /* shown by programs around it */
     {"leave no gpu memory for the kv cache under --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},
     {"exited with code", "", HRI_OOM_NOTHING},

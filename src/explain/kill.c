@@ -206,7 +206,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
       hri_match_at(a->text, a->after, a->count, ", or | are | until "))
     return false; /* a case, or one of several */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
-  if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false;             /* one of a list */
+  if (hri_match_part(a->text, a->start, a->at, "root cause|common cause|possible cause|possible reason"))
+    return false;                                                                             /* one of a list */
   if (hri_match_end(a->text, from, a->at, " or was | or | or got | or being ")) return false; /* nobody knows which */
   if (is_among_wide(a, from)) return true;
   if (hri_match_at(a->text, a->after, a->count, " it| the | my | all| them| that | off| those | and restarted"))

@@ -278,6 +278,8 @@ static const struct {
     {"tensorrt", "total gpu memory (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_TOTAL, SIZED},
     {"tensorrt", "creation attempt (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, SIZED},
     {"kernel of the device", "memory size (requested", HRI_OOM_CHIP, 80, HR_OOM_REQUESTED, BARE},
+    {"dxvk", "size:", HRI_OOM_FOREIGN, 100, HR_OOM_REQUESTED, BARE},
+    {"sanitizer", "trying to allocate", HRI_OOM_HOST, 80, HR_OOM_REQUESTED, BARE},
     {"elasticsearch", "new bytes reserved: [", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
     {"elasticsearch", "real usage: [", HRI_OOM_LIMIT, 320, HR_OOM_THIS_PROCESS, BARE},
     {"solr", "and allocated threshold", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},

@@ -176,6 +176,7 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
   const size_t near = hri_sentence_end(text, to, to + 80 < count ? to + 80 : count);
   size_t at = find_back(text, line, from, 48, before, 8), between = hri_match_next(text, at, from, before), close;
   if (hri_match_at(text, to, count, " (oom) killer| killer|?")) return false;
+  if (hri_match_at(text, to, count, " overflow calc| overflow check| overflow polic| overflow to ")) return false;
   if (at < from && is_moved(text, line, at)) return false;
   if (at < from && between < from && are_modifiers(text, between + 1, from)) {
     *p = (hri_oom_phrase){at, hri_match_next(text, to, count, doing), false};

@@ -13,7 +13,8 @@ static const char host_words[] =
     "cpu memory|address space|overcommit|memory cgroup|cgroup|job memory|step memory|out_of_host_memory|outofhostmemory|"
     "cpu buffer|cpu_repack buffer|cpu_mapped buffer|host allocation of|os memory|cpu can't allocate";
 /* The kernel's ENOMEM as a number. */
-static const char enomem_words[] = "errno 12|errno: 12|error 12|error code 12|error code: 12|cannot allocate memory";
+static const char enomem_words[] =
+    "errno 12|errno: 12|error 12|error code 12|error code: 12|error code=12|error code is 12|cannot allocate memory";
 /* The machine's memory as codes of errors name it, behind whoever's prefix. */
 static const char host_names[] = "out_of_host_memory|outofhostmemory";
 /* Lines that one speaker prints when the machine refuses: Slurm, YARN, Spark, Windows, R, the run times of Go and Rust,

@@ -365,7 +365,8 @@ static bool is_explained_item(const hri_oom_place *p, size_t first) {
 /* Whether the message says itself that nothing failed. */
 static bool denies_failure(const hri_oom_place *p) {
   static const char words[] =
-      "this is not a failure|is not a failure|this is not an error|% of free system memory|not a fatal error";
+      "this is not a failure|is not a failure|this is not an error|% of free system memory|not a fatal error|"
+      "paged to system ram";
   size_t end = p->at + 200 < p->count ? p->at + 200 : p->count; /* it may be wrapped */
   return hri_match_part(p->text, p->at, end, words);
 }
@@ -478,8 +479,9 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
       HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|you'll|an example|example of|example:|this example|look for|"
              "one of these errors|one of the following errors|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
-  static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
-                                    "in case you|in case anyone|the reason";
+  static const char own[] = HRI_OWN
+      "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
+      "in case you|in case anyone|the reason";
   /* "running it will produce the following error:" is what somebody did */
   static const char results[] =
       "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
