@@ -56,6 +56,7 @@ typedef struct hr_replay_result {
   uint64_t
       /* recorded after the failure; they are replayed too, without the failed request, up to the 200th failure */
       past_failure_events;
+  uint64_t returned_for_pools; /* requests of private pools that were met by returning cached segments */
   hr_replay_reach reach;
   uint32_t reach_step;        /* the whole step, from 1, that the rest was taken from; 0: none */
   uint64_t rest_failed_bytes; /* REQUEST: the request of that rest that could not be met; 0: none was tried */

@@ -66,7 +66,7 @@ static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
 
 static bool judge_cached(hr_oom_failure *f, const hri_oom_facts *k) {
   bool fits = k->device_free + k->returnable >= k->need || k->i->fragmentation.fits_after_return;
-  uint64_t back = k->returnable ? k->returnable : k->i->at.free_returnable_bytes;
+  uint64_t back = k->returnable;
   if (!k->knows_free || back == 0 || !fits) return false;
   hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(back),
                SIZE(k->need));
@@ -83,6 +83,15 @@ static bool judge_pools(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t without = k->device_free + k->cached;
   bool only = without < k->need;
   if (!hri_short_by_pools(&k->shortage)) return false;
+  if (k->i->fragmentation.in_private_pool) {
+    hri_oom_line(f, "free %s + cached in its own pool %s %s %s asked of the driver; %s more lie free in other pools",
+                 SIZE(k->device_free), SIZE(k->cached), only ? "<" : "(in pieces) and", SIZE(k->need),
+                 SIZE(k->pools_free));
+    hri_oom_say(f, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY,
+                "%s lie free in other pools, which a request of a private pool (CUDA graphs, MemPool) may not use",
+                SIZE(k->pools_free));
+    return true;
+  }
   hri_oom_line(f, "free %s + cached %s %s %s asked of the driver; %s more lie free in private pools",
                SIZE(k->device_free), SIZE(k->cached), only ? "<" : "(in pieces) and", SIZE(k->need),
                SIZE(k->pools_free));
@@ -213,6 +222,11 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
 static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
   char where[160];
   hri_oom_stack_text(k->i->snapshot, k->leak->stack, where, sizeof where);
+  if (k->leak->kind == HR_GROWTH_LARGER) {
+    hri_oom_line(f, "made anew %u times, larger by %s each time, %s in all: %s", k->leak->steps_grown,
+                 SIZE((uint64_t)k->leak->bytes_per_step), SIZE(k->leak->bytes), where);
+    return;
+  }
   if (!hr_growth_by_step(k->leak->kind)) {
     note_passes(f, k, where);
     return;
@@ -227,7 +241,7 @@ static const char *what_grows(const hri_oom_facts *k) {
   case HR_GROWTH_GRAPH: return "every pass of the model keeps its graph";
   case HR_GROWTH_OUTPUTS: return "every pass of the model leaves results behind";
   case HR_GROWTH_CACHE: return "a cache grows with every token";
-  case HR_GROWTH_LARGER: return "a tensor is made anew in every step, each time larger";
+  case HR_GROWTH_LARGER: return "a tensor is made anew again and again, each time larger";
   default: return hr_growth_every_step(k->leak) ? "memory grows with every step" : "memory grows from step to step";
   }
 }
@@ -249,10 +263,11 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
     every = false;
   }
   hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "%s: %s of the %s live are left over from %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
-              hr_growth_by_step(k->leak->kind)   ? "earlier steps"
-              : k->leak->kind == HR_GROWTH_CACHE ? "earlier tokens"
-                                                 : "earlier passes");
+              "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
+              k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
+              : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"
+              : k->leak->kind == HR_GROWTH_CACHE ? "left over from earlier tokens"
+                                                 : "left over from earlier passes");
   return true;
 }
 
@@ -333,8 +348,9 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                 never && is_usual_step(k, k->need - have) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill what this process has: %s of %s", SIZE(k->live),
-                SIZE(k->reserved + k->device_free));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
+                "live tensors and this request fill what this process has: %s + %s of %s", SIZE(k->live),
+                SIZE(k->request), SIZE(k->reserved + k->device_free));
 }
 
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -364,8 +380,8 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
     hri_oom_line(f, "needed: the text of the error, or a memory snapshot taken when it fails");
   } else if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
-    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but %s: %s are left over", what_grows(k),
-                SIZE(k->leak_bytes));
+    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but %s: %s are %s", what_grows(k),
+                SIZE(k->leak_bytes), k->leak->kind == HR_GROWTH_LARGER ? "what it grew by" : "left over");
   } else {
     hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "no failure is recorded; the peak was %s of live tensors",
                 SIZE(i->peak_live_bytes));
@@ -395,6 +411,10 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
        "none"},
       {HR_GROWTH_GRAPH,
        "keep numbers, not tensors with a graph: total += loss.item(), outputs.append(x.detach().cpu())", "none"},
+      {HR_GROWTH_LARGER,
+       "make it once, as large as it will be (a buffer, cache_implementation=\"static\"), and write into it: each new size "
+       "needs the old one beside it",
+       "none"},
       {HR_GROWTH_LARGER,
        "collect in a list on the host and join once at the end, or keep the last N: torch.cat of all so far needs old and new at once",
        "small"},

@@ -122,6 +122,41 @@ static bool once_a_pass(const window *w, size_t from, size_t to) {
   return met + 2 > w->passes.count;
 }
 
+/* A first stack that comes several times in a pass (layers of one line, a cell's two products) begins it only once: where
+ * something outside the model's call allocates once for every so many of its allocations, never more and never fewer.
+ * 0: these rows tell no such number. */
+static size_t starts_a_pass(const window *w, size_t from, size_t to) {
+  size_t each = 0, last = w->passes.count;
+  for (size_t k = from; k < to; k++) {
+    const size_t at = pass_of(w, life_of(w, k)->alloc), past = at == w->passes.count ? 0 : at + 1;
+    if (k == from + 1) each = past - last;
+    if (k > from && past - last != each) return 0;
+    last = past;
+  }
+  return w->passes.count - last <= each ? each : 0;
+}
+
+static void thin_passes(window *w) {
+  size_t best = 0, best_from = 0, count = 0;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    next = stack_end(w, k);
+    size_t each;
+    if (!w->rows.items[k].stack || w->in->stacks[w->rows.items[k].stack].site || next - k < LEAST_PASSES ||
+        next - k <= count || (each = starts_a_pass(w, k, next)) == 0)
+      continue;
+    best = each;
+    best_from = k;
+    count = next - k;
+  }
+  if (best < 2) return;
+  {
+    size_t at = pass_of(w, life_of(w, best_from)->alloc), kept = 0;
+    for (at = at == w->passes.count ? 0 : at + 1; at < w->passes.count; at += best)
+      w->passes.items[kept++] = w->passes.items[at];
+    w->passes.count = kept;
+  }
+}
+
 /* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. */
 static bool are_passes(const window *w) {
   if (w->passes.count < LEAST_PASSES) return false;
@@ -181,8 +216,10 @@ static bool add_cache(window *w, size_t from, size_t to) {
   uint32_t sizes = 1, kept = 0;
   const hri_life *first = life_of(w, begin), *last = life_of(w, to - 1);
   hr_growth g = {.kind = HR_GROWTH_CACHE, .stack = last->stack};
-  /* What the program around the model joins, pass by pass, is no cache of the model's. */
-  if (w->site && !w->in->stacks[w->rows.items[from].stack].site) g.kind = HR_GROWTH_OUTPUTS;
+  /* What the program around the model joins, pass by pass, is no cache of the model's; nor are those results that are
+   * made anew from time to time. */
+  if (w->site && !w->in->stacks[w->rows.items[from].stack].site)
+    g.kind = once_a_pass(w, from, to) ? HR_GROWTH_OUTPUTS : HR_GROWTH_LARGER;
   for (size_t k = begin; k < to; k++) {
     const hri_life *life = life_of(w, k);
     if (k > begin) sizes += life->size > life_of(w, k - 1)->size;
@@ -202,7 +239,9 @@ static bool add_cache(window *w, size_t from, size_t to) {
 }
 
 static bool find_growth(window *w) {
-  bool passes = are_passes(w);
+  bool passes;
+  thin_passes(w);
+  passes = are_passes(w);
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     size_t before = w->found.count;
     next = stack_end(w, k);

@@ -74,14 +74,23 @@ static bool can_prove(const hr_replay *r) {
 
 static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, const hr_alloc_config *config,
                             const hr_replay *r, hr_replay_result *result, hr_error *error) {
-  hr_replay_result longer;
+  hr_replay_result longer = {.failed = true};
   if (result->failed) return HR_OK;
-  result->reach = !can_prove(r) ? HR_REPLAY_UNPROVEN : r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
+  if (!can_prove(r) || hri_replay_needs_more(r, result) || hri_replay_returns_in_pools(r, result))
+    result->reach = HR_REPLAY_UNPROVEN;
+  else result->reach = r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
   if (result->reach != HR_REPLAY_REQUEST || !rest->step) return HR_OK;
+  if (rest->recorded) HRI_TRY(hri_replay_held(rec, config, rest, &longer, error));
+  if (!longer.failed) {
+    *result = longer;
+    result->reach = HR_REPLAY_RECORDING;
+    result->reach_step = rest->step;
+    return HR_OK;
+  }
   result->reach_step = rest->step;
   HRI_TRY(hri_replay_rest(rec, config, rest, &longer, error));
   if (longer.failed) result->rest_failed_bytes = longer.failed_bytes;
-  else result->reach = rest->recorded ? HR_REPLAY_RECORDING : HR_REPLAY_STEP;
+  else result->reach = HR_REPLAY_STEP;
   return HR_OK;
 }
 

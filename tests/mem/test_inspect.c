@@ -1112,6 +1112,66 @@ static void growth_within_a_step(void **unused) {
   }
 }
 
+#define CELL CPP_ALLOC "at::_ops::gru_cell::call(...)@??:0;forward@model.py:71" CALL LOOP
+#define GATE CPP_ALLOC "at::_ops::mul::call(...)@??:0;forward@model.py:71" CALL LOOP
+#define HIDDEN CPP_ALLOC "at::_ops::add::call(...)@??:0;forward@model.py:72" CALL LOOP
+#define TALLY "tally@eval.py:15;loop@eval.py:13;<module>@eval.py:20"
+#define TABLE "enlarge@eval.py:17;loop@eval.py:16;<module>@eval.py:20"
+
+/* A model whose first place makes two tensors a pass; the program makes something in each pass, and in each tenth. The
+ * graph is kept, or a table is made anew in each fourth pass, larger. */
+static hr_snapshot *tick(int passes, bool graph) {
+  story *s = malloc(sizeof *s);
+  uint64_t table = 0;
+  hr_snapshot *snapshot;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int pass = 0; pass < passes; pass++) {
+    uint64_t batch = story_alloc(s, 65536, BATCH), made[4], larger;
+    made[0] = story_alloc(s, ACTIVATION, CELL);
+    made[1] = story_alloc(s, ACTIVATION, CELL);
+    made[2] = story_alloc(s, ACTIVATION / 2, GATE);
+    if (pass + 1 == passes) break;
+    made[3] = story_alloc(s, ACTIVATION / 2, HIDDEN);
+    for (int k = 0; k < 4 && !graph; k++) story_free(s, made[k]);
+    story_free(s, batch);
+    if (pass % 10 == 9) story_free(s, story_alloc(s, 512, TALLY));
+    if (graph || pass % 4 != 3) continue;
+    larger = story_alloc(s, (uint64_t)(pass + 1) * MIB, TABLE);
+    if (table) story_free(s, table);
+    table = larger;
+  }
+  story_event(s, HR_TRACE_OOM, 0, ACTIVATION / 2, HIDDEN);
+  snapshot = story_end(s);
+  free(s);
+  return snapshot;
+}
+
+static void passes_that_begin_twice(void **unused) {
+  hr_snapshot *s = tick(45, true);
+  hr_inspection *p = inspect(s, HR_AT_OOM);
+  (void)unused;
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_GRAPH);
+  assert_int_equal(p->growth[0].steps_seen, 45);
+  assert_int_equal(p->growth[0].steps_grown, 43);
+  assert_true(per_pass(p, HR_GROWTH_GRAPH) == 3.0 * ACTIVATION);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+/* No results of passes, which it would be if it came with each. */
+static void a_table_that_is_enlarged(void **unused) {
+  hr_snapshot *s = tick(50, false);
+  hr_inspection *p = inspect(s, HR_AT_OOM);
+  const hr_growth *g = growth_at(p, "eval.py:17");
+  (void)unused;
+  assert_non_null(g);
+  assert_int_equal(g->kind, HR_GROWTH_LARGER);
+  assert_true(g->bytes == 44 * MIB && g->bytes_per_step == 4 * MIB);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f", line[] = "a\nb";
   (void)state;
@@ -1129,6 +1189,8 @@ int main(void) {
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
       cmocka_unit_test(what_is_made_anew_and_larger),
+      cmocka_unit_test(passes_that_begin_twice),
+      cmocka_unit_test(a_table_that_is_enlarged),
       cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(the_users_own_frame_stands),
       cmocka_unit_test(mixed_rows_say_so),
