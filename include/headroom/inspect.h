@@ -108,7 +108,7 @@ typedef struct hr_fragmentation {
   uint64_t pool_free_bytes, pool_largest_free_bytes; /* of the pool and stream that the request goes to */
   uint64_t returnable_bytes; /* what returning the default pools' cached memory would give the device */
   bool in_private_pool;      /* the request goes to one: of what is cached only that pool's own can serve it */
-  hr_pinned_segment *pinned;                         /* most free bytes first, at most 64 */
+  hr_pinned_segment *pinned; /* most free bytes first, at most 64 */
   uint32_t pinned_count;
 } hr_fragmentation;
 

@@ -349,8 +349,19 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
-                "live tensors and this request fill what this process has: %s + %s of %s", SIZE(k->live),
+                "what is live and this request fill what this process has: %s + %s of %s", SIZE(k->live),
                 SIZE(k->request), SIZE(k->reserved + k->device_free));
+}
+
+/* A tenth of what is reserved and more that nobody asked for: mostly what roundup_power2_divisions adds. */
+static void note_rounding(hr_oom_failure *f, const hri_oom_facts *k) {
+  const uint64_t rounding = k->i->at.rounding_bytes;
+  bool by_setting = false;
+  for (int n = 0; n < HR_ALLOC_DIVISION_COUNT; n++)
+    by_setting |= k->i->snapshot->settings.roundup_power2_divisions[n] > 1;
+  if (rounding < k->reserved / 10 || rounding == 0) return;
+  hri_oom_line(f, "%s of what is live are rounding of blocks, which nobody asked for%s", SIZE(rounding),
+               by_setting ? ": roundup_power2_divisions is set" : "");
 }
 
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -358,6 +369,7 @@ static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
   if (k->need > k->request && k->request < MIB(10) && !k->i->snapshot->settings.expandable_segments)
     hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names",
                  SIZE(k->request), SIZE(k->need));
+  note_rounding(f, k);
   if (judge_absurd(f, k) || judge_cap(f, k) || judge_cached(f, k) || judge_pools(f, k) || judge_shrunk(f, k) ||
       judge_growth(f, k) || judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_outlier(f, k) ||
       judge_pieces(f, k, false) || judge_missing(f, k, 10))

@@ -64,8 +64,9 @@ static void say_cause(hri_text *t, const hri_shortage *s) {
                                        : "what refused it the snapshot does not say");
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
   else if (hri_short_by_pools(s))
-    hri_text_add(t, f->in_private_pool ? "OTHER POOLS hold %s free, which a request of a private pool may not use\n"
-                                       : "PRIVATE POOLS hold %s free, where nobody else may use them\n",
+    hri_text_add(t,
+                 f->in_private_pool ? "OTHER POOLS hold %s free, which a request of a private pool may not use\n"
+                                    : "PRIVATE POOLS hold %s free, where nobody else may use them\n",
                  SIZE(s->pools_free));
   else if ((lost = hri_short_by_loss(s)))
     hri_text_add(t, "HELD ELSEWHERE: %s that this allocator had before went to somebody else\n", SIZE(lost));
@@ -238,8 +239,8 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
     const hr_growth *g = &p->growth[k];
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));
     if (hr_growth_goes_on(g->kind))
-      hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step),
-                   hr_growth_unit(g->kind), g->steps_grown, g->steps_seen);
+      hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), hr_growth_unit(g->kind),
+                   g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
     add_brief(t, p, g->stack, hr_growth_goes_on(g->kind) ? 66 : 48);
   }

@@ -244,8 +244,7 @@ static void finish_step(pass *p) {
   const hr_trace_event *e = &r->lives->events[r->oom_event];
   uint64_t address;
   hr_error error;
-  if (ask(p, pool_of(p, r->oom_event), e->size, e->stream, &address, &error) == HR_OK)
-    put(p, HRI_REST_FAILED, address);
+  if (ask(p, pool_of(p, r->oom_event), e->size, e->stream, &address, &error) == HR_OK) put(p, HRI_REST_FAILED, address);
   else if (host_refused(&error)) p->out_of_memory = true;
   else fail_at(p, r->oom_event, e->size);
   for (size_t k = 0; k < p->rest->ops.count && !p->out_of_memory && !p->world.failed && !p->result->failed; k++) {

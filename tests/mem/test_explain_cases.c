@@ -622,8 +622,8 @@ static const scenario scenarios[] = {
      false},
     {"workspace that is given up", gives_a_workspace_up, 3, GIB(3.3), "", true,
      C(FRAGMENTED) | C(TOO_BIG) | C(OUTLIER_BATCH), 0, false, false},
-    {"workspace that is kept", keeps_a_workspace, 3, GIB(3.3), "", true,
-     C(FRAGMENTED) | C(TOO_BIG) | C(OUTLIER_BATCH), 0, false, false},
+    {"workspace that is kept", keeps_a_workspace, 3, GIB(3.3), "", true, C(FRAGMENTED) | C(TOO_BIG) | C(OUTLIER_BATCH),
+     0, false, false},
     {"evaluation", evaluation, 3, GIB(3), "", true, C(TOO_BIG), 0, false, false},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };

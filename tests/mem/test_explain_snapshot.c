@@ -83,8 +83,10 @@ static void scene_fail(scene *s, uint64_t live, uint64_t returnable, uint64_t pi
   s->i.ooms = s->ooms;
   s->i.oom_count = 1;
   s->i.oom_total = 1;
-  s->i.fragmentation =
-      (hr_fragmentation){.request_bytes = request, .device_free_bytes = device_free, .device_free_known = true};
+  s->i.fragmentation = (hr_fragmentation){.request_bytes = request,
+                                          .device_free_bytes = device_free,
+                                          .device_free_known = true,
+                                          .returnable_bytes = returnable};
   s->i.at_event = 9000;
 }
 
@@ -257,8 +259,53 @@ static void test_cached(void **state) {
   expect(&s, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_CERTAIN);
   s.i.at.private_pool_bytes = GIB(3); /* the free segments are the pools' */
   s.i.at.private_pool_free_bytes = GIB(2);
+  s.i.fragmentation.returnable_bytes = 0;
   expect(&s, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY);
   scene_close(&s);
+}
+
+/* What a private pool has free serves its own requests and nobody else's. */
+static void test_request_of_a_private_pool(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, GIB(2), MIB(300), GIB(0.9));
+  s.i.at.private_pool_bytes = GIB(4);
+  s.i.at.private_pool_free_bytes = GIB(1.9);
+  expect(&s, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY);
+  s.i.fragmentation.in_private_pool = true;
+  s.i.fragmentation.pool_free_bytes = GIB(1.9);
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.i.fragmentation.pool_free_bytes = MIB(100);
+  expect(&s, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY);
+  e = explain(&s);
+  assert_non_null(strstr(e->failures[0].verdict, "lie free in other pools, which a request of a private pool"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
+/* Bytes that nobody asked for are told where they are a tenth of what is reserved. */
+static void test_rounding(void **state) {
+  static const char line[] = "are rounding of blocks, which nobody asked for";
+  (void)state;
+  for (int by_setting = 0; by_setting < 2; by_setting++) {
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    if (by_setting) s.snapshot->settings.roundup_power2_divisions[5] = 2;
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    e = explain(&s);
+    assert_false(says(&e->failures[0], line));
+    hr_explanation_destroy(e);
+    s.i.at.rounding_bytes = GIB(1);
+    s.i.at.requested_bytes = GIB(6);
+    e = explain(&s);
+    assert_true(says(&e->failures[0], line));
+    assert_int_equal(says(&e->failures[0], "roundup_power2_divisions is set"), by_setting);
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
 }
 
 static void test_shrunk(void **state) {
@@ -512,9 +559,9 @@ static void test_growth_of_passes(void **state) {
        {"torch.no_grad()", "(loss / n).backward()"}},
       {HR_GROWTH_LARGER,
        HR_OOM_LIKELY,
-       "a tensor is made anew in every step, each time larger: 3.00 GiB of the 7.00 GiB",
-       "384.00 MiB more every step",
-       {"join once at the end", ""}},
+       "a tensor is made anew again and again, each time larger: 3.00 GiB of the 7.00 GiB live are what it grew by",
+       "made anew 7 times, larger by 384.00 MiB each time, 3.00 GiB in all",
+       {"write into it", "join once at the end"}},
       {HR_GROWTH_OUTPUTS,
        HR_OOM_CERTAIN,
        "leaves results behind",
@@ -721,6 +768,8 @@ int main(void) {
       cmocka_unit_test(test_cap),
       cmocka_unit_test(test_chunks),
       cmocka_unit_test(test_cached),
+      cmocka_unit_test(test_request_of_a_private_pool),
+      cmocka_unit_test(test_rounding),
       cmocka_unit_test(test_shrunk),
       cmocka_unit_test(test_missing),
       cmocka_unit_test(test_fragmented),

@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <headroom/inspect.h>
 #include <headroom/replay.h>
 
 #include "base/mem.h"
@@ -375,6 +376,7 @@ static void test_a_failure_in_a_private_pool_comes_out_again(void **state) {
   uint32_t pool;
   uint64_t whole;
   hr_snapshot *s;
+  hr_inspection *inspection;
   hr_replay replay;
   (void)state;
   whole = take(&r, MIB(40));
@@ -388,6 +390,11 @@ static void test_a_failure_in_a_private_pool_comes_out_again(void **state) {
   assert_true(replay.recorded_failed && replay.recorded.failed);
   assert_int_equal(replay.recorded.failed_bytes, MIB(26));
   assert_int_equal(replay.trust, HR_REPLAY_EXACT);
+  assert_int_equal(hr_inspect(s, NULL, &inspection, NULL), HR_OK);
+  assert_true(inspection->fragmentation.in_private_pool);
+  assert_int_equal(inspection->fragmentation.pool_free_bytes, MIB(18));
+  assert_false(inspection->fragmentation.fits_compacted); /* the default pool's 28 MiB are not its own */
+  hr_inspection_destroy(inspection);
   hr_snapshot_destroy(s);
 }
 
