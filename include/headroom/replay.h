@@ -78,6 +78,10 @@ typedef struct hr_replay {
   char trust_reason[512]; /* why not exact, in a sentence; "" when exact */
   bool began_empty;
   uint64_t start_live_bytes, start_reserved_bytes;
+  /* Of a search after a failure: the most that blocks take, all in one piece, where the failing step goes on as the whole
+   * step of this number does; 0: no such step was found. */
+  uint64_t step_need_bytes;
+  uint32_t step_need_step;
   uint64_t late_free_count; /* frees that waited for other streams: their moments depend on time, not on requests */
 } hr_replay;
 

@@ -183,10 +183,20 @@ static bool step_is_carried(const hri_oom_facts *k) {
          hri_oom_step_carried(k) && !rises(k) && left_more(k->i) < k->live / 10;
 }
 
+/* What the failing step would need in one piece, by a whole step before it, where that is a twentieth more than there is:
+ * then it would fail however its blocks lay. 0: it is not known, or would do. */
+static uint64_t step_too_big(const hri_oom_facts *k) {
+  const hr_replay *r = k->evidence->replay;
+  const uint64_t room = k->reserved + k->device_free;
+  if (!r || r->trust == HR_REPLAY_ROUGH || !k->knows_free || hri_oom_step_carried(k)) return 0;
+  return r->step_need_bytes > room + room / 20 ? r->step_need_bytes : 0;
+}
+
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
   const bool carried = hri_oom_carried_count(k) > 0, proven = carried && !hri_oom_rest_fails(k);
   int weight = hri_short_by_pieces(&k->shortage) > 0 ? hri_short_by_pieces(&k->shortage) : step_is_carried(k);
   const char *doubt = proven && weight == 2 ? doubt_of_pieces(k) : NULL;
+  if (step_too_big(k)) return false;
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
   if (k->oom->live_bytes + k->request <= hri_live_before(&k->shortage))
@@ -215,7 +225,11 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
   hri_oom_line(f, "%s more with every %s, in %u of them, %s left at the end; most by %s", SIZE((uint64_t)each),
                k->leak->kind == HR_GROWTH_CACHE ? "token" : "pass of the model", k->leak->steps_seen,
                SIZE(k->leak_bytes), where);
-  if (k->leak->kind == HR_GROWTH_GRAPH)
+  if (k->leak->freed_in_steps)
+    hri_oom_line(f,
+                 "in the steps before, a backward freed what such passes keep: this one has more of them, or has not "
+                 "come to its backward");
+  else if (k->leak->kind == HR_GROWTH_GRAPH)
     hri_oom_line(f, "no backward follows these passes, and what their forward saved for it is kept");
 }
 
@@ -254,7 +268,8 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   /* Steps that are only repetition can be the layers of a model that loads. */
   every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
           (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
-          k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE; /* which a long text needs */
+          k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
+          !k->leak->freed_in_steps;                                                /* ... or a long step */
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
                SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {
@@ -286,7 +301,8 @@ static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wante
 
 /* A fifth above the median of the steps and a tenth above each of the three before: what grows slowly is no outlier. */
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
-  uint64_t wanted = k->oom->live_bytes + k->request, usual = k->i->usual_peak_bytes;
+  const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
+  const uint64_t wanted = whole > so_far ? whole : so_far;
   uint32_t step = step_of(k->i, k->oom->event);
   if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return false;
   if (wanted < usual + usual / 5) return false;
@@ -298,7 +314,10 @@ static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
     return false;
   }
   hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)",
-               SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(wanted), SIZE(usual), k->i->step_count);
+               SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(so_far), SIZE(usual), k->i->step_count);
+  if (whole)
+    hri_oom_line(f, "its rest as in step %u, in the sizes of this one, would come to %s",
+                 k->evidence->replay->step_need_step, SIZE(whole));
   hri_oom_say(f, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY, "step %u needs %.0f %% more than the others: an outlier batch",
               step + 1, 100.0 * (double)wanted / (double)usual - 100.0);
   return true;
@@ -347,6 +366,9 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
     hri_oom_say(f, HR_OOM_TOO_BIG,
                 never && is_usual_step(k, k->need - have) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
+  else if (step_too_big(k))
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "this step, its rest as in step %u, needs %s of %s",
+                k->evidence->replay->step_need_step, SIZE(step_too_big(k)), SIZE(k->reserved + k->device_free));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
                 "what is live and this request fill what this process has: %s + %s of %s", SIZE(k->live),
@@ -449,7 +471,8 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
         "except block, not in it, and keep str(e), not e",
         "none", "", 0);
   for (size_t k = 0; k < sizeof tips / sizeof *tips; k++)
-    if (tips[k].kind == kind) hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
+    if (tips[k].kind == kind && !(k == 0 && facts->leak->freed_in_steps))
+      hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 
 uint32_t hr_explain_trace(const hr_snapshot *snapshot) {

@@ -7,8 +7,9 @@
  * passes could be layers that a program calls one by one.
  *
  * What a pass leaves behind counts from the first to the last but two: the one at hand has its activations, and a
- * variable may hold what the one before gave. Where several tensors of the model's inside stay, it is the graph; where
- * few do, it is outputs. A cache is another pattern: a stack whose tensors get larger and larger, each in the place of
+ * variable may hold what the one before gave. Where several tensors of the model's inside stay, or a third of all that it
+ * makes, it is the graph; where few do, it is outputs. What a backward freed in whole steps before is the graph too, of a
+ * step with more passes than those had, or that has not come to its backward. A cache is another pattern: a stack whose tensors get larger and larger, each in the place of
  * one that goes; outside the model's call it is outputs that are joined. */
 #include "inspect/inside.h"
 
@@ -29,6 +30,7 @@ typedef struct window {
   HRI_ARRAY(uint64_t) passes; /* events at which they begin */
   HRI_ARRAY(hr_growth) found;
   uint32_t site, graph_stacks;
+  uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
   bool has_backward;
 } window;
 
@@ -177,7 +179,9 @@ static bool add_kept(window *w, size_t from, size_t to) {
   for (size_t k = from; k < to; k++) {
     const hri_life *life = life_of(w, k);
     size_t pass = pass_of(w, life->alloc);
+    if (pass < old && stack->site == w->site) w->graph_made++;
     if (pass >= old || !is_kept(w, life)) continue;
+    if (stack->site == w->site) w->graph_kept++;
     g.bytes += life->size;
     g.count++;
     if (life->size > bytes) {
@@ -238,6 +242,33 @@ static bool add_cache(window *w, size_t from, size_t to) {
   return hri_array_push(&w->found, g);
 }
 
+static bool is_graph(const window *w) {
+  return w->graph_stacks >= GRAPH_STACKS || (w->graph_stacks > 1 && w->graph_kept * 3 >= w->graph_made);
+}
+
+static bool goes_in_backward(const window *w, const hri_life *life) {
+  const uint64_t end = life->request != HRI_NEVER ? life->request : life->end;
+  return end < w->from && w->in->stages[end] == HR_STAGE_BACKWARD;
+}
+
+/* Marks what went in the backward of whole steps before. */
+static bool look_back(window *w) {
+  const hri_lives *l = w->in->lives;
+  bool *freed = w->from && w->found.count ? hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *freed) : NULL;
+  if (!w->from || !w->found.count) return true;
+  if (!freed) return false;
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->from; k++)
+    if (goes_in_backward(w, &l->lives[k])) freed[w->in->stacks[l->lives[k].stack].plain] = true;
+  for (size_t k = 0; k < w->found.count; k++) {
+    hr_growth *g = &w->found.items[k];
+    g->freed_in_steps = (g->kind == HR_GROWTH_GRAPH || g->kind == HR_GROWTH_OUTPUTS) && g->stack &&
+                        freed[w->in->stacks[g->stack].plain];
+    if (g->freed_in_steps) g->kind = HR_GROWTH_GRAPH;
+  }
+  hri_free(freed);
+  return true;
+}
+
 static bool find_growth(window *w) {
   bool passes;
   thin_passes(w);
@@ -249,9 +280,8 @@ static bool find_growth(window *w) {
     if (w->found.count == before && passes && !add_kept(w, k, next)) return false;
   }
   for (size_t k = 0; k < w->found.count; k++)
-    if (w->found.items[k].kind == HR_GROWTH_OUTPUTS && w->graph_stacks >= GRAPH_STACKS)
-      w->found.items[k].kind = HR_GROWTH_GRAPH;
-  return true;
+    if (w->found.items[k].kind == HR_GROWTH_OUTPUTS && is_graph(w)) w->found.items[k].kind = HR_GROWTH_GRAPH;
+  return look_back(w);
 }
 
 /* ---- together with what the steps tell ---- */

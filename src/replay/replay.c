@@ -94,6 +94,18 @@ static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, cons
   return HR_OK;
 }
 
+/* What the failing step comes to where nothing refuses it. */
+static hr_status find_need(const hri_recording *rec, const hri_rest *rest, hr_replay *r, hr_error *error) {
+  hri_recording wide = *rec;
+  hr_replay_result whole;
+  if (!rest->step) return HR_OK;
+  wide.capacity_bytes = UINT64_MAX;
+  HRI_TRY(hri_replay_rest(&wide, &rec->config, rest, &whole, error));
+  r->step_need_bytes = whole.allocated_peak_bytes;
+  r->step_need_step = rest->step;
+  return HR_OK;
+}
+
 /* ---- one replay ---- */
 
 /* Versions differ in which of equal blocks they take, and a file does not name its version: the order that agrees best
@@ -246,6 +258,7 @@ hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options 
     goto out;
   }
   HRI_TRY_OUT(hri_rest_find(&rec, &rest, error));
+  HRI_TRY_OUT(find_need(&rec, &rest, replay, error));
   HRI_TRY_OUT(try_all(&rec, &rest, replay, rows, count, error));
   for (uint32_t k = 0; k < *count; k++) (*results)[k] = rows[k].result;
 out:

@@ -285,6 +285,23 @@ static void test_request_of_a_private_pool(void **state) {
   scene_close(&s);
 }
 
+/* Pieces are not the cause where the rest of the step, as a whole step before shows it, needs more than there is. */
+static void test_need_of_the_step(void **state) {
+  (void)state;
+  for (int more = 0; more < 2; more++) {
+    scene s;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(5), 0, GIB(2), MIB(300), GIB(0.5));
+    scene_steps(&s, 6, GIB(5.2));
+    scene_replay(&s, true, true);
+    s.replay.step_need_bytes = more ? GIB(9) : GIB(7);
+    s.replay.step_need_step = 5;
+    if (more) expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+    else expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+    scene_close(&s);
+  }
+}
+
 /* Bytes that nobody asked for are told where they are a tenth of what is reserved. */
 static void test_rounding(void **state) {
   static const char line[] = "are rounding of blocks, which nobody asked for";
@@ -592,6 +609,22 @@ static void test_growth_of_passes(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
+  { /* what a backward freed in the steps before is the graph of a long step: nothing certain, and no_grad() is no advice */
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = HR_GROWTH_GRAPH;
+    s.growth[0].freed_in_steps = true;
+    expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+    e = explain(&s);
+    assert_true(says(&e->failures[0], "a backward freed what such passes keep"));
+    for (uint32_t k = 0; k < e->failures[0].advice_count; k++)
+      assert_null(strstr(e->failures[0].advice[k].text, "no_grad"));
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
   for (int failures = 1; failures < 9; failures += 7) { /* a program that tries again within its except block */
     scene s;
     hr_explanation *e;
@@ -770,6 +803,7 @@ int main(void) {
       cmocka_unit_test(test_cached),
       cmocka_unit_test(test_request_of_a_private_pool),
       cmocka_unit_test(test_rounding),
+      cmocka_unit_test(test_need_of_the_step),
       cmocka_unit_test(test_shrunk),
       cmocka_unit_test(test_missing),
       cmocka_unit_test(test_fragmented),
