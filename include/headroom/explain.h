@@ -241,7 +241,7 @@ HR_API int hr_technique_words(hr_technique technique, uint64_t value, const char
 /* ---- run directories ---- */
 
 typedef enum hr_run_end {
-  HR_RUN_UNKNOWN = 0, /* no trail, and it says that it runs: it does, or was killed */
+  HR_RUN_UNKNOWN = 0, /* no trail that can be read, and it says that it runs: it does, or was killed */
   HR_RUN_RUNNING,     /* a process with its number exists */
   HR_RUN_DONE,
   HR_RUN_STOPPED, /* on request, after saving */

@@ -58,3 +58,41 @@ hr_status output_check(const char *option, const char *path, output_kind kind, h
            kind == OUTPUT_OTHER ? "" : " and is nothing that this option wrote");
   return hri_hint(error, HR_ERROR_USAGE, "give another name, or remove the file first");
 }
+
+/* ---- several of one command ---- */
+
+/* Where a name would be written: its directory as the system knows it. */
+static bool place_of(const char *path, struct stat *directory, const char **name) {
+  const char *slash = strrchr(path, '/');
+  char *before = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
+  bool known = before && stat(before, directory) == 0;
+  free(before);
+  *name = slash ? slash + 1 : path;
+  return known;
+}
+
+bool output_same(const char *a, const char *b) {
+  struct stat x, y;
+  const char *of_a, *of_b;
+  if (strcmp(a, b) == 0) return true;
+  if (stat(a, &x) == 0 && stat(b, &y) == 0) return x.st_ino == y.st_ino && x.st_dev == y.st_dev;
+  return place_of(a, &x, &of_a) && place_of(b, &y, &of_b) && x.st_ino == y.st_ino && x.st_dev == y.st_dev &&
+         strcmp(of_a, of_b) == 0;
+}
+
+/* Whether two writers would lose what the other wrote: not in a device or a pipe. */
+static bool keeps(const char *path) {
+  struct stat info;
+  return stat(path, &info) != 0 || S_ISREG(info.st_mode);
+}
+
+hr_status outputs_check_apart(const output_file *files, size_t count, hr_error *error) {
+  for (size_t k = 1; k < count; k++)
+    for (size_t m = 0; m < k; m++) {
+      const output_file *a = &files[m], *b = &files[k];
+      if (!a->path || !b->path || !keeps(a->path) || !output_same(a->path, b->path)) continue;
+      hri_fail(error, HR_ERROR_USAGE, "--%s and --%s would write the same file, %s", a->option, b->option, b->path);
+      return hri_hint(error, HR_ERROR_USAGE, "give each a name of its own");
+    }
+  return HR_OK;
+}

@@ -3,6 +3,8 @@
 #define CLI_OUTPUT_H
 
 #include <headroom/status.h>
+#include <stdbool.h>
+#include <stddef.h>
 
 typedef enum output_kind {
   OUTPUT_PAGE = 0,   /* of inspect --html */
@@ -16,5 +18,16 @@ typedef enum output_kind {
 /* Whether `option` may write `path`: nothing is there, or nothing is in it, or it is a device or a pipe, or a file that
  * shows that Headroom wrote it as the same kind. USAGE names the option, the file and what to do. */
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error);
+
+/* Whether two paths are one file or directory, there or yet to be made. */
+bool output_same(const char *a, const char *b);
+
+/* One option and the file that it writes; path NULL: it was not given. */
+typedef struct output_file {
+  const char *option, *path;
+} output_file;
+
+/* USAGE when two of a command's options would write one file; a device or a pipe may take both. */
+hr_status outputs_check_apart(const output_file *files, size_t count, hr_error *error);
 
 #endif

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include <headroom/run.h>
@@ -75,16 +74,11 @@ static hr_status run_options(const cli_config *config, char **separator, hr_run_
   return data_options(separator, &run->data, error);
 }
 
-static bool same_directory(const char *a, const char *b) {
-  struct stat x, y;
-  return strcmp(a, b) == 0 || (stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_ino == y.st_ino && x.st_dev == y.st_dev);
-}
-
 static hr_status train_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
   hr_status status = run_options(config, separator, run, error);
   if (status != HR_OK) return status;
   if (!run->out_directory) run->out_directory = run->resume_directory;
-  if (run->resume_directory && !same_directory(run->resume_directory, run->out_directory)) {
+  if (run->resume_directory && !output_same(run->resume_directory, run->out_directory)) {
     hri_fail(error, HR_ERROR_USAGE, "--resume %s and --out %s differ", run->resume_directory, run->out_directory);
     return hri_hint(error, HR_ERROR_USAGE, "leave --out away: a run goes on in its own directory");
   }
@@ -182,6 +176,15 @@ static bool machine_refused(const hr_job *job, hr_status status, const hr_error 
   return status == HR_ERROR_BUDGET && error->available_bytes > 0 && error->available_bytes < job->budget_bytes;
 }
 
+static hr_status check_outputs(const cli_config *config, const hr_run_options *run, hr_error *error) {
+  const char *log = streams_take_output(config) ? NULL : config->own.log_json;
+  const output_file files[] = {{"log-json", log},
+                               {"metrics-file", config->own.metrics_file},
+                               {"profile", run->profile_path}};
+  if (run->profile_path) HRI_TRY(output_check("profile", run->profile_path, OUTPUT_PROFILE, error));
+  return outputs_check_apart(files, sizeof files / sizeof *files, error);
+}
+
 hr_status command_train(cli_config *config, hr_error *error) {
   hr_run_options run;
   hr_run_result result;
@@ -196,7 +199,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
-  if (status == HR_OK && run.profile_path) status = output_check("profile", run.profile_path, OUTPUT_PROFILE, error);
+  if (status == HR_OK) status = check_outputs(config, &run, error);
   if (status == HR_OK) status = hr_data_find(run.data_paths, run.data_path_count, error); /* before --auto plans many */
   if (status == HR_OK) status = hr_data_find(run.eval_paths, run.eval_path_count, error);
   if (status == HR_OK) status = choose(config, error);

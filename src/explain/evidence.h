@@ -24,8 +24,6 @@ static inline void hri_oom_set(hr_oom_failure *f, hr_oom_figure figure, hr_oom_s
   f->figures[figure] = (hr_oom_value){state, bytes, 0};
 }
 
-static inline uint64_t hri_oom_less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; }
-
 /* A stack in the words of hr_inspect_stack_text, "linear < model.py:42 train_step". */
 void hri_oom_stack_text(const hr_snapshot *s, uint32_t stack, char *out, size_t capacity);
 /* Lines about what was live: the largest categories, the largest stack. */

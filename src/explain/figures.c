@@ -112,20 +112,45 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   return true;
 }
 
+/* Whether the digits from `start` on may be the rest of a number: nothing, a point, also one that ends a line, or an
+ * ellipsis stands before them. */
+static bool is_cut_number(const char *text, size_t start) {
+  return start == 0 || text[start - 1] == '.' || (start >= 3 && memcmp(text + start - 3, "\xe2\x80\xa6", 3) == 0) ||
+         (start >= 3 && text[start - 1] == ' ' && text[start - 2] == '.' && hri_is_digit(text[start - 3]));
+}
+
+static bool is_number_part(char c) { return hri_is_digit(c) || c == '.'; }
+
+/* A number that the end of a line broke at its point or behind it, "669. 64 mib": two decimals and a unit in 2^10, as
+ * PyTorch prints sizes. text[gap] is the blank that stands for the line's end. */
+static bool read_broken(const char *text, size_t gap, size_t count, hr_oom_value *value) {
+  enum { DIGITS = 16, UNIT = 5 };
+  char whole[DIGITS + UNIT + 1];
+  size_t from = gap, to = gap + 1, point, length, behind;
+  while (from > 0 && is_number_part(text[from - 1])) from--;
+  if (to < count && text[to] == '.') to++;
+  while (to < count && hri_is_digit(text[to])) to++;
+  length = to - from - 1;
+  if (text[gap] != ' ' || length > DIGITS || !hri_is_digit(text[from]) || is_cut_number(text, from)) return false;
+  point = hri_oom_word(text, from, gap + 2 < to ? gap + 2 : to, ".");
+  if (to - point != (point < gap ? 4 : 3)) return false; /* the point, two decimals and, where it is, the blank */
+  memcpy(whole, text + from, gap - from);
+  memcpy(whole + (gap - from), text + gap + 1, to - gap - 1);
+  for (; to < count && length < sizeof whole - 1; to++) whole[length++] = text[to];
+  return hri_oom_word(whole, 0, length, "ib") < length && read_sized(whole, 0, length, value, &behind);
+}
+
 bool hri_oom_size_at(const char *text, size_t at, size_t end, hr_oom_value *value) {
   size_t behind;
   while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '=')) at++;
-  return read_sized(text, at, end, value, &behind);
+  if (read_sized(text, at, end, value, &behind)) return true;
+  while (at < end && is_number_part(text[at])) at++;
+  return at < end && read_broken(text, at, end, value);
 }
 
 bool hri_oom_size_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
   size_t at = hri_oom_word(text, 0, count, words);
   return at < count && hri_oom_size_at(text, at + strlen(words), count, value);
-}
-
-/* Whether the digits from `start` on may be the rest of a number: nothing, a point or an ellipsis stands before them. */
-static bool is_cut_number(const char *text, size_t start) {
-  return start == 0 || text[start - 1] == '.' || (start >= 3 && memcmp(text + start - 3, "\xe2\x80\xa6", 3) == 0);
 }
 
 static bool read_before(const char *text, size_t at, size_t count, hr_oom_value *value) {
@@ -138,8 +163,13 @@ static bool read_before(const char *text, size_t at, size_t count, hr_oom_value 
          (hri_is_digit(text[start - 1]) || text[start - 1] == '.' || text[start - 1] == ','))
     start--;
   while (start < at && !hri_is_digit(text[start])) start++;
-  if (start == at || is_cut_number(text, start)) return false;
-  return hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
+  if (start == at) return false;
+  if (start > 3 && hri_match_at(text, start - 2, start, " .") && hri_is_digit(text[start - 3]))
+    return read_broken(text, start - 2, count, value);
+  if (start > 2 && text[start - 1] == ' ' &&
+      (hri_is_digit(text[start - 2]) || (text[start - 2] == '.' && hri_is_digit(text[start - 3]))))
+    return read_broken(text, start - 1, count, value); /* else two numbers, of which none is known */
+  return !is_cut_number(text, start) && hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
 }
 
 /* "0xc300", as an assembler prints sizes; false when there is none at text[at]. */
@@ -160,10 +190,13 @@ static bool read_hexadecimal(const char *text, size_t at, size_t end, hr_oom_val
 bool hri_oom_count_after(const char *text, size_t count, const char *words, hr_oom_value *value) {
   size_t at = hri_oom_word(text, 0, count, words);
   long double number, place;
+  size_t behind;
   if (at == count) return false;
   for (at += strlen(words); at < count && text[at] == ' ';) at++;
   if (read_hexadecimal(text, at, count, value)) return true;
-  if (read_number(text, at, count, &number, &place) == at || place != 1) return false;
+  behind = read_number(text, at, count, &number, &place);
+  if (behind == at || place != 1) return false;
+  if (behind < count && text[behind] == 'x') return false; /* "1xxxxxxxxx": somebody hid the rest */
   set_size(value, number, 1, 1);
   return true;
 }
@@ -274,6 +307,7 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" capacity", HR_OOM_TOTAL},
                                       {" allowed", HR_OOM_ALLOWED},
                                       {" limit", HR_OOM_ALLOWED},
+                                      {" allocated in private pools", HR_OOM_PRIVATE_POOLS},
                                       {" allocated", HR_OOM_ALLOCATED},
                                       {" memory has been allocated", HR_OOM_ALLOCATED},
                                       {" have already been allocated", HR_OOM_ALLOCATED},
@@ -310,7 +344,10 @@ static hr_oom_figure label_before(const char *text, size_t from, size_t at, bool
   size_t start = at > from + 40 ? at - 40 : from, best = start, longest = 0;
   hr_oom_figure figure = HR_OOM_FIGURE_COUNT;
   for (size_t i = start; i < at; i++)
-    if (text[i] == ';' || text[i] == ',' || (text[i] == '.' && i + 1 < at && text[i + 1] == ' ')) start = i + 1;
+    if (text[i] == ';' || text[i] == ',' ||
+        (text[i] == '.' && i + 1 < at && (text[i + 1] == ' ' || text[i + 1] == '.')) ||
+        hri_match_at(text, i, at, "\xe2\x80\xa6")) /* behind an ellipsis stand words of something else */
+      start = i + 1;
   *found = false;
   for (size_t l = 0; l < sizeof before_labels / sizeof *before_labels; l++) {
     size_t length = strlen(before_labels[l].word);
@@ -368,6 +405,7 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
     return false;
   if (at > from + 1 && text[at - 1] == 'x') return false;
   if (hri_oom_word(text, at > from + 80 ? at - 80 : from, at, "descriptors") < at) return false; /* of open files */
+  if (hri_match_at(text, *behind, end, " pages")) return false;
   if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
   if (hri_oom_word(text, start, at, "size") == at && hri_oom_word(text, start, at, "memory") == at &&
       hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at &&

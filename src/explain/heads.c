@@ -16,6 +16,7 @@ static const hri_oom_head heads[] = {
     {"out of memory: allocator is trying to allocate", "sanitizer", HRI_OOM_HOST},
     {"out of memory or dimension too large for octave", "octave", HRI_OOM_HOST_LIKELY},
     {"out of memory quota!", "tidb", HRI_OOM_LIMIT},
+    {"out of memory error: ", "", HRI_OOM_NOTHING}, /* DuckDB's class */
     {"out of memory in perl:", "perl", HRI_OOM_HOST_LIKELY},
     {"out of memory allocating the", "", HRI_OOM_NOTHING},
     {"out of memory", "", HRI_OOM_NOTHING},
@@ -31,6 +32,9 @@ static const hri_oom_head heads[] = {
     {"has a total capac", "pytorch-cuda", HRI_OOM_CACHING},
     {"including non-pytorch memory", "pytorch-cuda", HRI_OOM_CACHING},
     {"would exceed allowed memory", "pytorch-cuda-async", HRI_OOM_ASYNC},
+    {"cuda \xe5\x86\x85\xe5\xad\x98\xe4\xb8\x8d\xe8\xb6\xb3", "pytorch-cuda", HRI_OOM_CACHING}, /* in Chinese */
+    {"cuda\xe5\x86\x85\xe5\xad\x98\xe4\xb8\x8d\xe8\xb6\xb3", "pytorch-cuda", HRI_OOM_CACHING},
+    {"cuda \xe6\x98\xbe\xe5\xad\x98\xe4\xb8\x8d\xe8\xb6\xb3", "pytorch-cuda", HRI_OOM_CACHING},
     {"defaultcpuallocator", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough memory: you tried to allocate", "pytorch-cpu", HRI_OOM_HOST},
     {"not enough gpu video memory", "pytorch-directml", HRI_OOM_BARE},
@@ -95,7 +99,13 @@ static const hri_oom_head heads[] = {
     {"exitcode", "", HRI_OOM_NOTHING},
     {"exit code", "", HRI_OOM_NOTHING},
     {"exit_code", "", HRI_OOM_NOTHING},
-    {"exitfailure (", "", HRI_OOM_NOTHING},             /* Haskell's */
+    {"exit_status", "", HRI_OOM_NOTHING},
+    {"exitstatus", "", HRI_OOM_NOTHING},
+    {"; exit: 137;", "kill", HRI_OOM_HOST_LIKELY}, /* Nextflow's record of a task */
+    {"execution to fail was: 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"oomd attempting to kill ", "systemd-oomd", HRI_OOM_HOST},
+    {"exitfailure (", "", HRI_OOM_NOTHING}, /* Haskell's */
+    {"calledprocesserror(-9,", "kill", HRI_OOM_HOST_LIKELY},
     {"negsignal.sigkill", "kill", HRI_OOM_HOST_LIKELY}, /* Python's name of a return code */
     {"memory object allocation failure", "opencl", HRI_OOM_FOREIGN_LIKELY},
     {"leave no gpu memory for the kv cache under --mem-fraction", "sglang", HRI_OOM_VLLM_CAP},
@@ -108,6 +118,29 @@ static const hri_oom_head heads[] = {
     {"[winerror 1455]", "windows", HRI_OOM_HOST},
     {"os error 1455", "windows", HRI_OOM_HOST},
     {"paging file is too small for this operation", "windows", HRI_OOM_HOST},
+    {"hresult:0x80070008", "windows",
+     HRI_OOM_HOST_LIKELY}, /* not enough memory resources; its words in other languages */
+    {"hresult: 0x80070008", "windows", HRI_OOM_HOST_LIKELY},
+    {"\xe5\x86\x85\xe5\xad\x98\xe8\xb5\x84\xe6\xba\x90\xe4\xb8\x8d\xe8\xb6\xb3\xef\xbc\x8c\xe6\x97\xa0\xe6\xb3\x95\xe5\xa4\x84\xe7\x90\x86\xe6\xad\xa4\xe5\x91\xbd\xe4\xbb\xa4",
+     "windows", HRI_OOM_HOST_LIKELY},                                                              /* in Chinese */
+    {"nicht gen\xc3\xbcgend speicherressourcen verf\xc3\xbcgbar", "windows", HRI_OOM_HOST_LIKELY}, /* in German */
+    {"ressources m\xc3\xa9moire insuffisantes pour traiter", "windows", HRI_OOM_HOST_LIKELY},      /* in French */
+    {"no hay suficientes recursos de memoria disponibles", "windows", HRI_OOM_HOST_LIKELY},        /* in Spanish */
+    {"\xd0\xbd\xd0\xb5\xd0\xb4\xd0\xbe\xd1\x81\xd1\x82\xd0\xb0\xd1\x82\xd0\xbe\xd1\x87\xd0\xbd\xd0\xbe \xd1\x80\xd0\xb5\xd1\x81\xd1\x83\xd1\x80\xd1\x81\xd0\xbe\xd0\xb2 \xd0\xbf\xd0\xb0\xd0\xbc\xd1\x8f\xd1\x82\xd0\xb8",
+     "windows", HRI_OOM_HOST_LIKELY}, /* in Russian */
+    {"\xd0\x9d\xd0\xb5\xd0\xb4\xd0\xbe\xd1\x81\xd1\x82\xd0\xb0\xd1\x82\xd0\xbe\xd1\x87\xd0\xbd\xd0\xbe \xd1\x80\xd0\xb5\xd1\x81\xd1\x83\xd1\x80\xd1\x81\xd0\xbe\xd0\xb2 \xd0\xbf\xd0\xb0\xd0\xbc\xd1\x8f\xd1\x82\xd0\xb8",
+     "windows", HRI_OOM_HOST_LIKELY}, /* the same at a beginning */
+    {"\xe9\xa1\xb5\xe9\x9d\xa2\xe6\x96\x87\xe4\xbb\xb6\xe5\xa4\xaa\xe5\xb0\x8f\xef\xbc\x8c\xe6\x97\xa0\xe6\xb3\x95\xe5\xae\x8c\xe6\x88\x90\xe6\x93\x8d\xe4\xbd\x9c",
+     "windows", HRI_OOM_HOST},                                                             /* in Chinese */
+    {"auslagerungsdatei ist zu klein", "windows", HRI_OOM_HOST},                           /* in German */
+    {"fichier de pagination est insuffisant", "windows", HRI_OOM_HOST},                    /* in French */
+    {"archivo de paginaci\xc3\xb3n es demasiado peque\xc3\xb1o", "windows", HRI_OOM_HOST}, /* in Spanish */
+    {"\xe3\x83\x9a\xe3\x83\xbc\xe3\x82\xb8\xe3\x83\xb3\xe3\x82\xb0 \xe3\x83\x95\xe3\x82\xa1\xe3\x82\xa4\xe3\x83\xab\xe3\x81\x8c\xe5\xb0\x8f\xe3\x81\x95\xe3\x81\x99\xe3\x81\x8e\xe3\x82\x8b\xe3\x81\x9f\xe3\x82\x81",
+     "windows", HRI_OOM_HOST}, /* in Japanese */
+    {"\xd1\x84\xd0\xb0\xd0\xb9\xd0\xbb \xd0\xbf\xd0\xbe\xd0\xb4\xd0\xba\xd0\xb0\xd1\x87\xd0\xba\xd0\xb8 \xd1\x81\xd0\xbb\xd0\xb8\xd1\x88\xd0\xba\xd0\xbe\xd0\xbc \xd0\xbc\xd0\xb0\xd0\xbb",
+     "windows", HRI_OOM_HOST}, /* in Russian */
+    {"\xd0\xa4\xd0\xb0\xd0\xb9\xd0\xbb \xd0\xbf\xd0\xbe\xd0\xb4\xd0\xba\xd0\xb0\xd1\x87\xd0\xba\xd0\xb8 \xd1\x81\xd0\xbb\xd0\xb8\xd1\x88\xd0\xba\xd0\xbe\xd0\xbc \xd0\xbc\xd0\xb0\xd0\xbb",
+     "windows", HRI_OOM_HOST}, /* the same at a beginning */
     {"rayoutofmemoryerror: more than", "ray", HRI_OOM_HOST},
     {"which exceeds the memory usage threshold of", "ray", HRI_OOM_HOST},
     {"memory_allocation_failure(el", "cann", HRI_OOM_LIBRARY}, /* Ascend's, with a number */
@@ -125,6 +158,8 @@ static const hri_oom_head heads[] = {
     {"oom_kill_process+0x", "kernel", HRI_OOM_HOST},     /* in its call trace */
     {"throwing outofmemoryerror", "java", HRI_OOM_HEAP}, /* Android's */
     {"oom_kill", "", HRI_OOM_NOTHING},
+    {"oom killer terminated ", "", HRI_OOM_NOTHING}, /* as a builder of images counts it */
+    {"rmm_error_out_of_memory", "rmm", HRI_OOM_LIBRARY},
     {"of this unit has been killed by the oom killer", "systemd", HRI_OOM_HOST},
     {"session crashed after using all available ram", "notebook", HRI_OOM_HOST},            /* Colab's */
     {"notebook tried to allocate more memory than is available", "notebook", HRI_OOM_HOST}, /* Kaggle's */
@@ -167,6 +202,7 @@ static const hri_oom_head heads[] = {
     {"ur_result_error_out_of_device_memory", "pytorch-xpu", HRI_OOM_BARE},
     {"error_out_of_device_memory", "", HRI_OOM_NOTHING},
     {"erroroutofdevicememory", "", HRI_OOM_NOTHING},
+    {"(outofdevicememory)", "vulkan", HRI_OOM_FOREIGN_LIKELY}, /* as Rust prints its code */
     {"cudaerrormemoryallocation", "pytorch-cuda", HRI_OOM_BARE},
     {"hiperroroutofmemory", "pytorch-hip", HRI_OOM_BARE},
     {"curesult error result=2 ", "cuda-extension", HRI_OOM_BARE},
@@ -195,7 +231,7 @@ static const hri_oom_head heads[] = {
     {"pbs: job killed: mem", "pbs", HRI_OOM_HOST},
     {"pbs: job killed: vmem", "pbs", HRI_OOM_HOST},
     {"exceeded a memory resource limit", "pbs", HRI_OOM_HOST},
-    {"exceeded mem usage ", "torque", HRI_OOM_HOST}, /* "... hard limit (1200 > 1000)" */
+    {"exceeded mem usage hard limit", "torque", HRI_OOM_HOST}, /* "... (1200 > 1000)"; the soft limit warns */
     {"exceeded memory limit (", "", HRI_OOM_NOTHING},
     {"memory quota exceeded", "", HRI_OOM_NOTHING}, /* Heroku's */
     {"memory quota vastly exceeded", "heroku", HRI_OOM_HOST},
@@ -204,6 +240,11 @@ static const hri_oom_head heads[] = {
     {"lowmemorykiller: kill '", "android", HRI_OOM_HOST},
     {"terminated due to memory issue", "ios", HRI_OOM_HOST},
     {"resource_type_memory (limit=", "ios", HRI_OOM_HOST},
+    {"resource_type_memory: high watermark", "ios", HRI_OOM_HOST},
+    {"exceeding jetsam memory limits", "ios", HRI_OOM_HOST},
+    {"\"per-process-limit\"", "", HRI_OOM_NOTHING}, /* reasons of a jetsam report */
+    {"\"vm-pageshortage\"", "", HRI_OOM_NOTHING},
+    {"\"highwater\"", "", HRI_OOM_NOTHING},
     {"op. sys. refuses to provide memory", "stata", HRI_OOM_HOST},
     {"exited (137)", "kill", HRI_OOM_HOST_LIKELY}, /* Docker's list of containers */
     {"exit(137)", "kill", HRI_OOM_HOST_LIKELY},
@@ -312,6 +353,9 @@ static const hri_oom_head heads[] = {
     {"err_worker_out_of_memory", "node.js", HRI_OOM_HEAP},
     {"js heap out of memory", "node.js", HRI_OOM_HEAP},
     {"could not reserve enough space for", "", HRI_OOM_NOTHING},
+    {"error allocating ", "", HRI_OOM_NOTHING},
+    {"exception during processing !!! allocation on device", "pytorch-cuda", HRI_OOM_BARE}, /* ComfyUI's */
+    {"can not allocate memory block with size larger than", "pytorch-xpu", HRI_OOM_LIMIT},
     {"failed to allocate memory for image.", "itk", HRI_OOM_HOST_LIKELY},
     {"is too small for your genome", "star", HRI_OOM_LIMIT},
     {"not enough memory for bam sorting", "star", HRI_OOM_LIMIT},
@@ -331,6 +375,39 @@ static const hri_oom_head heads[] = {
     {"allocate memory within the configured max", "kafka", HRI_OOM_LIMIT},
     {"server_error out of memory storing object", "memcached", HRI_OOM_LIMIT},
     {"memory of process exceed limit", "starrocks", HRI_OOM_LIMIT},
+    {" exceed limit. ", "", HRI_OOM_NOTHING}, /* of a query, a pool, Doris' older servers too */
+    {"memory check failed: cannot alloc", "doris", HRI_OOM_LIMIT},
+    {"memory tracker check failed", "doris-query", HRI_OOM_LIMIT},
+    {"mem tracker check failed", "doris-query", HRI_OOM_LIMIT},
+    {"process memory used ", "", HRI_OOM_NOTHING},
+    {"query exceeded ", "", HRI_OOM_NOTHING},
+    {"memory budget exceeded: ", "", HRI_OOM_NOTHING},
+    {"sort exceeded memory limit of", "mongodb", HRI_OOM_LIMIT},
+    {"exceeded memory limit for $", "mongodb", HRI_OOM_LIMIT}, /* "... group, but didn't allow external sort" */
+    {"sort operation used more than the maximum", "mongodb", HRI_OOM_LIMIT},
+    {"sort stage buffered data usage of", "mongodb", HRI_OOM_LIMIT},
+    {"core max size: ", "", HRI_OOM_NOTHING},
+    {"target maximum memory (gb)", "", HRI_OOM_NOTHING},
+    {"ora-04031", "oracle", HRI_OOM_LIMIT}, /* its shared pool */
+    {"ora-04030", "oracle", HRI_OOM_HOST},
+    {"heapallocator out of memory - could not get memory", "unity", HRI_OOM_HOST},
+    {"could not allocate memory: system out of memory!", "unity", HRI_OOM_HOST},
+    {"dma alloc failed: [sysmem]", "nvgpu",
+     HRI_OOM_HOST_LIKELY},                          /* of the machine's memory, for a GPU that shares it */
+    {"[nv_err_no_memory]", "nvrm", HRI_OOM_REPORT}, /* NVIDIA's driver, in the kernel's log; AMD's */
+    {"not enough memory for command submission", "amdgpu", HRI_OOM_REPORT},
+    {"ora-04036", "oracle", HRI_OOM_LIMIT},
+    {"insufficient memory reserved for statement", "greenplum", HRI_OOM_LIMIT},
+    {"per-query vm protect limit reached", "greenplum", HRI_OOM_LIMIT},
+    {"canceling query because of high vmem usage", "greenplum", HRI_OOM_LIMIT},
+    {"vmem limit reached", "greenplum", HRI_OOM_LIMIT},
+    {"ptsalloc: increase memory in input line", "nwchem", HRI_OOM_LIMIT},
+    {"too little memory given for", "orca", HRI_OOM_LIMIT},
+    {"please increase maxcore", "orca", HRI_OOM_LIMIT},
+    {"mwords of memory are needed", "molpro", HRI_OOM_LIMIT},
+    {"insufficient memory available - require", "molpro", HRI_OOM_LIMIT},
+    {"query processing would load too many samples into memory", "prometheus", HRI_OOM_LIMIT},
+    {"string buffer exceeds maximum allowed length", "postgresql", HRI_OOM_LIMIT},
     {"petsc error: out of memory", "petsc", HRI_OOM_BARE},
     {"worker exceeded memory limit", "cloudflare", HRI_OOM_HOST},
     {"memory usage exceeded request_memory", "htcondor", HRI_OOM_HOST},
@@ -380,7 +457,7 @@ enum { HEADS = sizeof heads / sizeof *heads };
 
 /* For each hash of the first three bytes the heads that have it, in the order of the table: numbers from 1 on, 0 ends. */
 enum { CHAINS = 4096 };
-static uint16_t first[CHAINS], next[HEADS + 1];
+static uint16_t first[CHAINS], next[HEADS + 1], lengths[HEADS + 1];
 static pthread_once_t once = PTHREAD_ONCE_INIT;
 
 static unsigned hash3(const char *p) {
@@ -391,6 +468,7 @@ static unsigned hash3(const char *p) {
 static void make(void) {
   for (size_t h = HEADS; h > 0; h--) {
     const unsigned hash = hash3(heads[h - 1].words);
+    lengths[h] = (uint16_t)strlen(heads[h - 1].words);
     next[h] = first[hash];
     first[hash] = (uint16_t)h;
   }
@@ -400,8 +478,10 @@ const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
   if (at + 3 > count) return NULL; /* the shortest has three letters */
   (void)pthread_once(&once, make);
   for (size_t h = first[hash3(text + at)]; h > 0; h = next[h]) {
-    const size_t length = strlen(heads[h - 1].words);
-    if (length <= count - at && memcmp(text + at, heads[h - 1].words, length) == 0) return &heads[h - 1];
+    const size_t length = lengths[h];
+    if (length <= count - at && text[at + length - 1] == heads[h - 1].words[length - 1] &&
+        memcmp(text + at, heads[h - 1].words, length) == 0)
+      return &heads[h - 1];
   }
   return NULL;
 }

@@ -104,6 +104,12 @@ static bool is_beyond_limit(const hr_oom_failure *f) {
          t->bytes < limit->bytes && had->bytes <= limit->bytes && had->bytes > limit->bytes - t->bytes;
 }
 
+/* Whether more was asked for than the device has, by more than the rounding of what is printed. */
+static bool is_beyond_device(const hr_oom_failure *f) {
+  const hr_oom_value *total = &f->figures[HR_OOM_TOTAL], *t = &f->figures[HR_OOM_REQUESTED];
+  return hri_oom_known(total) && hri_oom_known(t) && t->bytes > total->bytes + total->slack_bytes + t->slack_bytes;
+}
+
 static void judge_foreign(hr_oom_failure *f, bool anybodys) {
   if (hri_oom_is_wrong_size(f)) {
     hri_oom_line(f, "%s was asked for %s", f->source, HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
@@ -117,6 +123,14 @@ static void judge_foreign(hr_oom_failure *f, bool anybodys) {
                  HRI_OOM_SIZE(f->figures[HR_OOM_ALLOWED].bytes), f->source);
     hri_oom_say(f, HR_OOM_CAP, HR_OOM_CERTAIN, "a limit of %s that is set for %s refused it",
                 HRI_OOM_SIZE(f->figures[HR_OOM_ALLOWED].bytes), f->source);
+    return;
+  }
+  if (is_beyond_device(f)) {
+    hri_oom_line(f, "%s needs %s, the device has %s", f->source, HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes),
+                 HRI_OOM_SIZE(f->figures[HR_OOM_TOTAL].bytes));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "too big by %s for the device's %s",
+                HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes - f->figures[HR_OOM_TOTAL].bytes),
+                HRI_OOM_SIZE(f->figures[HR_OOM_TOTAL].bytes));
     return;
   }
   if (anybodys) {

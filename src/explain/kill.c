@@ -17,8 +17,8 @@
 static const char others[] =
     "timeout|timed out|time limit|walltime|preempt|preempted|manually|ctrl|ctrl-c|cancel|canceled|cancelled|teardown|"
     "sigterm|shutdown|watchdog|idle|zombie|orphan|orphaned|stale|query|connection|connections|signal 15|sigint|"
-    "kill -9|pkill|killall|i killed|we killed|heartbeat|deadline|on request|unknown signal|node failure|whether|"
-    "eviction|ssh|hang|hung|deadlock";
+    "kill -9|pkill|killall|i killed|we killed|we kill|i kill|heartbeat|deadline|on request|unknown signal|node failure|whether|"
+    "eviction|ssh|hang|hung|deadlock|wall clock|health check|health checks";
 
 static size_t skip_back(const char *text, size_t from, size_t at) {
   while (at > from && text[at - 1] == ' ') at--;
@@ -38,6 +38,49 @@ static size_t skip_adverbs(const char *text, size_t from, size_t at) {
   }
 }
 
+/* What makes the sentence before "killed" a rule, a case beside others or what a change was about. */
+static const char rules[] =
+    "until|allowed|whose|for which|after which|in which|when one of|while they|after it's|automatically|to be|"
+    "needs to|instead of|should|e.g.";
+
+/* Who has no memory to run out of. */
+static const char persons[] =
+    "he|she|himself|herself|him|her|who|people|men|soldiers|user|players|characters|civilians";
+
+/* What "it" may stand for, close by. */
+static const char machines[] =
+    "process|processes|training|train|program|script|job|jobs|run|runs|running|python|kernel|worker|task|session|server|"
+    "notebook|container|pod|app|code|command|instance|model|build|compiler|terminal|memory|ram|gpu|oom|cuda|dataset|"
+    "epoch|batch|inference|simulation|install|installation|load|loading|compile|compiling|cpu|swap|colab|docker";
+
+/* The word that ends at `at`, or before the blanks there. */
+static size_t word_before(const char *text, size_t from, size_t at) {
+  at = skip_back(text, from, at);
+  while (at > from && (hri_is_name(text[at - 1]) || text[at - 1] == '\'')) at--;
+  return at;
+}
+
+/* Whether somebody was killed, or "it" was where nothing close by speaks of a process. */
+static bool is_somebody(const hri_oom_around *a, size_t from) {
+  enum { FAR = 400 };
+  const size_t far = a->at > FAR ? a->at - FAR : 0, to = a->after + FAR < a->count ? a->after + FAR : a->count;
+  size_t end = skip_adverbs(a->text, from, a->at), verb = word_before(a->text, from, end);
+  const size_t noun = word_before(a->text, from, verb);
+  if (hri_match_any(a->text, noun, skip_back(a->text, noun, verb), persons)) return true;
+  return !hri_match_any(a->text, far, a->at, machines) && !hri_match_any(a->text, a->after, to, machines);
+}
+
+/* "A process killed at any point", "each task that is killed": of a kind, not one. */
+static bool is_of_a_kind(const hri_oom_around *a, size_t from) {
+  const size_t end = skip_adverbs(a->text, from, a->at);
+  size_t noun = word_before(a->text, from, end), article;
+  if (hri_match_any(a->text, noun, end, "is|are|gets|get|that")) noun = word_before(a->text, from, noun);
+  article = word_before(a->text, from, noun);
+  if (hri_match_any(a->text, article, noun, "each|any|every|no|only")) return true;
+  return hri_match_any(a->text, noun, end, SUBJECTS) && hri_match_any(a->text, article, noun, "a|an") &&
+         noun == word_before(a->text, from, end) && hri_match_at(a->text, a->after, a->count, " at ");
+}
+
 static bool names_subject(const char *text, size_t from, size_t to) {
   return hri_match_any(text, from, to, SUBJECTS "|" PLURALS);
 }
@@ -47,12 +90,22 @@ static bool names_subject(const char *text, size_t from, size_t to) {
 static bool is_suffered(const hri_oom_around *a, size_t from) {
   const size_t end = skip_adverbs(a->text, from, a->at), least = end > from + 60 ? end - 60 : from;
   if (!names_subject(a->text, least, end)) return false;
-  if (hri_match_last(a->text, from, end, "being") < end) /* "the task being killed." is one that a page names */
+  const size_t being = hri_match_last(a->text, from, end, "being");
+  if (being < end && hri_match_end(a->text, from, being, " for | before | from | without | of ")) return false;
+  if (being < end && hri_match_any(a->text, from, being, HRI_CAN "|" HRI_MAY)) return false;
+  if (being < end) /* "the task being killed." is one that a page names */
     return hri_count_words(a->text, from, end) > 3 || !hri_ends_sentence(a->text, a->after, a->count);
   if (hri_match_last(a->text, from, end, "got|gets|get|getting|was|were|been") < end) return true;
+  if (hri_match_last(a->text, from, end, "are") < end && !hri_match_any(a->text, from, a->at, HRI_OWN) &&
+      !hri_match_any(a->text, a->after, a->after + 60 < a->count ? a->after + 60 : a->count, "oom|memory|ram"))
+    return false;
+  if (!hri_match_any(a->text, from, a->at, HRI_OWN) && hri_match_at(a->text, a->after, a->count, " if |, if | then"))
+    return false;
   return hri_match_last(a->text, from, end, "is|are|it's|its") < end &&
          hri_match_any(a->text, least, a->at, HRI_OWN "|the|this|it|it's|its|training|always") &&
-         !hri_match_any(a->text, least, end, HRI_CASE "|" HRI_CAN "|when|a|an|any|each|every|must");
+         !hri_match_any(a->text, least, end, HRI_CASE "|" HRI_CAN "|when|a|an|any|each|every|must") &&
+         (hri_match_any(a->text, from, a->at, HRI_OWN) ||
+          !hri_match_any(a->text, from, a->at, "after the|before|which"));
 }
 
 /* As titles and first lines say it: "training process killed", "killed process during training". */
@@ -108,19 +161,27 @@ bool hri_oom_is_killed_by(const hri_oom_around *a) {
          !hri_match_any(a->text, from, end, HRI_CASE "|" HRI_CAN "|when|before|either");
 }
 
+/* Whether three bytes are a character of Chinese, Japanese or Korean. */
+static bool is_wide(const char *bytes) {
+  const unsigned char first = (unsigned char)bytes[0];
+  return first >= 0xe3 && first <= 0xed && bytes[1] & 0x80 && bytes[2] & 0x80;
+}
+
 /* Words of Chinese, Japanese or Korean beside it, which have no such verbs: a process is the subject then. */
 static bool is_among_wide(const hri_oom_around *a, size_t from) {
   size_t before = skip_back(a->text, from, a->at), behind = a->after;
   while (behind < a->count && a->text[behind] == ' ') behind++;
-  return (before > from && a->text[before - 1] & 0x80) ||
-         (behind < a->count && behind <= a->after + 1 && a->text[behind] & 0x80);
+  return (before > from + 2 && is_wide(a->text + before - 3)) ||
+         (behind + 2 < a->count && behind <= a->after + 1 && is_wide(a->text + behind));
 }
 
 /* The lines behind say by which signal, and it is not the one of memory. */
 bool hri_oom_is_by_other_signal(const hri_oom_around *a) {
   static const char signals[] =
       "segmentation fault|aborted|illegal instruction|floating point exception|interrupt|terminated|hangup|user signal";
+  static const char names[] = "sigbus|sigill|sigsegv|sigabrt|sigfpe|sigpipe|sigquit|sigtrap|sigsys";
   const size_t end = a->after + 240 < a->count ? a->after + 240 : a->count;
+  if (hri_match_any(a->text, a->after, a->after + 32 < end ? a->after + 32 : end, names)) return true;
   const size_t at = hri_oom_word(a->text, a->after, end, "killed by signal: ");
   return at < end && hri_match_at(a->text, at + strlen("killed by signal: "), a->count, signals);
 }
@@ -132,11 +193,16 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->at > a->start && (hri_is_name(a->text[a->at - 1]) || strchr("-./", a->text[a->at - 1]))) return false;
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
+  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from)) return false;
+  if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
+      hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||
+      hri_match_at(a->text, a->after, a->count, ", or | are "))
+    return false; /* a case, or one of several */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
   if (hri_oom_word(a->text, a->start, a->at, "root cause") < a->at) return false;             /* one of a list */
   if (hri_match_end(a->text, from, a->at, " or was | or | or got | or being ")) return false; /* nobody knows which */
   if (is_among_wide(a, from)) return true;
   if (hri_match_at(a->text, a->after, a->count, " it| the | my | all| them| that | off| those | and restarted"))
     return false; /* somebody ended it */
-  return is_suffered(a, from) || is_quoted(a, from) || is_title(a, from);
+  return (is_suffered(a, from) && !is_somebody(a, from)) || is_quoted(a, from) || is_title(a, from);
 }

@@ -15,7 +15,7 @@
 /* One of several. */
 #define HRI_SUCH "e.g.|for example|such as"
 /* It shall not be. */
-#define HRI_AVOID "avoid|avoids|avoiding|prevent|prevents|preventing"
+#define HRI_AVOID "avoid|avoids|avoided|avoiding|prevent|prevents|prevented|preventing"
 /* What programs do about it. */
 #define HRI_HANDLE                                                                                                     \
   "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect"
@@ -23,13 +23,20 @@
 #define HRI_CHANGE                                                                                                     \
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
   "introduce|increase|reduce|expose|emit|check|proposal"
+#define HRI_CHANGE_MORE                                                                                                \
+  "throw|return|tolerate|simplify|use|turn|ignore|inherit|log|ensure|set|skip|only|wait|drop|move|rename|switch|bump|" \
+  "lower|raise|show|print|treat|keep|limit|propagate|convert|replace|rework|free|release|bail|tell|mention|clarify|"   \
+  "correct|mark|pass|apply|try|stub"
 #define HRI_CHANGED                                                                                                    \
   "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
   "troubleshooting"
 /* How it is in general. */
-#define HRI_RULE "usually|never|means|raises|common|potential|possible|risk|likely to|lead to|leads to|leading to"
+#define HRI_RULE                                                                                                       \
+  "usually|error indicates|error means|never|means|raises|common|potential|possible|risk|likely to|lead to|leads to|leading to"
 /* That it is not so. */
 #define HRI_NOT "don't|do not|doesn't|does not|not an"
+/* Another thing was meant to be, or was there. */
+#define HRI_INSTEAD "instead of|rather than|as opposed to"
 /* Nothing that happened, but a case of it. */
 #define HRI_CASE HRI_IF "|" HRI_MAY "|" HRI_ASK "|" HRI_SUCH "|" HRI_AVOID
 /* Whoever it may happen to. */
@@ -40,10 +47,10 @@
 #define HRI_DIED "died|crashed|failed|aborted"
 #define HRI_DIES "dies|crashes|fails|aborts"
 /* Somebody or something came to it: what they came to follows. */
-#define HRI_MEETS                                                                                                       \
-  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|" \
-  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"              \
-  "print|printed|showed|and show|and shows|told|says|said|logged|caught|error is|error was|message is|"                 \
+#define HRI_MEETS                                                                                                                                  \
+  "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"                            \
+  "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                                         \
+  "print|printed|showed|and show|and shows|it shows|i see|we see|still has|still have|told|says|said|logged|caught|error is|error was|message is|" \
   "message was|output is|with reason|resulted in"
 
 #endif

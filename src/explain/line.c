@@ -73,6 +73,28 @@ static bool is_tag(const char *line, size_t from, size_t to) {
   return letter && hri_oom_names_speaker(text, count + 2);
 }
 
+/* One more sign of whose a line is, line[from, to), beside those that are in `who`; past all ranks. */
+static int64_t mix_who(int64_t who, const char *line, size_t from, size_t to) {
+  uint64_t hash = who < 0 ? 14695981039346656037u : (uint64_t)who;
+  for (size_t i = from; i < to; i++) hash = (hash ^ (uint8_t)hri_line_lower(line[i])) * 1099511628211u; /* FNV-1a */
+  return (int64_t)(hash >> 31 | 1ull << 33);
+}
+
+/* Whether a bracket names one of several that do the same: "gpu 0", "pod/trainer-0/pytorch", "process 3". A step or a time
+ * is none: it changes from line to line. */
+static bool is_one_of_many(const char *line, size_t from, size_t to) {
+  static const char *const words[] = {"worker", "gpu",   "node",    "host",  "proc", "pod/",
+                                      "actor",  "local", "trainer", "shard", "task", "replica"};
+  bool digit = false, named = false;
+  for (size_t i = from; i < to; i++) {
+    const char c = hri_line_lower(line[i]);
+    digit |= hri_is_digit(c);
+    if (!hri_is_digit(c) && !hri_is_letter(c) && !strchr("-_/. ", c)) return false;
+  }
+  for (size_t i = 0; i < HRI_COUNT(words) && !named; i++) named = starts_with(line, to, from, words[i]);
+  return named && digit;
+}
+
 /* "[...]:" or "(... pid=...)" at line[at]: the place behind it, or `at` when it is no prefix. */
 static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
   char close = line[at] == '[' ? ']' : ')';
@@ -84,22 +106,23 @@ static size_t skip_bracket(const char *line, size_t count, size_t at, int32_t *r
   if (close == ')') {
     size_t pid = hri_oom_word(line, at, end, "pid=");
     if (pid == end) return at;
-    for (*who = 0, pid += 4; pid < end && hri_is_digit(line[pid]);)
-      *who = (*who * 10 + (line[pid++] - '0')) & 0xffffffff;
-    *who |= 1ll << 32;
+    *who = mix_who(*who, line, at + 1, end); /* of processes on several machines the address is there too */
   }
   if (hri_oom_word(line, at, end, "enforce fail") < end) return at; /* part of the message */
   found = rank_inside(line, at + 1, end);
   if (found >= 0) *rank = found;
   else if (close == ']' && is_tag(line, at + 1, end)) return at;
+  if (close == ']' && (found < 0 ? is_one_of_many(line, at + 1, end) : memchr(line + at, ':', end - at) != NULL))
+    *who = mix_who(*who, line, at + 1, end); /* of "gpu187:2" the host too */
   end++;
   if (starts_with(line, count, end, "<stderr>") || starts_with(line, count, end, "<stdout>")) end += 8;
   if (end < count && line[end] == ':') end++;
   return end;
 }
 
-/* A host or task before a colon: "3: " (srun -l), "rank 3: ", "gpu-node01: ". */
-static size_t skip_label(const char *line, size_t count, size_t at, int32_t *rank) {
+/* A host or task before a colon: "3: " (srun -l), "rank 3: ", "gpu-node01: ", "gpu0: "; a service of several before a bar,
+ * "trainer-1  | ". */
+static size_t skip_label(const char *line, size_t count, size_t at, int32_t *rank, int64_t *who) {
   size_t end = at, number;
   bool digit = false;
   if (starts_with(line, count, at, "rank ") || starts_with(line, count, at, "rank")) {
@@ -116,12 +139,23 @@ static size_t skip_label(const char *line, size_t count, size_t at, int32_t *ran
     *rank = task;
     return number + 1;
   }
+  if (starts_with(line, count, at, "gpu")) end = at + 3;
   for (; end < count && end - at < 64; end++) {
     char c = line[end];
     if (hri_is_digit(c)) digit = true;
-    if (!hri_is_digit(c) && !(c >= 'a' && c <= 'z') && c != '-' && c != '.') break;
+    if (!hri_is_digit(c) && !(c >= 'a' && c <= 'z') && !strchr("-._", c)) break;
   }
-  return digit && end > at && end + 1 < count && line[end] == ':' && line[end + 1] == ' ' ? end + 1 : at;
+  number = end;
+  while (number < count && line[number] == ' ') number++;
+  if (!digit || end == at || number + 1 >= count) return at;
+  if (line[end] == ':' && line[end + 1] == ' ') {
+    if (memchr(line + at, '_', end - at)) return at; /* a function's name; hosts have none such */
+    number = end;
+  } else if (number == end || line[number] != '|' || line[number + 1] != ' ' ||
+             memchr(line + number + 1, '|', count - number - 1))
+    return at;
+  *who = mix_who(*who, line, at, end);
+  return number + 1;
 }
 
 /* "2024-01-31T10:11:12,123" or "10:11:12". */
@@ -144,6 +178,13 @@ static bool ends_blank(const char *line, size_t at, size_t count) {
   return at == count;
 }
 
+/* Whose a line is whose prefix names the rank and `who`. */
+static int64_t with_rank(int32_t rank, int64_t who) {
+  const char number[] = {(char)('0' + rank / 100 % 10), (char)('0' + rank / 10 % 10), (char)('0' + rank % 10)};
+  if (rank < 0) return who;
+  return who < 0 ? rank : mix_who(who, number, 0, sizeof number);
+}
+
 size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who) {
   size_t at = 0;
   for (int round = 0; round < 12; round++) {
@@ -155,9 +196,10 @@ size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64
       if (ends_blank(line, at, count)) at = open; /* all of the line is in brackets: no prefix */
     }
     if (at == before || at < count) at = skip_time(line, count, at);
-    at = skip_label(line, count, at, rank);
+    at = skip_label(line, count, at, rank, who);
     if (at == before) break;
   }
+  *who = with_rank(*rank, *who);
   return at;
 }
 
@@ -182,6 +224,17 @@ static bool is_program_tag(const char *line, size_t at, size_t count) {
   return starts_with(line, count, at, ">: ");
 }
 
+/* What a page shows as it was printed: the row of a field of an error, "<tr><td>error_message</td>". */
+static bool is_page_output(const char *line, size_t count, size_t at) {
+  static const char fields[] =
+      "error|message|exception|reason|error_message|exception_message|stderr|output|error message";
+  char key[32];
+  size_t from = at + 8, end = hri_oom_word(line, from, count, "</td><td>");
+  if (!starts_with(line, count, at, "<tr><td>") || end == count || end - from >= sizeof key) return false;
+  for (size_t i = from; i < end; i++) key[i - from] = hri_line_lower(line[i]);
+  return hri_match_next(key, 0, end - from, fields) == end - from;
+}
+
 /* What the beginning of a raw line, whose text starts at `start`, says about it. */
 uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   static const char *const levels[] = {"error", "fatal", "critical", "severe", "warn",
@@ -196,8 +249,11 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 2 < count && (line[at] == '/' || (line[at] == '-' && line[at + 2] != '-')) && line[at + 1] == line[at])
     shape |= HRI_OOM_COMMENT;
   if (at + 1 < count && line[at] == '<' && hri_line_lower(line[at + 1]) >= 'a' && hri_line_lower(line[at + 1]) <= 'z' &&
-      !is_program_tag(line, at, count)) /* "<jemalloc>: ..." is a program's name */
+      !is_program_tag(line, at, count) && /* "<jemalloc>: ..." is a program's name */
+      !is_page_output(line, count, at))
     shape |= HRI_OOM_COMMENT;
+  if (starts_with(line, count, at, "<table") && hri_oom_word(line, at, count, "</table>") < count)
+    shape |= HRI_OOM_HEADING; /* a table of one line is a title */
   if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*') &&
       !starts_with(line, count, at + 2, "device #")) /* how programs number devices */
     shape |= HRI_OOM_COMMENT;                        /* an item */
@@ -206,8 +262,14 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))
     shape = (uint16_t)((shape & ~HRI_OOM_COMMENT) | HRI_OOM_HEADING | HRI_OOM_BOLD); /* nothing but bold words */
   if (count > at + 2 && memcmp(line + count - 2, "\xc2\xb6", 2) == 0)
-    shape |= HRI_OOM_HEADING; /* a page's mark of a heading */
-  if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_REMARK;
+    shape |= HRI_OOM_HEADING;                                       /* a page's mark of a heading */
+  if (at == 0 && count > 1 && (line[0] == '+' || line[0] == '-')) { /* a difference; "- # x" is an item */
+    size_t next = 1;
+    while (next < count && hri_line_is_blank(line[next])) next++;
+    if (next + 2 < count && ((line[next] == '#' && (next != 2 || line[1] != ' ')) || memcmp(line + next, "//", 2) == 0))
+      at = next;
+  }
+  if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_COMMENT | HRI_OOM_REMARK;
   if (at + 2 < count && line[at] == '#' &&
       line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */
     shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT | HRI_OOM_REMARK;
@@ -287,7 +349,7 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   if (starts_with(line, count, 0, "zsh: killed")) return true;
   if (count - start < LENGTH) return false;
   if (starts_with(line, count, count - LENGTH, word) &&
-      (count - start == LENGTH || line[count - LENGTH - 1] == ']' ||
+      ((count - start == LENGTH && line[start] == 'K') || (count > LENGTH && line[count - LENGTH - 1] == ']') ||
        (count - start > LENGTH + 4 && starts_with(line, count, count - LENGTH - 4, "... "))))
     return true; /* behind a bar, "running... killed" */
   if (starts_with(line, count, start, "make") && starts_with(line, count, count - LENGTH - 2, "] killed")) return true;
@@ -314,12 +376,13 @@ bool hri_line_is_bar(const char *line, size_t from, size_t to) {
 }
 
 /* The rank whose prefix, "[rank3]:" or "[gpu187:2]:", stands at line[at]; -1 when none does. "x[3]:" is none. */
-int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind) {
+int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind, int64_t *who) {
   int32_t rank = -1;
-  int64_t who = -1;
+  *who = -1;
   if (line[at] != '[' || at + 1 >= count || hri_line_lower(line[at + 1]) < 'a' || hri_line_lower(line[at + 1]) > 'z')
     return -1;
-  *behind = skip_bracket(line, count, at, &rank, &who);
+  *behind = skip_bracket(line, count, at, &rank, who);
+  *who = with_rank(rank, *who);
   return *behind > at + 1 && line[*behind - 1] == ':' ? rank : -1;
 }
 
@@ -331,7 +394,8 @@ static bool opens_literal(const char *line, size_t at) {
 /* Where the part of the raw line that starts at `from` ends: before the prefix of a rank that is not the first. */
 size_t hri_line_part_end(const char *line, size_t count, size_t from) {
   size_t behind;
+  int64_t who;
   for (size_t at = from + 1; at < count; at++)
-    if (line[at] == '[' && !opens_literal(line, at) && hri_line_rank_at(line, count, at, &behind) >= 0) return at;
+    if (line[at] == '[' && !opens_literal(line, at) && hri_line_rank_at(line, count, at, &behind, &who) >= 0) return at;
   return count;
 }

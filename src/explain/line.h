@@ -1,4 +1,4 @@
-/* A raw line of a log, before it is normalised into the window (scan.c). */
+/* A raw line of a log, before it is normalised into the window (scan_intake.c). */
 #ifndef HRI_EXPLAIN_LINE_H
 #define HRI_EXPLAIN_LINE_H
 
@@ -21,8 +21,8 @@ size_t hri_line_drop_escapes(char *line, size_t count);
 bool hri_line_reports_kill(const char *line, size_t count, size_t start);
 /* Whether line[from, to) is a progress bar and nothing else. */
 bool hri_line_is_bar(const char *line, size_t from, size_t to);
-/* The rank whose prefix stands at line[at]; -1 when none does. */
-int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind);
+/* The rank whose prefix stands at line[at], which ends at *behind, and whose the part behind it is; -1 when none does. */
+int32_t hri_line_rank_at(const char *line, size_t count, size_t at, size_t *behind, int64_t *who);
 /* Where the part of the raw line that starts at `from` ends: before the prefix of a rank that is not the first. */
 size_t hri_line_part_end(const char *line, size_t count, size_t from);
 

@@ -1,8 +1,9 @@
-/* What the parts of the explainer pass to each other. scan.c finds messages in a stream of lines (line.c), by heads
- * (heads.c); parse.c reads one whose words are known (wording.c: whose it is; quantities.c: its figures), report.c one by
- * its structure; report_*.c and talk.c gather the signs that it is reported or only spoken of, voice.c weighs them;
- * progress.c tells how far the run had come; judge.c and cause.c judge it, advice.c adds what helps; snapshot.c and run.c
- * judge what is no text. All text here is lower case with single blanks (see scan.c). */
+/* What the parts of the explainer pass to each other. scan.c finds messages in a stream, by heads (heads.c): its parts,
+ * scan_*.c, bring lines (line.c) to one form, tell where a message stands and which are one failure; parse.c reads one
+ * whose words are known (wording.c: whose it is; quantities.c: its figures), report.c one by its structure; report_*.c
+ * and talk.c gather the signs that it is reported or only spoken of, voice.c weighs them; progress.c tells how far the
+ * run had come; judge.c and cause.c judge it, advice.c adds what helps; snapshot.c and run.c judge what is no text. All
+ * text here is lower case with single blanks (see scan_window.c). */
 #ifndef HRI_EXPLAIN_MESSAGE_H
 #define HRI_EXPLAIN_MESSAGE_H
 
@@ -45,6 +46,8 @@ typedef struct hri_oom_message {
   uint32_t process_count;
   hr_oom_value aside; /* MPS: what the process holds of the device past the allocator */
   bool expandable;    /* the text says that expandable segments are on */
+  bool abridged;      /* an ellipsis stands between its figures: what was there is not known */
+  bool pools_cut;     /* the place that says how much of what is allocated is in private pools is cut from the text */
   bool exact;         /* the allocator's log line, whose figures are whole bytes; what follows may still be served */
   bool cut;           /* known by words of its middle */
   bool general;       /* known by its structure alone (report.c) */
@@ -82,6 +85,7 @@ void hri_oom_say(hr_oom_failure *f, hr_oom_cause cause, hr_oom_certainty certain
 void hri_oom_tidy(char *text);
 void hri_oom_undecided(hr_oom_failure *f, uint32_t candidates, const char *verdict);
 void hri_oom_share(hr_oom_failure *f, const char *name, uint64_t bytes);
+static inline uint64_t hri_oom_less(uint64_t a, uint64_t b) { return a > b ? a - b : 0; } /* a - b, or 0 */
 #define HRI_OOM_SIZE(bytes) hri_size_text((bytes), (char[32]){0})
 #define HRI_OOM_COULD(name) (1u << HR_OOM_##name)
 

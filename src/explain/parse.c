@@ -51,7 +51,7 @@ hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_me
   size_t from;
   *end = at + 1;
   message->failure.device_index = -1;
-  message->failure.wording = message->failure.framework = message->failure.phase = "";
+  message->failure.source = message->failure.wording = message->failure.framework = message->failure.phase = "";
   if (!head || hri_oom_is_general(text, at, count)) return HRI_OOM_NOTHING;
   *end = a.after = at + strlen(head->words);
   r = hri_oom_read_around(head, &a);

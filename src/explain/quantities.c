@@ -21,15 +21,20 @@ static void read_device(const char *text, size_t count, hr_oom_failure *failure)
       failure->device_index = hri_oom_read_index(text, at + strlen(words[i]), count);
 }
 
-/* "process 3392 has 15.73 gib memory in use", any number of times. */
+/* "process 3392 has 15.73 gib memory in use", any number of times; in Chinese too. */
 static void read_processes(const char *text, size_t count, hri_oom_message *message) {
-  size_t at = hri_oom_word(text, 0, count, "process ");
-  for (; at < count; at = hri_oom_word(text, at + 8, count, "process ")) {
-    size_t p = at + 8;
+  static const char words[] = "process |\xe8\xbf\x9b\xe7\xa8\x8b ";
+  static const char verbs[] =
+      " has | \xe6\xad\xa3\xe5\x9c\xa8\xe4\xbd\xbf\xe7\x94\xa8 | \xe5\x8d\xa0\xe7\x94\xa8 | \xe4\xbd\xbf\xe7\x94\xa8\xe4\xba\x86 ";
+  for (size_t at = hri_match_first(text, 0, count, words); at < count;
+       at = hri_match_first(text, at + 1, count, words)) {
+    const size_t number = hri_match_next(text, at, count, words);
+    size_t p = number, behind;
     hr_oom_value value = {0};
     while (p < count && hri_is_digit(text[p])) p++;
-    if (p == at + 8 || p + 5 > count || memcmp(text + p, " has ", 5) != 0) continue;
-    if (!hri_oom_size_at(text, p + 5, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
+    behind = hri_match_next(text, p, count, verbs);
+    if (p == number || behind == p) continue;
+    if (!hri_oom_size_at(text, behind, count, &value) || message->process_count == HRI_OOM_MAX_PROCESSES) continue;
     if (value.bytes >= 1ull << 50) continue; /* "not known" */
     message->processes[message->process_count] = value.bytes;
     message->process_slack[message->process_count++] = value.slack_bytes;
@@ -56,7 +61,52 @@ static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
       return;
 }
 
-static void read_caching(const char *text, size_t count, hri_oom_message *message) {
+/* From 2.4 on "allocated" counts what private pools hold free, and says behind it how much that is: whether the text lost
+ * that place. */
+static bool is_without_pools(const char *text, size_t count, const hr_oom_value *pools) {
+  static const char *const passed[] = {"already allocated", "total capacty of", "allocated by pytorch, and"};
+  bool known = pools->state != HR_OOM_ABSENT; /* or the wording is older, or there are none */
+  for (size_t i = 0; i < HRI_COUNT(passed) && !known; i++) known = hri_oom_word(text, 0, count, passed[i]) < count;
+  return !known;
+}
+
+/* Where a message's last figure ends: what follows may be the rest of another one, which this one broke in two. */
+static size_t figures_end(const char *text, size_t count) {
+  static const char *const lasts[] = {" reserved in total by pytorch)", " cached)", " but unallocated"};
+  size_t end = count;
+  for (size_t i = 0; i < HRI_COUNT(lasts); i++) {
+    const size_t at = hri_oom_word(text, 0, end, lasts[i]);
+    if (at < end) end = at + strlen(lasts[i]);
+  }
+  return end;
+}
+
+/* The same figures as people translate the message into Chinese: each behind words of its own. */
+static void read_translated(const char *text, size_t count, hr_oom_value *f) {
+  static const struct {
+    const char *words;
+    hr_oom_figure figure;
+  } places[] = {{"\xe5\xb0\x9d\xe8\xaf\x95\xe5\x88\x86\xe9\x85\x8d", HR_OOM_REQUESTED},
+                {"\xe5\xae\xb9\xe9\x87\x8f\xe4\xb8\xba", HR_OOM_TOTAL},
+                {"\xe6\x80\xbb\xe5\xae\xb9\xe9\x87\x8f", HR_OOM_TOTAL},
+                {"\xe7\xa9\xba\xe9\x97\xb2\xe5\x86\x85\xe5\xad\x98\xe4\xb8\xba", HR_OOM_FREE},
+                {"\xe7\xa9\xba\xe9\x97\xb2\xe4\xb8\xba", HR_OOM_FREE},
+                {"\xe5\x85\xb6\xe4\xb8\xad", HR_OOM_FREE},
+                {"\xe8\xaf\xa5\xe8\xbf\x9b\xe7\xa8\x8b\xe5\x8d\xa0\xe7\x94\xa8", HR_OOM_THIS_PROCESS},
+                {"\xe8\xaf\xa5\xe8\xbf\x9b\xe7\xa8\x8b\xe4\xbd\xbf\xe7\x94\xa8\xe4\xba\x86", HR_OOM_THIS_PROCESS},
+                {"\xe6\xad\xa4\xe8\xbf\x9b\xe7\xa8\x8b\xe4\xbd\xbf\xe7\x94\xa8\xe4\xba\x86", HR_OOM_THIS_PROCESS},
+                {"\xe6\xad\xa4\xe8\xbf\x9b\xe7\xa8\x8b\xe5\x8d\xa0\xe7\x94\xa8", HR_OOM_THIS_PROCESS},
+                {"\xe5\x9c\xa8\xe5\xb7\xb2\xe5\x88\x86\xe9\x85\x8d\xe7\x9a\x84\xe5\x86\x85\xe5\xad\x98\xe4\xb8\xad",
+                 HR_OOM_ALLOCATED},
+                {"\xe5\xb7\xb2\xe5\x88\x86\xe9\x85\x8d\xe7\x9a\x84\xe5\x86\x85\xe5\xad\x98\xe4\xb8\xad\xef\xbc\x8c",
+                 HR_OOM_ALLOCATED}};
+  for (size_t i = 0; i < HRI_COUNT(places); i++)
+    if (f[places[i].figure].state == HR_OOM_ABSENT)
+      (void)hri_oom_size_after(text, count, places[i].words, &f[places[i].figure]);
+}
+
+static void read_caching(const char *text, size_t whole, hri_oom_message *message) {
+  const size_t count = message->cut ? whole : figures_end(text, whole);
   hr_oom_value *f = message->failure.figures;
   if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
       hri_oom_word(text, 0, count, "tried to allocate more than 1eb") < count)
@@ -83,13 +133,21 @@ static void read_caching(const char *text, size_t count, hri_oom_message *messag
   if (!hri_oom_size_before(text, count, "is reserved by pytorch but unallocated", &f[HR_OOM_UNALLOCATED]))
     (void)hri_oom_size_before(text, count, " cached", &f[HR_OOM_UNALLOCATED]);
   (void)hri_oom_size_before(text, count, "allocated in private pools", &f[HR_OOM_PRIVATE_POOLS]);
-  (void)hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]);
-  if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]) &&
-      hri_oom_word(text, 0, count, "process ") == count) /* left out by who pasted it */
-    if (!hri_oom_size_before(text, count, " memory in use", &f[HR_OOM_THIS_PROCESS]))
-      (void)hri_oom_size_before(text, count, " in use by this process", &f[HR_OOM_THIS_PROCESS]);
+  if (!hri_oom_size_before(text, count, " allowed", &f[HR_OOM_ALLOWED]) &&
+      hri_oom_word(text, 0, count, " allowed; ") < count)
+    f[HR_OOM_ALLOWED].state = HR_OOM_NOT_KNOWN; /* a cap whose bytes are cut */
+  if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]))
+    (void)hri_oom_size_before(text, count, " in use by this process",
+                              &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
   read_cut_end(text, count, f);
-  message->expandable = hri_oom_word(text, 0, count, "expandable_segments is enabled") < count;
+  if (text[0] == 'c' &&
+      hri_match_at(text, 0, count,
+                   "cuda \xe5\x86\x85\xe5\xad\x98|cuda\xe5\x86\x85\xe5\xad\x98|cuda \xe6\x98\xbe\xe5\xad\x98"))
+    read_translated(text, count, f);
+  message->expandable = hri_oom_word(text, 0, whole, "expandable_segments is enabled") < whole;
+  message->abridged =
+      hri_oom_word(text, 0, count, "...") < count || hri_oom_word(text, 0, count, "\xe2\x80\xa6") < count;
+  message->pools_cut = is_without_pools(text, count, &f[HR_OOM_PRIVATE_POOLS]);
   read_device(text, count, &message->failure);
   read_processes(text, count, message);
 }
@@ -183,72 +241,123 @@ static void read_sbcl(const char *text, size_t count, hr_oom_value *f) {
 
 /* ---- by speaker ---- */
 
-/* What speakers print behind words of their own. */
+/* How a number stands beside its words: behind them with its unit, behind them also without one, before them. */
+typedef enum placing { SIZED, BARE, BEFORE } placing;
+
+/* What speakers print beside words of their own. Of several rows for one figure the first that is there counts. */
 static const struct {
   const char *source, *words;
   hri_oom_kind kind;
   size_t within;
   hr_oom_figure figure;
-  bool bare; /* a number without a unit */
+  placing placing;
 } spoken[] = {
-    {"vllm", "swap space.", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, false},
-    {"vllm", " out of the", HRI_OOM_HOST, 60, HR_OOM_TOTAL, false},
-    {"ios", "hard", HRI_OOM_HOST, 60, HR_OOM_ALLOWED, false},
-    {"shared-memory", "write total of", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, false},
-    {"shared-memory", "space requested:", HRI_OOM_HOST, 400, HR_OOM_REQUESTED, false},
-    {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, false},
+    {"vllm", "swap space.", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, SIZED},
+    {"vllm", " out of the", HRI_OOM_HOST, 60, HR_OOM_TOTAL, SIZED},
+    {"c++", "have enough ram", HRI_OOM_HOST_LIKELY, 160, HR_OOM_REQUESTED, SIZED}, /* STAR's */
+    {"shared-memory", "write total of", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, SIZED},
+    {"shared-memory", "space requested:", HRI_OOM_HOST, 400, HR_OOM_REQUESTED, SIZED},
+    {"shared-memory", "space available:", HRI_OOM_HOST, 400, HR_OOM_FREE, SIZED},
     {"shared-memory", "\" to", HRI_OOM_HOST, 160, HR_OOM_REQUESTED,
-     false}, /* "could not resize ... to 8388608 bytes" */
-    {"postgresql", "request of size", HRI_OOM_HOST, 300, HR_OOM_REQUESTED, true},
-    {"kernel", "vmalloc error: size", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, true},
-    {"hermes", ", allocated =", HRI_OOM_HEAP, 160, HR_OOM_ALLOCATED, true},
-    {"java", "totalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOCATED, false}, /* JavaCPP's, as the next four */
-    {"java", " + ", HRI_OOM_HEAP, 120, HR_OOM_REQUESTED, false},
-    {"java", "> maxbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, false},
-    {"java", " physicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_THIS_PROCESS, false},
-    {"java", "> maxphysicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, false},
-    {"emscripten", "memory arrays to size", HRI_OOM_HEAP, 60, HR_OOM_REQUESTED, true},
-    {"petsc", "memory requested", HRI_OOM_BARE, 300, HR_OOM_REQUESTED, true},
-    {"web-ui", " need:", HRI_OOM_BARE, 160, HR_OOM_REQUESTED, false},
-    {"web-ui", " have:", HRI_OOM_BARE, 160, HR_OOM_FREE, false},
-    {"tensorrt", "total gpu memory (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_TOTAL, false},
-    {"tensorrt", "creation attempt (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, false},
-    {"kernel of the device", "memory size (requested", HRI_OOM_CHIP, 80, HR_OOM_REQUESTED, true},
-    {"elasticsearch", "new bytes reserved: [", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"solr", "and allocated threshold", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
-    {"neo4j", "allocation of an extra", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
-    {"neo4j", "than the limit", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
-    {"libfuzzer", "; limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
-    {"tvm", "attempted to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"tvm", "in region that is", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, false},
-    {"starrocks", ", limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
-    {"lm-studio", "model requires approximately", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
-    {"star", "limitgenomegenerateram=", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
-    {"star", "not less than", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"star", "--limitbamsortram", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"postgresql", "alloc request size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"sanitizer", "requested allocation size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"sanitizer", "supported size of", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
-    {"ggml", "memory pool (needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"ggml", ", available", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true}, /* all that the pool has */
-    {"ggml-alloc", "(needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"ggml-alloc", "buffer to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"ggml-alloc", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, true}, /* what is left of the buffer */
-    {"spades", "you need approx.", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, false},
-    {"kraken2", "attempt to allocate", HRI_OOM_HOST, 100, HR_OOM_REQUESTED, true},
-    {"tflite", "buffers. needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"tflite", "but only", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, true},
-    {"tflite", "memory. requested:", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, true},
-    {"tflite", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, true}, /* what is left of it */
+     SIZED}, /* "could not resize ... to 8388608 bytes" */
+    {"nvgpu", "] size=", HRI_OOM_HOST_LIKELY, 60, HR_OOM_REQUESTED, BARE},
+    {"unity", "large allocation", HRI_OOM_HOST, 80, HR_OOM_REQUESTED, BARE},
+    {"unity", "trying to allocate:", HRI_OOM_HOST, 160, HR_OOM_REQUESTED, BARE},
+    {"postgresql", "request of size", HRI_OOM_HOST, 300, HR_OOM_REQUESTED, BARE},
+    {"kernel", "vmalloc error: size", HRI_OOM_HOST, 60, HR_OOM_REQUESTED, BARE},
+    {"hermes", ", allocated =", HRI_OOM_HEAP, 160, HR_OOM_ALLOCATED, BARE},
+    {"java", "totalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOCATED, SIZED}, /* JavaCPP's, as the next four */
+    {"java", " + ", HRI_OOM_HEAP, 120, HR_OOM_REQUESTED, SIZED},
+    {"java", "> maxbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, SIZED},
+    {"java", " physicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_THIS_PROCESS, SIZED},
+    {"java", "> maxphysicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, SIZED},
+    {"emscripten", "memory arrays to size", HRI_OOM_HEAP, 60, HR_OOM_REQUESTED, BARE},
+    {"petsc", "memory requested", HRI_OOM_BARE, 300, HR_OOM_REQUESTED, BARE},
+    {"web-ui", " need:", HRI_OOM_BARE, 160, HR_OOM_REQUESTED, SIZED},
+    {"web-ui", " have:", HRI_OOM_BARE, 160, HR_OOM_FREE, SIZED},
+    {"tensorrt", "total gpu memory (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_TOTAL, SIZED},
+    {"tensorrt", "creation attempt (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, SIZED},
+    {"kernel of the device", "memory size (requested", HRI_OOM_CHIP, 80, HR_OOM_REQUESTED, BARE},
+    {"elasticsearch", "new bytes reserved: [", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"elasticsearch", "real usage: [", HRI_OOM_LIMIT, 320, HR_OOM_THIS_PROCESS, BARE},
+    {"solr", "and allocated threshold", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},
+    {"neo4j", "allocation of an extra", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, SIZED},
+    {"neo4j", "than the limit", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, SIZED},
+    {"neo4j", "currently using", HRI_OOM_LIMIT, 320, HR_OOM_THIS_PROCESS, SIZED},
+    {"libfuzzer", "; limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, SIZED},
+    {"tvm", "attempted to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"tvm", "in region that is", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, SIZED},
+    {"starrocks", "try consume:", HRI_OOM_LIMIT, 160, HR_OOM_REQUESTED, BARE},
+    {"starrocks", "used:", HRI_OOM_LIMIT, 320, HR_OOM_THIS_PROCESS, BARE},
+    {"starrocks", ", limit:", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},
+    {"doris", "cannot alloc:", HRI_OOM_LIMIT, 60, HR_OOM_REQUESTED, BARE},
+    {"doris", "cannot alloc", HRI_OOM_LIMIT, 60, HR_OOM_REQUESTED, BARE},
+    {"doris", "failed alloc size", HRI_OOM_LIMIT, 400, HR_OOM_REQUESTED, SIZED},
+    {"doris", "process memory used", HRI_OOM_LIMIT, 400, HR_OOM_THIS_PROCESS, SIZED},
+    {"doris", "exceed limit", HRI_OOM_LIMIT, 400, HR_OOM_ALLOWED, SIZED},
+    {"doris-query", "failed alloc size", HRI_OOM_LIMIT, 400, HR_OOM_REQUESTED, SIZED},
+    {"doris-query", "current used", HRI_OOM_LIMIT, 400, HR_OOM_THIS_PROCESS, SIZED},
+    {"doris-query", ">, limit", HRI_OOM_LIMIT, 400, HR_OOM_ALLOWED, SIZED},
+    {"trino", "memory limit of", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, SIZED},
+    {"trino", "[allocated:", HRI_OOM_LIMIT, 120, HR_OOM_ALLOCATED, SIZED},
+    {"trino", ", delta:", HRI_OOM_LIMIT, 160, HR_OOM_REQUESTED, SIZED},
+    {"cockroachdb", "budget exceeded:", HRI_OOM_LIMIT, 60, HR_OOM_REQUESTED, BARE},
+    {"cockroachdb", " requested,", HRI_OOM_LIMIT, 120, HR_OOM_ALLOCATED, BARE},
+    {"cockroachdb", " in budget", HRI_OOM_LIMIT, 160, HR_OOM_ALLOWED, BEFORE},
+    {"mongodb", "memory limit of", HRI_OOM_LIMIT, 40, HR_OOM_ALLOWED, BARE},
+    {"mongodb", "than the maximum", HRI_OOM_LIMIT, 60, HR_OOM_ALLOWED, BARE},
+    {"mongodb", "data usage of", HRI_OOM_LIMIT, 60, HR_OOM_THIS_PROCESS, BARE},
+    {"mongodb", "internal limit of", HRI_OOM_LIMIT, 120, HR_OOM_ALLOWED, BARE},
+    {"pytorch-xpu", "size larger than", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, SIZED}, /* one block of Level Zero's */
+    {"pytorch-xpu", "tried to allocate", HRI_OOM_LIMIT, 120, HR_OOM_REQUESTED, SIZED},
+    {"pytorch-xpu", " total capacity", HRI_OOM_LIMIT, 200, HR_OOM_TOTAL, BEFORE},
+    {"pytorch-xpu", " already allocated", HRI_OOM_LIMIT, 240, HR_OOM_ALLOCATED, BEFORE},
+    {"pytorch-xpu", " reserved in total", HRI_OOM_LIMIT, 300, HR_OOM_RESERVED, BEFORE},
+    {"duckdb", "memory limit to", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, BARE},
+    {"duckdb", "block of size", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
+    {"duckdb", "block of", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
+    {"duckdb", "data of size", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
+    {"oracle", "unable to allocate", HRI_OOM_LIMIT, 60, HR_OOM_REQUESTED, BARE},
+    {"greenplum", "current limit is", HRI_OOM_LIMIT, 120, HR_OOM_ALLOWED, SIZED},
+    {"greenplum", ", requested", HRI_OOM_LIMIT, 160, HR_OOM_REQUESTED, SIZED},
+    {"greenplum", ", available", HRI_OOM_LIMIT, 200, HR_OOM_FREE, SIZED},
+    {"greenplum", "failed to allocate", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, SIZED},
+    {"greenplum", "used:", HRI_OOM_LIMIT, 120, HR_OOM_THIS_PROCESS, SIZED},
+    {"psi4", "core max size:", HRI_OOM_LIMIT, 40, HR_OOM_ALLOWED, SIZED},
+    {"psi4", "core used:", HRI_OOM_LIMIT, 120, HR_OOM_THIS_PROCESS, SIZED},
+    {"psi4", "core available:", HRI_OOM_LIMIT, 160, HR_OOM_FREE, SIZED},
+    {"quantum package", "maximum memory (gb)", HRI_OOM_LIMIT, 60, HR_OOM_ALLOWED, SIZED},
+    {"quantum package", " required", HRI_OOM_LIMIT, 400, HR_OOM_REQUESTED, BEFORE},
+    {"lm-studio", "model requires approximately", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, SIZED},
+    {"star", "limitgenomegenerateram=", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},
+    {"star", "not less than", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"star", "--limitbamsortram", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"postgresql", "alloc request size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"sanitizer", "requested allocation size", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"sanitizer", "supported size of", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},
+    {"ggml", "memory pool (needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"ggml", ", available", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE}, /* all that the pool has */
+    {"ggml-alloc", "(needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"ggml-alloc", "buffer to allocate", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"ggml-alloc", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, BARE}, /* what is left of the buffer */
+    {"spades", "you need approx.", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, SIZED},
+    {"kraken2", "attempt to allocate", HRI_OOM_HOST, 100, HR_OOM_REQUESTED, BARE},
+    {"tflite", "buffers. needed", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"tflite", "but only", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},
+    {"tflite", "memory. requested:", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
+    {"tflite", ", available", HRI_OOM_LIMIT, 320, HR_OOM_FREE, BARE}, /* what is left of it */
 };
 
 static void read_spoken(const char *text, size_t count, hri_oom_message *message) {
   hr_oom_failure *failure = &message->failure;
   for (size_t i = 0; i < HRI_COUNT(spoken); i++) {
     const size_t within = count < spoken[i].within ? count : spoken[i].within;
+    hr_oom_value *figure = &failure->figures[spoken[i].figure];
     if (message->kind != spoken[i].kind || strcmp(failure->source, spoken[i].source) != 0) continue;
-    if (spoken[i].bare) (void)hri_oom_count_after(text, within, spoken[i].words, &failure->figures[spoken[i].figure]);
-    else (void)hri_oom_size_after(text, within, spoken[i].words, &failure->figures[spoken[i].figure]);
+    if (hri_oom_known(figure)) continue;
+    if (spoken[i].placing == BEFORE) (void)hri_oom_size_before(text, within, spoken[i].words, figure);
+    else if (!hri_oom_size_after(text, within, spoken[i].words, figure) && spoken[i].placing == BARE)
+      (void)hri_oom_count_after(text, within, spoken[i].words, figure);
   }
 }
 
@@ -356,7 +465,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
   }
   if (message->kind == HRI_OOM_FOREIGN && hri_oom_word(at, 0, count < 300 ? count : 300, " hbm") < count) {
     size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
-    if (of - used < 20) (void)hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL]);
+    if (of - used < 20 && hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL])) /* what the program as a whole needs */
+      (void)hri_oom_size_at(at, used + 5, of, &f[HR_OOM_REQUESTED]);
   }
   if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */
     if (hri_oom_count_after(at, count < 120 ? count : 120, "received allocating:", &f[HR_OOM_REQUESTED]))

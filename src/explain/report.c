@@ -35,9 +35,12 @@ static bool is_known_class(const hri_oom_place *p, size_t from) {
   return hri_match_end(p->text, p->line, from, "torch.|torch.cuda.|system.");
 }
 
-/* A comment among a program's lines: what its author met once, or expects. */
-static bool is_noted_in_source(const hri_oom_place *p) {
-  return p->shape & HRI_OOM_REMARK && p->shape & HRI_OOM_AMONG && !(p->shape & (HRI_OOM_LEVEL | HRI_OOM_FENCED));
+/* A comment among a program's lines: what its author met once, or expects. People set what was printed in comments too: an
+ * exception without its figures, and all of it in a block of its own; each line of Java's report begins so. */
+static bool is_noted_in_source(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
+  if (!(p->shape & HRI_OOM_REMARK) || !(p->shape & HRI_OOM_AMONG) || p->shape & HRI_OOM_LEVEL) return false;
+  if (figures > 0) return !(p->shape & HRI_OOM_FENCED);
+  return !hri_voice_opens(p) && strcmp(m->failure.source, "java") != 0;
 }
 
 /* What a test expects to be printed: "exhausted%s(tried to allocate 4096 bytes) in %s on line %d". */
@@ -55,8 +58,8 @@ static bool is_case_of(const hri_oom_place *p) {
 static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_phrase f) {
   const uint32_t figures = hri_oom_figure_count(m);
   uint64_t signs = 0;
-  if (hri_voice_denies(p)) return false;
-  if (figures > 0 && (is_noted_in_source(p) || is_template(p))) return false;
+  if (hri_voice_denies(p) || hri_voice_is_name(p, f.from, f.to)) return false;
+  if (is_noted_in_source(p, m, figures) || (figures > 0 && is_template(p))) return false;
   if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
   if (figures == 0 && hri_voice_is_frequent(p)) return false;

@@ -6,18 +6,19 @@
 
 /* What the raw line showed before it was normalised. */
 enum {
-  HRI_OOM_LEVEL = 1,     /* its prefix names a level of errors or warnings */
-  HRI_OOM_HEADING = 2,   /* it begins with "##" */
-  HRI_OOM_ROW = 4,       /* it is a row of a table, between "|" */
-  HRI_OOM_COMMENT = 8,   /* with one "#", "//", or as an item of a list */
-  HRI_OOM_SOURCE = 16,   /* it is a program's source, or a literal among such lines */
-  HRI_OOM_AMONG = 32,    /* lines around it are a program's source */
-  HRI_OOM_LITERAL = 64,  /* it is a string literal and nothing else */
-  HRI_OOM_DATED = 128,   /* a time stands before it */
-  HRI_OOM_TITLE = 512,   /* it is the first line, and an empty one follows */
-  HRI_OOM_BOLD = 2048,   /* a heading because all of it is set in bold */
-  HRI_OOM_REMARK = 1024, /* with one "#", or "//": no item */
-  HRI_OOM_FENCED = 256   /* it is in a block of output or code, between lines of three back quotes */
+  HRI_OOM_LEVEL = 1,      /* its prefix names a level of errors or warnings */
+  HRI_OOM_HEADING = 2,    /* it begins with "##" */
+  HRI_OOM_ROW = 4,        /* it is a row of a table, between "|" */
+  HRI_OOM_COMMENT = 8,    /* with one "#", "//", or as an item of a list */
+  HRI_OOM_SOURCE = 16,    /* it is a program's source, or a literal among such lines */
+  HRI_OOM_AMONG = 32,     /* lines around it are a program's source */
+  HRI_OOM_LITERAL = 64,   /* it is a string literal and nothing else */
+  HRI_OOM_DATED = 128,    /* a time stands before it */
+  HRI_OOM_TITLE = 512,    /* it is the first line, and an empty one follows */
+  HRI_OOM_BOLD = 2048,    /* a heading because all of it is set in bold */
+  HRI_OOM_REMARK = 1024,  /* with one "#", or "//": no item */
+  HRI_OOM_PRINTED = 4096, /* a field or an element of an object that a program printed */
+  HRI_OOM_FENCED = 256    /* it is in a block of output or code, between lines of three back quotes */
 };
 
 /* A word at text[at] that may belong to a report, in the line text[line, line_end) of text[0, count). `before` is what
@@ -52,6 +53,8 @@ const char *hri_oom_framework_in(const char *text, size_t from, size_t to);
 /* The same for lines around a message, where ordinary words are no names. */
 const char *hri_oom_framework_near(const char *text, size_t from, size_t to);
 const char *hri_oom_library_in(const char *text, size_t from, size_t to);
+/* Whether the word stands in text[from, to) as code has it: beside "/", "_", "::" and the like. */
+bool hri_oom_is_in_code(const char *text, size_t from, size_t to, const char *word);
 /* Whether the line text[from, to) is one of that speaker's own: its name stands there as code has it - a label, a path, a
  * function -, or is words that nobody else prints, or is the phrase text[first, last) itself. Who is only named ("the X
  * server ran out of memory") may be spoken of by anybody. */
@@ -59,6 +62,8 @@ bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first,
 /* Whether the lines text[from, to) around a message have its name in a place in a source: a failure tells its place on a
  * line of its own. */
 bool hri_oom_is_own_place(const char *text, size_t from, size_t to, const char *name);
+/* Whether words of that speaker's that nobody else prints stand in text[from, to): "wgpu error". */
+bool hri_oom_has_own_words(const char *text, size_t from, size_t to, const char *name);
 /* Makes the message that framework's. */
 void hri_oom_set_framework(hri_oom_message *message, const char *name);
 /* Kind and source of a report whose phrase is text[first, last). */

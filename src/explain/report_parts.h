@@ -30,6 +30,17 @@ bool hri_oom_has_place(const char *text, size_t from, size_t to);
 /* A number of four digits, an address, a size with a fraction: so that it happened once. */
 bool hri_oom_is_concrete(const char *text, size_t from, size_t to);
 
+/* ---- talk.c, whose other calls are in voice.h ---- */
+
+/* Whether the line, behind what marks a comment, is how an exception is printed. */
+bool hri_voice_opens(const hri_oom_place *place);
+
+/* ---- report_name.c ---- */
+
+/* Whether text[from, to) is a name, or a part of one, that reports nothing: of a path, a property, a field that a program
+ * fills in. */
+bool hri_voice_is_name(const hri_oom_place *place, size_t from, size_t to);
+
 /* ---- report_topic.c ---- */
 
 /* What the words around the phrase text[from, to) say of it: a topic, a condition, somebody's opinion. */

@@ -138,6 +138,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
     return speaks_of_memory(text, from, from, to, count);
   }
   at = hri_match_whole(text, to, end, failing);
+  if (at < end && (hri_match_any(text, to, at, "never") || hri_match_end(text, to, at, " to "))) return false;
   if (at < end) {
     p->to = hri_match_next(text, at, end, failing);
     if (at - to <= 8 && hri_match_end(text, line, from, "memory ")) return true; /* "memory allocation still failed" */
@@ -192,14 +193,21 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
 
 /* "oom" as a word: of somebody who met it, not a counter or the name of a setting. */
 static bool find_oom(const char *text, size_t line, size_t from, size_t to, size_t count, hri_oom_phrase *p) {
-  static const char behind[] = ".|)|]|:|!| error| when| while| killed| during| on gpu| on device| in | at | trying";
+  static const char behind[] =
+      ".|)|]|:|!| error| when| while| after | from | killed| during| on gpu| on device| in | at | trying";
   static const char before[] =
       "due to|by|hit|got|because of|reason:|error:|gpu|cuda|host|encountered|status:|error|with|into|"
-      "getting";
+      "getting|get an|get a|get|gets|cause|causes|caused";
   *p = (hri_oom_phrase){from, to, false};
   if (hri_match_at(text, to, count, ") killer|: 0|s:|=")) return false;
+  if (hri_match_at(text, to, count, " killed") &&
+      hri_match_end(text, line, from, "that got |that get |that were |which got "))
+    return false; /* of a kind */
   return to == count || hri_match_at(text, to, count, behind) || find_back(text, line, from, 16, before, 3) < from;
 }
+
+/* Behind a participle: what is of that kind, "oomed pods". */
+static const char plurals[] = " pods| jobs| tasks| containers| processes| workers| stressors| instances| requests";
 
 /* The phrase to which the word at text[at] belongs. */
 static bool find_phrase(const char *text, size_t line, size_t at, size_t count, hri_oom_phrase *p) {
@@ -215,11 +223,20 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   }
   if (hri_match_at(text, from, to, "oomed") && to - from == 5) { /* "my run oomed after 300 steps" */
     p->is_code = false;
-    return true;
+    return !hri_match_at(text, to, count, plurals);
+  }
+  if (to - from == 4 && hri_match_at(text, from, to, "ooms")) { /* "my run always ooms after an epoch" */
+    p->is_code = false;
+    return hri_match_at(text, to, count, " after | when i | when running | at | on ") &&
+           hri_match_end(text, line, from, "it |run |training |always |still |job |model |script |this ");
+  }
+  if (to - from == 6 && hri_match_at(text, from, to, "ooming")) { /* "we were ooming when launching" */
+    p->is_code = false;
+    return hri_match_end(text, line, from, "were |was |is |are |keeps |kept |been |started |be ");
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom") && hri_match_at(text, to, count, "'d |'ed ")) {
     *p = (hri_oom_phrase){from, to + 2, false};
-    return true;
+    return !hri_match_at(text, to + 2, count, plurals);
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
   if (to + 1 < count && text[to] == '.' && hri_is_letter(text[to + 1])) return false; /* "alloc.h:48" */
@@ -247,7 +264,8 @@ static bool is_other(const hri_oom_place *p, const hri_oom_phrase *f) {
       "driver version|no cuda-capable|invalid device|permission denied|invalid argument|device-side assert|"
       "illegal memory|not supported|initialization error|invalid configuration|unauthorized|timed out|number of devices|"
       "pointer being freed|invalid pointer|corrupted";
-  return hri_match_any(p->text, p->line, f->to, "disk|inodes|license|file system|nodes are available|skipped") ||
+  return hri_match_any(p->text, p->line, f->to,
+                       "disk|inodes|license|file system|nodes are available|skipped|system call (socket|fishy") ||
          hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other);
 }
 

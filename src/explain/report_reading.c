@@ -1,6 +1,6 @@
 /* Whose memory it was and what figures the words give. A report of no known speaker is given both here
  * (hri_oom_read_unknown); a message whose words are known, but are many programs', is given a name by its line and the lines
- * around (name_by_line) and the figures that words beside it call by name (read_by_words). speaker.c knows the names,
+ * around (name_by_line) and the figures that words beside it call by name (read_by_words). speaker_names.c knows the names,
  * figures.c the figures; what is decided here is how far they may stand away and still belong to this one failure.
  *
  * The neighbours may rely on this: a request that a message's own wording gave stays, and what stands behind the head of
@@ -179,16 +179,27 @@ static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
   return !who || strcmp(who, "tensorflow") != 0;
 }
 
+/* Who end processes for memory, and print the sizes of others. */
+#define KILLERS "kernel|kill|slurm|ray|nohang|earlyoom|systemd-oomd|android|ios|pbs|torque|kubernetes|yarn"
+
+/* Whether the sentence tells that a killer ended a process: its figures are no message's. */
+static bool ends_process(const hri_oom_place *p) {
+  static const char killers[] = "oom killer|oom-killer|oomkiller|was evicted|been evicted|was killed for|oom-killed";
+  return hri_match_part(p->text, p->line, p->line_end, killers);
+}
+
 void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
   bool bare = m->kind == HRI_OOM_BARE || m->kind == HRI_OOM_LIBRARY || m->kind == HRI_OOM_DRIVER;
   bool host = m->kind == HRI_OOM_HOST || m->kind == HRI_OOM_HOST_LIKELY || m->kind == HRI_OOM_PINNED;
   bool reads = m->failure.figures[HR_OOM_REQUESTED].state == HR_OOM_ABSENT &&
-               !hri_is_one_of(m->failure.source, "kernel|kill|slurm|ray|nohang|android"); /* who print others' sizes */
-  if (bare || m->kind == HRI_OOM_FOREIGN_LIKELY) name_by_line(p, m);
+               !hri_is_one_of(m->failure.source, KILLERS) && !ends_process(p);
+  if ((bare && !hri_is_one_of(m->failure.source, "rmm|pycuda")) || m->kind == HRI_OOM_FOREIGN_LIKELY)
+    name_by_line(p, m);
   else if (m->kind == HRI_OOM_CACHING) name_by_class(p, m);
   else if (m->kind == HRI_OOM_FOREIGN && is_untagged(p, m)) m->anybodys = true;
   if (reads && (bare || host || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)) read_by_words(p, m);
   if (bare && hri_oom_figure_count(m) <= 1) read_free_near(p, m);
+  if (m->kind == HRI_OOM_LIMIT) read_share_used(p, p->at, m->failure.figures);
 }
 
 size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
@@ -197,7 +208,8 @@ size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri
     from = hri_sentence_start(p->text, p->line, from - 1);
   hri_oom_name_speaker(p, f->from, f->to, m);
   end = report_end(p, f, m->kind == HRI_OOM_HOST ? 160 : 60);
-  hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);
+  if (m->kind != HRI_OOM_HOST || !ends_process(p))
+    hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);
   if (m->kind == HRI_OOM_FOREIGN) read_usage(p, f->to, m);
   if (m->kind == HRI_OOM_LIMIT) read_share_used(p, f->to, m->failure.figures);
   return end;

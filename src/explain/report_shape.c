@@ -141,6 +141,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   size_t line = p->line, rest = to;
   uint64_t signs = hri_voice_topic(p, from, to);
   const bool told = hri_voice_tells(p, from, to, signs);
+  const bool in_source = p->shape & HRI_OOM_REMARK && p->shape & HRI_OOM_AMONG;
   while (line < from && p->text[line] == ' ') line++;
   while (rest < p->line_end && !hri_is_name(p->text[rest]) && !(p->text[rest] & 0x80)) rest++;
 #define SIGN(name, when)                                                                                               \
@@ -168,7 +169,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(SOURCE, p->shape & HRI_OOM_SOURCE);
   SIGN(LITERAL, p->shape & HRI_OOM_LITERAL);
   SIGN(AMONG, p->shape & HRI_OOM_AMONG);
-  SIGN(COMMENT, p->shape & HRI_OOM_COMMENT && !is_exception_field(p, from) && !told);
+  SIGN(COMMENT, p->shape & HRI_OOM_COMMENT && !is_exception_field(p, from) && (!told || in_source));
   SIGN(HEADING, p->shape & HRI_OOM_HEADING);
   SIGN(PROSE, hri_count_words(p->text, hri_sentence_start(p->text, p->sentence, from), from) >= 5);
   SIGN(TAIL, hri_count_words(p->text, to, hri_sentence_end(p->text, to, p->line_end)) >= 4);

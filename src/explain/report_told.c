@@ -11,14 +11,14 @@
 
 bool hri_voice_happened(const hri_oom_place *p, size_t to) {
   static const char events[] =
-      " is reported at| was reported| was raised| was thrown| occurred| happened| came out| came up|"
+      " are occurring| is occurring| are happening| keep happening| have been observed| is reported at| was reported| was raised| was thrown| occurred| happened| came out| came up|"
       " comes up| appeared| popped up| pops up| showed up| shows up| came back";
   static const char now[] =
       " is raised | is thrown | occurs | happens | is reported | appears | arises | is encountered ";
   static const char then[] = "when i |when we |when my |when running |when trying |when loading |when executing |"
                              "when launching |when starting |after ";
   size_t runs;
-  to = hri_match_next(p->text, to, p->line_end, " error| exception| failure");
+  to = hri_match_next(p->text, to, p->line_end, " error| errors| exception| exceptions| failure| failures");
   runs = hri_match_next(p->text, to, p->line_end, now); /* "is raised when running x" tells of one run */
   return hri_match_at(p->text, to, p->line_end, events) ||
          (runs > to && hri_match_at(p->text, runs, p->line_end, then));
@@ -45,8 +45,61 @@ static bool is_telling(const hri_oom_place *p, size_t line, size_t from) {
   verb = name - hri_match_end(p->text, line, name, " ");
   verb = hri_match_last(p->text, line, verb, "error|reason:|workers are {|" HRI_MEETS);
   if (verb + 1 < name || hri_match_end(p->text, line, name, " reason=")) return true;
+  if (hri_match_end(p->text, line, from, " ran ") && /* "I ran out of memory" */
+      hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from, "i|we|my|our") &&
+      !hri_match_any(p->text, hri_sentence_start(p->text, p->sentence, from), from,
+                     HRI_CASE "|" HRI_CAN "|when|once|that"))
+    return true;
   if (hri_match_part(p->text, name > line + 24 ? name - 24 : line, name, wide)) return true;
   return !labelled && hri_voice_meets(p->text, hri_sentence_start(p->text, line, name), name);
+}
+
+/* An item of a list of codes: "- 137: the container was oom-killed". */
+static bool is_numbered(const hri_oom_place *p) {
+  size_t at = p->line, digits;
+  while (at < p->line_end && strchr("-+ ", p->text[at]) && p->text[at]) at++;
+  for (digits = at; at < p->line_end && hri_is_digit(p->text[at]);) at++;
+  return at > digits && hri_match_at(p->text, at, p->line_end, ": |) |. | - ");
+}
+
+/* Back over blanks and words that say how often. */
+static size_t skip_adverbs(const char *text, size_t from, size_t at) {
+  static const char adverbs[] =
+      "still|constantly|repeatedly|frequently|always|often|again|currently|sometimes|regularly|consistently";
+  for (;;) {
+    while (at > from && text[at - 1] == ' ') at--;
+    const size_t adverb = hri_match_last(text, from, at, adverbs);
+    if (adverb == at) return at;
+    at = adverb;
+  }
+}
+
+/* "The operator is still oomkilled at 1gi", "has been oomkilled twice", "was being oom killed": a passive with its subject. What
+ * is said in the present of any container needs something of this one's: a size, how often, whose it is. */
+static bool is_passive(const hri_oom_place *p, size_t phrase, size_t to) {
+  static const char once[] =
+      "was|were|been|got|is getting|are getting|is being|are being|was being|were being|keeps being|keeps getting|pod being|pods being";
+  static const char now[] = "is|are|gets|get";
+  static const char units[] = "gi|mi|gb|mb| gi| mi| gb| mb";
+  static const char marks[] = "still|constantly|repeatedly|frequently|again|currently|every|times|let's|" HRI_OWN;
+  const size_t from = hri_sentence_start(p->text, p->sentence, phrase), near = from;
+  const size_t end = hri_sentence_end(p->text, to, p->line_end + 80 < p->count ? p->line_end + 80 : p->count);
+  size_t at = phrase, verb;
+  if (!hri_match_at(p->text, phrase, p->line_end, "oomkilled|oom killed|oom-killed") ||
+      p->shape & (HRI_OOM_HEADING | HRI_OOM_ROW) || is_numbered(p))
+    return false;
+  at = skip_adverbs(p->text, from, at);
+  const size_t being = hri_match_last(p->text, from, at, "being");
+  if (being < at && (verb = skip_adverbs(p->text, from, being)) < being && /* "is constantly being" */
+      hri_match_last(p->text, from, verb, "is|are|was|were|keeps|keep|kept") < verb)
+    return !hri_match_any(p->text, from, verb, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until");
+  if (hri_match_any(p->text, near, at, HRI_CASE "|" HRI_CAN "|when|to|each|any|every|until")) return false;
+  if (hri_match_last(p->text, from, at, once) < at) return true;
+  verb = hri_match_last(p->text, from, at, now);
+  if (verb == at || verb < from + 4 || hri_match_end(p->text, from, verb, "that |which ")) return false;
+  for (size_t i = from; i + 1 < end; i++)
+    if (hri_is_digit(p->text[i]) && hri_match_at(p->text, i + 1, end, units)) return true;
+  return hri_match_any(p->text, from, end, marks);
 }
 
 bool hri_voice_tells_of_kill(const hri_oom_place *p) {
@@ -57,7 +110,7 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
          (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
-         hri_match_at(p->text, from, to, "oomed|oom'");
+         is_passive(p, from, to) || hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'");
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {

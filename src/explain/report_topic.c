@@ -14,20 +14,38 @@ static size_t clause_start(const char *text, size_t line, size_t at) {
   return line;
 }
 
+/* Behind the part of a program that a change's title names, "vulkan: ", "driver/rawexec: ": in the first line, or a path. */
+static size_t skip_scope(const hri_oom_place *p, size_t at) {
+  enum { LONGEST = 40 };
+  size_t end = at, blanks = 0;
+  while (end < p->line_end && end < at + LONGEST && (hri_is_name(p->text[end]) || strchr("./-*, ", p->text[end])) &&
+         !(p->text[end] == '.' && end + 1 < p->line_end && p->text[end + 1] == ' '))
+    blanks += p->text[end++] == ' ';
+  if (end + 1 >= p->line_end || blanks > 2 || !strchr(":.", p->text[end]) || p->text[end + 1] != ' ') return at;
+  return p->before_count == 0 || memchr(p->text + at, '/', end - at) ? end + 2 : at;
+}
+
 bool hri_voice_is_change(const hri_oom_place *p) {
   size_t at = p->line, end;
   while (at < p->line_end && strchr("[-* ", p->text[at])) { /* "[spark-40781][core]" */
     if (p->text[at] == '[') at = hri_oom_word(p->text, at, p->line_end, "]");
     if (at < p->line_end) at++;
   }
-  for (end = at; end < p->line_end && hri_is_letter(p->text[end]);) end++;
-  return end < p->line_end && p->text[end] == ' ' &&
-         hri_match_last(p->text, at, end, HRI_CHANGE "|" HRI_AVOID "|" HRI_HANDLE) == at;
+  const size_t verb = skip_scope(p, at);
+  for (end = verb; end < p->line_end && hri_is_letter(p->text[end]);) end++;
+  if (end >= p->line_end || p->text[end] != ' ') return false;
+  if (verb > at && hri_match_last(p->text, verb, end, HRI_CHANGE_MORE) == verb) return true;
+  return hri_match_last(p->text, verb, end, HRI_CHANGE "|" HRI_AVOID "|" HRI_HANDLE) == verb;
 }
 
 /* "out of memory (oom) or excessive use of it": a case beside another. */
 static bool is_one_of_several(const hri_oom_place *p, size_t to) {
   return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, " or | / ");
+}
+
+/* "When x() failed (oom), the caller": a case by itself, of the sentence that begins at text[from]. */
+static bool is_when(const hri_oom_place *p, size_t from, size_t to) {
+  return hri_match_at(p->text, to, p->line_end, "),") && hri_match_at(p->text, from, to, "when ");
 }
 
 /* "oom: reduce the batch", "a fallback for bad_alloc": a title that gives advice, or names what deals with it. */
@@ -72,18 +90,24 @@ static bool is_titled(const hri_oom_place *p, size_t first, size_t near) {
 /* Whether the words behind the phrase make it a topic: what deals with such errors, what they mean, when they come. */
 static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t end) {
   static const char matters[] =
-      " errors| error is | exceptions| events| issue| problem| situation| scenario| condition| handler| handling| hook| callback| guard|"
+      " errors| error is | response| preferences| overview| exceptions| events| issue| problem| situation| scenario| condition| handler| handling| hook| callback| guard|"
       " protect| prevent| recovery| fallback| check| test| retry| solution| warning| detection| management| manager| debugging|"
       " mitigation| killer| score| kill disable| faq| guide| tips|: class|: subclass|: exception class|: raised|: thrown";
   static const char general[] =
       " can | may | might | will | should | is a | is the | are the | means| indicates| usually|"
-      ", usually| often| when you| if | or |?";
+      ", usually| often| when you| if | or |?| perhaps| maybe";
   static const char defined[] = "raised when|thrown when|returned when|occurs when|happens when|raised if|thrown if|"
                                 "returned if|occurs if|happens if";
-  if (hri_match_at(p->text, to, p->line_end, matters)) return true;
   if (hri_voice_happened(p, to)) return false;
+  if (hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, matters)) return true;
   return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " error"), p->line_end, general) ||
          hri_match_part(p->text, from, end, defined);
+}
+
+/* "I am getting x errors when training": several, of one's own. */
+static bool is_met_again(const hri_oom_place *p, size_t from, size_t phrase, size_t to) {
+  return hri_match_at(p->text, to, p->line_end, " errors when | errors while | errors during | errors after ") &&
+         hri_match_any(p->text, from, phrase, HRI_OWN) && hri_voice_meets(p->text, p->line, phrase);
 }
 
 /* "your query has been cancelled due to x": a program tells whoever runs it what happened. */
@@ -98,7 +122,8 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
               "typically|always|when|issue|issues|bug|problem";
   const size_t said = p->tick_from < p->tick_to && p->tick_from > p->line ? p->tick_from : phrase_from,
                from = hri_sentence_start(p->text, p->sentence, said), near = clause_start(p->text, p->line, said),
-               end = hri_sentence_end(p->text, phrase_to, p->line_end);
+               clause = clause_start(p->text, p->sentence, said), /* of a line before, if it was wrapped */
+      end = hri_sentence_end(p->text, phrase_to, p->line_end);
   size_t quote = phrase_from, first = from;
   uint64_t signs = 0;
   while (quote > near && p->text[quote - 1] != '"') quote--;
@@ -112,13 +137,17 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   } while (0)
   SIGN(TOPIC, is_titled(p, first, near) || (is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
                   hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
-  SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end));
-  SIGN(CONDITION, hri_match_any(p->text, phrase_to, end, "unless") || hri_voice_is_change(p) ||
-                      hri_match_any(p->text, from, phrase_from,
-                                    HRI_CASE "|" HRI_RULE "|exit codes:|error codes:") || /* also before a colon */
-                      hri_match_any(p->text, near, phrase_from,
-                                    HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_CAN "|" HRI_NOT "|reports") ||
-                      (!addressed && hri_match_any(p->text, near, phrase_from, HRI_ANYBODY)));
+  SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end) && !is_met_again(p, from, phrase_from, phrase_to));
+  SIGN(CONDITION,
+       hri_match_any(p->text, phrase_to, end, "unless") || is_when(p, from, phrase_to) || hri_voice_is_change(p) ||
+           hri_match_any(p->text, from, phrase_from,
+                         HRI_CASE "|" HRI_RULE
+                                  "|exit codes:|error codes:|when exhausted|when exceeded") || /* also before a colon */
+           hri_match_any(p->text, near, phrase_from,
+                         HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_NOT "|reports") ||
+           hri_match_any(p->text, clause, phrase_from, HRI_CAN "|" HRI_INSTEAD) ||
+           hri_match_end(p->text, clause, phrase_from, "can't |cannot |won't |never |without ") ||
+           (!addressed && hri_match_any(p->text, near, phrase_from, HRI_ANYBODY)));
   SIGN(PERSON, !addressed && hri_match_any(p->text, near, phrase_from, persons));
   SIGN(MINE, hri_match_any(p->text, near, phrase_from, HRI_OWN));
 #undef SIGN

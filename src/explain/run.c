@@ -248,17 +248,29 @@ static void advise_run(hr_oom_failure *f, const hr_run_explanation *run) {
     hr_oom_add_advice(f, HR_OOM_ADVICE, advice[run->end], "none", "", 0);
 }
 
-static hr_status read_all(const char *directory, hr_run_explanation *run, hr_status *outcome, hr_error *error) {
+/* What a run can do without: a trail that the power took in the middle of a page leaves run.json to be read. */
+static hr_status go_without(hr_status status, const hr_error *unread, hr_oom_failure *f, hr_error *error) {
+  if (status == HR_ERROR_INPUT) {
+    hri_oom_line(f, "left out: %.220s", unread->message);
+    return HR_OK;
+  }
+  if (status != HR_OK && error) *error = *unread;
+  return status;
+}
+
+static hr_status read_all(const char *directory, hr_run_explanation *run, hr_oom_failure *f, hr_status *outcome,
+                          hr_error *error) {
   static const char *const names[] = {"run.json", "metrics.jsonl", "memory/trail"};
   char *path;
   sample samples[3] = {{0}};
   hr_status status = HR_OK;
+  hr_error unread = {0};
   for (int k = 0; k < 3 && status == HR_OK; k++) {
     path = hri_path_join(directory, names[k]);
     if (!path) return hri_fail_memory(error, strlen(directory) + 16, "a path");
     status = k == 0   ? read_run(path, run, error)
              : k == 1 ? read_metrics(path, samples, error)
-                      : read_trail(path, run, outcome, error);
+                      : go_without(read_trail(path, run, outcome, &unread), &unread, f, error);
     hri_free(path);
   }
   run->first_resident_bytes = samples[0].resident;
@@ -284,7 +296,7 @@ hr_status hr_explain_run(const char *directory, hr_run_explanation **out, hr_err
   run->explanation = e;
   e->failures = f;
   e->failure_count = 1;
-  status = read_all(directory, run, &outcome, error);
+  status = read_all(directory, run, f, &outcome, error);
   if (status != HR_OK) {
     hr_run_explanation_destroy(run);
     return status;

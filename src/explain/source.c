@@ -47,19 +47,40 @@ static span trim(const char *line, size_t count) {
   return s;
 }
 
-/* Takes a comment off the end of a line. */
-static void drop_comment(span *s) {
+/* Takes a comment off the end of a line; whether one stood there. */
+static bool drop_comment(span *s) {
+  const size_t to = s->to;
   static const char *const marks[] = {" //", "\t//", "/*", "  # ", "\t# "};
   for (size_t i = 0; i < HRI_COUNT(marks); i++) {
     size_t at = hri_oom_word(s->text, s->from, s->to, marks[i]);
     if (at > s->from && at < s->to) s->to = at;
   }
   while (s->to > s->from && hri_line_is_blank(s->text[s->to - 1])) s->to--;
+  return s->to < to;
 }
 
-/* A frame of Python's traceback or of a debugger's: the next line is source that nobody typed. */
+/* Takes off the sign by which a macro goes on in the next line, set apart from its statement: "f(x);    \\". */
+static void drop_continuation(span *s) {
+  if (!ends(s, " \\") && !ends(s, "\t\\")) return;
+  const size_t to = s->to;
+  s->to--;
+  while (s->to > s->from && hri_line_is_blank(s->text[s->to - 1])) s->to--;
+  if (s->to == s->from || !strchr(";,{}()", s->text[s->to - 1])) s->to = to;
+}
+
+/* "lib/repocard.py:105: UserWarning: ...", below which Python prints the line that warned. */
+static bool is_warning(const span *s) {
+  size_t at = hri_oom_word(s->text, s->from, s->to, ".py:"), end;
+  if (at == s->to) return false;
+  for (at += 4; at < s->to && hri_is_digit(s->text[at]);) at++;
+  if (!begins(s, at, ": ")) return false;
+  for (end = at += 2; end < s->to && is_word_char(s->text[end]);) end++;
+  return end > at + 7 && memcmp(s->text + end - 7, "Warning", 7) == 0 && end < s->to && s->text[end] == ':';
+}
+
+/* A frame of Python's traceback or of a debugger's, or a warning: the next line is source that nobody typed. */
 static bool is_frame(const span *s) {
-  if (begins(s, s->from, "File \"") && has(s, ", line ")) return true;
+  if ((begins(s, s->from, "File \"") && has(s, ", line ")) || is_warning(s)) return true;
   return begins(s, s->from, "File ~") || begins(s, s->from, "-->") || begins(s, s->from, "---->") ||
          begins(s, s->from, "Cell In[");
 }
@@ -95,7 +116,7 @@ static bool is_literal_at(const span *s, size_t at, size_t *end) {
   while (at < s->to && letters < 3 && strchr("fFrRbBuUsL$@", s->text[at])) at++, letters++;
   if (at >= s->to || !strchr("\"'`", s->text[at])) return false;
   quote = s->text[at];
-  if (quote == '`' && letters == 0) return false;
+  if (quote == '`' && letters == 0 && !ends(s, "`,")) return false; /* Go's, as an element of a list */
   for (size_t i = at + 1; i < s->to; i++) {
     if (s->text[i] == '\\') i++;
     else if (s->text[i] == quote) {
@@ -120,6 +141,10 @@ static bool is_literal_line(const span *s) {
 static bool is_assignment(const span *s) {
   size_t at = name_end(s, s->from), end;
   if (at == s->from) return false;
+  if (at < s->to && s->text[at] == '[') { /* an element */
+    end = hri_oom_word(s->text, at, s->to, "]");
+    if (end < s->to && memchr(s->text + at, '"', end - at)) at = end + 1;
+  }
   if (at + 1 < s->to && s->text[at] == ':' && s->text[at + 1] == ' ') { /* a type */
     size_t type = at + 2;
     while (type < s->to && (is_word_char(s->text[type]) || strchr("[],.| ", s->text[type]))) type++;
@@ -147,7 +172,7 @@ static bool begins_statement(const span *s) {
                                       "except ", "except:",  "package ",  "using ",     "extern ",    "override ",
                                       "echo \"", "echo '",   "printf \"", "printf '",   "export ",    "assert_",
                                       "/*",      "*/",       "cdef ",     "inline ",    "unsigned ",  "const ",
-                                      "let ",    "var "};
+                                      "let ",    "var ",     "(def"};
   static const char *const closed[] = {"if ", "for ",    "while ", "with ", "class ", "else",
                                        "try", "finally", "match ", "case ", "catch",  "switch",
                                        "if(", "for(",    "while(", "else:", "try:",   "} "};
@@ -200,11 +225,14 @@ static bool is_labelled(const span *s) {
 
 /* A place in a source, before any literal: programs print these. */
 static bool names_place(const span *s) {
-  static const char *const names[] = {".cc", ".cpp", ".cu", ".c", ".h", ".py", ".rs", ".go"};
-  for (size_t i = 0; i < HRI_COUNT(names); i++) {
-    size_t at = hri_oom_word(s->text, s->from, s->to, names[i]), end = at + strlen(names[i]);
-    if (at == s->to || end + 1 >= s->to || memchr(s->text + s->from, '"', at - s->from)) continue;
-    if (strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
+  static const char endings[] = ".cc|.cpp|.cu|.c|.h|.py|.rs|.go|.js|.ts";
+  const char *quote = memchr(s->text + s->from, '"', s->to - s->from);
+  const size_t to = quote ? (size_t)(quote - s->text) : s->to;
+  for (size_t at = hri_oom_word(s->text, s->from, to, "."); at < to; at = hri_oom_word(s->text, at + 1, to, ".")) {
+    size_t end;
+    if (at + 1 == to || !strchr("chprgjt", s->text[at + 1])) continue;
+    end = hri_match_next(s->text, at, to, endings);
+    if (end > at && end + 1 < s->to && strchr(":(", s->text[end]) && hri_is_digit(s->text[end + 1])) return true;
   }
   return false;
 }
@@ -228,8 +256,8 @@ static bool is_sentence(const span *s) {
 
 /* How a statement ends, or a part of one that goes on. */
 static bool ends_statement(const span *s) {
-  static const char *const operands[] = {");", "\";", "';",    "];",  "};",   "\",", "',",  ");\\", "({", "=>",
-                                         "&&", "||",  "\\n\"", "\")", "\"))", "')",  "\"]", "\" +", "' +"};
+  static const char *const operands[] = {");",  "\";", "';", "];",    "};",  "\",",  "',", ");\\", "({",   "=>",
+                                         "; }", "&&",  "||", "\\n\"", "\")", "\"))", "')", "\"]",  "\" +", "' +"};
   if (ends(s, "(") && is_sentence(s)) return false;
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
@@ -260,18 +288,50 @@ static bool is_call(const span *s) {
   return !names_error(s, at);
 }
 
+/* A plain word at the very beginning of a line: how people greet. */
+static bool is_plain_word(const span *s, size_t end) {
+  for (size_t i = s->from; i < end; i++)
+    if (!hri_is_letter(hri_line_lower(s->text[i]))) return false;
+  return s->from == 0;
+}
+
 /* An enumerator, an entry of a table of codes: "NAME = 2,", "A => B,", "CASE(A, B)". */
-static bool is_entry(const span *s) {
+static bool is_entry(const span *s, bool commented) {
   size_t at = name_end(s, s->from);
   if (at == s->from) return false;
-  if (at + 1 == s->to && s->text[at] == ',') return true;
+  if (at + 1 == s->to && s->text[at] == ',') return !is_plain_word(s, at);
   while (at < s->to && s->text[at] == ' ') at++;
   if (begins(s, at, "=>")) return true;
   if (at >= s->to || s->text[at] != '=') return false;
   for (at++; at < s->to && (s->text[at] == ' ' || s->text[at] == '-' || is_word_char(s->text[at]));) at++;
   if (at < s->to && s->text[at] == ',') /* "wps=680, lr=0.25" is how programs print */
-    return at + 1 == s->to || begins(s, at, ", //") || begins(s, at, ", /*") || has(s, " = ");
-  return begins(s, at, "//") || begins(s, at, "/*");
+    return at + 1 == s->to || has(s, " = ");
+  return commented && at == s->to && has(s, " = ");
+}
+
+/* A field of a structure that a program makes, as Go writes them: "ExitCode: 137,", "OOMKilled: s.OOMKilled,". */
+static bool is_member(const span *s) {
+  size_t at = name_end(s, s->from), blanks = 0;
+  if (at == s->from || at + 1 >= s->to || s->text[at] != ':' || !ends(s, ",")) return false;
+  if (s->text[s->from] < 'A' || s->text[s->from] > 'Z' || memchr(s->text + s->from, '.', at - s->from)) return false;
+  for (at++; at < s->to && hri_line_is_blank(s->text[at]);) at++;
+  for (size_t i = at; i < s->to; i++) blanks += hri_line_is_blank(s->text[i]);
+  return at + 1 < s->to && (blanks == 0 || s->text[at] == '&' || is_literal_at(s, at, &at));
+}
+
+/* One tag with attributes and nothing else: of a page's source. */
+static bool is_tag(const span *s) {
+  return s->text[s->from] == '<' && ends(s, ">") && has(s, "=\"") &&
+         !memchr(s->text + s->from + 1, '<', s->to - s->from - 1);
+}
+
+/* What tells a documents' tool what to do: ".. name:: x", ":field: x". */
+static bool is_directive(const span *s) {
+  size_t at;
+  if (begins(s, s->from, ".. ")) return has(s, ":: ");
+  if (s->text[s->from] != ':') return false;
+  at = name_end(s, s->from + 1);
+  return at > s->from + 1 && at + 1 < s->to && s->text[at] == ':' && hri_line_is_blank(s->text[at + 1]);
 }
 
 /* An object in braces on one line: a record of a log. */
@@ -288,10 +348,56 @@ static bool is_pairs(const span *s) {
   return has_key && (has(s, " msg=") || has(s, " message=") || has(s, " error=") || has(s, " err="));
 }
 
-/* A field of an object over several lines: of a program's table, or of a notebook's output. */
+/* A literal without letters before its quote, whole on the line; *end is behind it. */
+static bool is_quoted_at(const span *s, size_t at, size_t *end) {
+  if (at >= s->to || (s->text[at] != '"' && s->text[at] != '\'')) return false;
+  for (size_t i = at + 1; i < s->to; i++) {
+    if (s->text[i] == '\\') i++;
+    else if (s->text[i] == s->text[at]) {
+      *end = i + 1;
+      return true;
+    }
+  }
+  return false;
+}
+
+/* Where the value begins of a field at s->from, behind brackets that it opens and none of which it closes, `"key": ...` or
+ * `'key': ...` (*quoted: with a quote), `key: "...",`; s->to when there is none. */
+static size_t field_value(const span *s, bool *quoted) {
+  size_t at = s->from, end;
+  while (at < s->to && strchr("{[ ", s->text[at])) at++;
+  if (at > s->from && (has(s, "}") || has(s, "]"))) return s->to; /* a record */
+  *quoted = is_quoted_at(s, at, &end);
+  if (!*quoted)
+    for (end = at; end < s->to && is_word_char(s->text[end]);) end++;
+  else
+    while (end < s->to && s->text[end] == ' ') end++;
+  if (end == at || end + 2 >= s->to || s->text[end] != ':' || s->text[end + 1] != ' ') return s->to;
+  return end + 2;
+}
+
+/* A field of an object over several lines, of a program's table or of a notebook's output. */
 static bool is_field(const span *s) {
   size_t end;
-  return s->text[s->from] == '"' && is_literal_at(s, s->from, &end) && end < s->to && s->text[end] == ':';
+  if (s->text[s->from] != '"' || !is_literal_at(s, s->from, &end)) return false;
+  while (end < s->to && s->text[end] == ' ') end++;
+  return end < s->to && s->text[end] == ':';
+}
+
+/* The same as JavaScript and Python print or write it, `key: '...',`, `'key': "...",`: what stands beside it tells
+ * (scan_place.c). */
+static bool is_plain_field(const span *s) {
+  bool quoted;
+  size_t at = field_value(s, &quoted), end;
+  if (at == s->to || (!is_quoted_at(s, at, &end) && !(quoted && strchr("{[", s->text[at])))) return false;
+  if (s->text[at] == '{' || s->text[at] == '[') return true;
+  while (end < s->to && strchr(" ,]}", s->text[end])) end++;
+  return end == s->to && strchr(",]}", s->text[end - 1]);
+}
+
+/* "\"state\": map[string]any{", "\"x\": &Type{": of a program. */
+static bool opens_structure(const span *s) {
+  return ends(s, "{") && s->to > s->from + 2 && (is_word_char(s->text[s->to - 2]) || s->text[s->to - 2] == ']');
 }
 
 /* Brackets alone are anybody's. */
@@ -303,13 +409,51 @@ static bool is_joined_literal(const span *s) {
          ends(s, "\\n\",");
 }
 
+/* An element of a list in a program that is set in by tabs, and no output of a notebook or of a tool, which use blanks. */
+static bool is_listed_literal(const span *s) {
+  return s->from > 0 && s->text[s->from - 1] == '\t' && ends(s, ",") && s->text[s->from] != '{';
+}
+
 /* A pattern that matches messages. */
-static bool is_pattern(const span *s) { return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"")); }
+static bool is_pattern(const span *s) {
+  return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"") || has(s, "\"$"));
+}
 
 /* How an exception is printed: "package.SomeError: ...". */
 static bool is_exception(const span *s) {
   size_t end = name_end(s, s->from);
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
+}
+
+/* An exception as it prints itself, alone at the line's beginning, `SomeError('...')`; any object whose field is a message as
+ * remote procedures name it, `Failed(Code=..., Message='...')`. */
+static bool is_repr(const span *s) {
+  size_t at;
+  if (s->text[s->to - 1] != ')') return false;
+  at = name_end(s, s->from);
+  if (at == s->from || at >= s->to || s->text[at] != '(') return false;
+  return (s->from == 0 && names_error(s, at)) || has(s, "Message='") || has(s, "Message=\"");
+}
+
+/* A code before a colon, "ORA-04031: ...": how databases number what they say. */
+static bool is_coded(const span *s) {
+  size_t at = s->from, digits;
+  while (at < s->to && s->text[at] >= 'A' && s->text[at] <= 'Z') at++;
+  if (at < s->from + 2 || at == s->to || s->text[at] != '-') return false;
+  for (digits = ++at; at < s->to && hri_is_digit(s->text[at]);) at++;
+  return at >= digits + 4 && begins(s, at, ": ");
+}
+
+/* A pair of a log and nothing else, `err="..."`: an element only among others of a program. */
+static bool is_pair(const span *s) {
+  static const char *const keys[] = {"err=\"",    "error=\"",     "msg=\"",    "message=\"",
+                                     "reason=\"", "exception=\"", "stderr=\"", "error_message=\""};
+  size_t end;
+  if (!strchr("emrs", s->text[s->from])) return false;
+  for (size_t i = 0; i < HRI_COUNT(keys); i++)
+    if (begins(s, s->from, keys[i]))
+      return is_literal_at(s, s->from + strlen(keys[i]) - 1, &end) && (end == s->to || s->text[end] == ' ');
+  return false;
 }
 
 /* How C++, Rust and WebAssembly print what ended a program. */
@@ -335,19 +479,43 @@ bool hri_source_opens_literal(const char *line, size_t count) {
   return at > s.from && at < s.to && strchr("=([{,+:", line[at - 1]);
 }
 
+/* Whether a quote of YAML's at text[at] is one of two, which stand for one. */
+static bool is_doubled(const char *text, size_t at, size_t count) { return at + 1 < count && text[at + 1] == '\''; }
+
+bool hri_source_closes_scalar(const char *line, size_t from, size_t count) {
+  for (size_t at = from; at < count; at++)
+    if (line[at] == '\'') {
+      if (!is_doubled(line, at, count)) return true;
+      at++;
+    }
+  return false;
+}
+
+bool hri_source_opens_scalar(const char *line, size_t count) {
+  size_t at = 0;
+  while (at < count && (line[at] == ' ' || line[at] == '-')) at++;
+  while (at < count && (is_word_char(line[at]) || line[at] == '-')) at++;
+  if (at + 3 > count || memcmp(line + at, ": '", 3) != 0 || hri_oom_word(line, at + 3, count, "''") == count)
+    return false;
+  return !hri_source_closes_scalar(line, at + 3, count);
+}
+
 hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || is_exception(&s) || is_thrown(&s) ||
-      is_bracket(&s))
+  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || (is_exception(&s) && !is_member(&s)) ||
+      is_repr(&s) || is_coded(&s) || is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
-  if (is_field(&s)) return HRI_SOURCE_LITERAL;
+  if (is_field(&s) || is_pair(&s)) return opens_structure(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_plain_field(&s)) return HRI_SOURCE_FIELD;
   if (begins(&s, s.from, "\"\"\"") || begins(&s, s.from, "'''")) return HRI_SOURCE_CODE; /* a text in a program */
-  drop_comment(&s);
-  if (is_literal_line(&s)) return is_joined_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
-  if (is_pattern(&s)) return HRI_SOURCE_CODE;
-  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s)
+  drop_continuation(&s);
+  const bool commented = drop_comment(&s);
+  if (is_literal_line(&s)) return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
+  if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
+  return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) ||
+                 is_member(&s)
              ? HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;
 }

@@ -10,11 +10,17 @@ typedef enum hri_source_kind {
   HRI_SOURCE_NONE,    /* what somebody wrote or a program printed, or nothing */
   HRI_SOURCE_CODE,    /* a statement, or a part of one */
   HRI_SOURCE_LITERAL, /* a string literal and nothing else: an element of a list, a message over several lines */
-  HRI_SOURCE_FRAME    /* a frame of a traceback, which has a line of source below it */
+  HRI_SOURCE_FIELD, /* a field as a program writes or prints it, `key: "...",`: a statement where nothing else shows */
+  HRI_SOURCE_FRAME  /* a frame of a traceback, which has a line of source below it */
 } hri_source_kind;
 
 /* Whether a statement on the line opens a literal with three quotes. */
 bool hri_source_opens_literal(const char *line, size_t count);
+
+/* Whether the line opens a text of YAML that goes on, `key: 'it''s ...`, where two quotes stand for one; whether line[from,
+ * count) has the one that closes it. */
+bool hri_source_opens_scalar(const char *line, size_t count);
+bool hri_source_closes_scalar(const char *line, size_t from, size_t count);
 
 hri_source_kind hri_source_of(const char *line, size_t count);
 

@@ -1,357 +1,12 @@
-/* Whose a report is and which memory it is about, by the words around it: frameworks that are not PyTorch, libraries
- * that take device memory past its allocator, interfaces that programs of many kinds use, the machine's memory, a
- * device's, a chip's. */
+/* Which memory a report is about, and whose message it is, by the words of its sentence and the lines around: the
+ * machine's memory, a device's, a chip's, a limit that a program set itself; then the name that stands there
+ * (speaker_names.c).
+ *
+ * The neighbours may rely on this: each report comes to one kind and one source, and what memory the words name goes
+ * before who is named - a framework's own line about the machine's memory is the machine's. `anybodys` tells whether
+ * the line is the speaker's own. */
 #include "explain/match.h"
-#include "explain/report.h"
-
-typedef struct speaker {
-  const char *word, *name;
-  bool plain; /* an ordinary word too: a name only where it stands as code has it, "llama_model", "[dali]", "/burn/" */
-} speaker;
-
-static const speaker frameworks[] = {{"tensorflow", "tensorflow", false},
-                                     {"streamexecutor", "tensorflow", false},
-                                     {"bfc_allocator", "tensorflow", false},
-                                     {"[op:", "tensorflow", false},
-                                     {"jax", "jax", false},
-                                     {"jaxlib", "jax", false},
-                                     {"xla", "jax", true},
-                                     {"pjrt", "jax", false},
-                                     {"ggml", "ggml", false},
-                                     {"llama.cpp", "ggml", false},
-                                     {"llama_", "ggml", false},
-                                     {"llm_load_tensors", "ggml", false},
-
-                                     {"llama-server", "ggml", false},
-                                     {"llama-cli", "ggml", false},
-                                     {"llama-cpp", "ggml", false},
-                                     {"llama-bench", "ggml", false},
-                                     {"whisper.cpp", "ggml", false},
-                                     {"whisper_", "ggml", false},
-                                     {"alloc_tensor_range", "ggml", false},
-                                     {"llama runner", "ggml", false},
-                                     {"llama server", "ggml", false},
-                                     {"ollama", "ollama", false},
-                                     {"koboldcpp", "ggml", false},
-                                     {"cuda0 buffer", "ggml", false},
-                                     {"stable-diffusion.cpp", "ggml", false},
-                                     {"onnxruntime", "onnxruntime", false},
-                                     {"ort.webgpu", "onnxruntime", false},
-                                     {"ort-wasm", "onnxruntime", false},
-                                     {"onnxruntimeerror", "onnxruntime", false},
-                                     {"onnxruntimeexception", "onnxruntime", false},
-                                     {"bfcarena", "onnxruntime", false},
-                                     {"tensorrt", "tensorrt", false},
-                                     {"[trt]", "tensorrt", false},
-                                     {"rtsafe", "tensorrt", false},
-                                     {"safeclassruntime.cpp", "tensorrt", false},
-                                     {"trt", "tensorrt", true},
-                                     {"trtllm", "tensorrt", false},
-                                     {"nvinfer1", "tensorrt", false},
-                                     {"nvinfer", "tensorrt", false},
-                                     {"trtexec", "tensorrt", false},
-                                     {"trt-llm", "tensorrt", false},
-                                     {"tensorrt_llm", "tensorrt", false},
-                                     {"virtualmemorybuffer.cpp", "tensorrt", false},
-                                     {"defaultallocator.cpp", "tensorrt", false},
-                                     {"requested amount of gpu memory", "tensorrt", false},
-                                     {"requested amount of memory", "tensorrt", false},
-                                     {"paddle", "paddle", false},
-                                     {"paddlepaddle", "paddle", false},
-                                     {"mxnet", "mxnet", false},
-                                     {"dmlc", "mxnet", false},
-                                     {"cupy", "cupy", false},
-                                     {"cudf", "rapids", false},
-                                     {"cuml", "rapids", false},
-                                     {"cugraph", "rapids", false},
-                                     {"rapids", "rapids", false},
-                                     {"raft", "rapids", true},
-                                     {"xgboost", "xgboost", false},
-                                     {"xgboosterror", "xgboost", false},
-                                     {"gpu_hist", "xgboost", false},
-                                     {"lightgbm", "lightgbm", false},
-                                     {"lightgbmerror", "lightgbm", false},
-                                     {"catboost", "catboost", false},
-                                     {"ncudalib", "catboost", false},
-                                     {"numba", "numba", false},
-                                     {"cudapyapi", "numba", false},
-                                     {"cudaapierror", "numba", false},
-                                     {"mindspore", "mindspore", false},
-                                     {"chainer", "chainer", false},
-                                     {"use 'gpudevice", "matlab", false},
-                                     {"theano", "theano", false},
-                                     {"cnmem_status", "theano", false},
-                                     {"gpuarray", "theano", false},
-                                     {"apply node that caused the error", "theano", false},
-                                     {"julia", "julia", true},
-                                     {"loaderror", "julia", false},
-                                     {"cuda.jl", "julia", false},
-                                     {"cuarrays", "julia", false},
-                                     {"amdgpu.jl", "julia", false},
-                                     {"metal.jl", "julia", false},
-                                     {"out of gpu memory trying to allocate", "julia", false},
-                                     {"cudadrv", "julia", false},
-                                     {"matlab", "matlab", false},
-                                     {"parallel:gpu", "matlab", false},
-                                     {"opencv", "opencv", false},
-                                     {"iree", "iree", true},
-                                     {"mlx", "mlx", false},
-                                     {"[metal]", "metal", false},
-                                     {"metal::malloc", "mlx", false},
-                                     {"[malloc_or_wait]", "mlx", false},
-                                     {"kiogpucommandbuffercallbackerroroutofmemory", "metal", false},
-                                     {"ioaf code", "metal", false},
-                                     {"ctranslate2", "ctranslate2", false},
-                                     {"faster_whisper", "ctranslate2", false},
-                                     {"tvm", "tvm", false},
-                                     {"tvmerror", "tvm", false},
-                                     {"mlc_llm", "tvm", false},
-                                     {"mlc-llm", "tvm", false},
-                                     {"cntk", "cntk", false},
-                                     {"darknet", "darknet", false},
-                                     {"dark_cuda", "darknet", false},
-                                     {"cycles", "blender", true},
-                                     {"blender", "blender", true},
-                                     {"taichi", "taichi", false},
-                                     {"candle", "candle", true},
-                                     {"cudarc", "cudarc", false},
-                                     {"drivererror", "cudarc", false},
-                                     {"burn", "burn", true},
-                                     {"cubecl", "burn", false},
-                                     {"wgpu error", "wgpu", false},
-                                     {"wgpu", "wgpu", false},
-                                     {"tinygrad", "tinygrad", false},
-                                     {"openvino", "openvino", false},
-                                     {"intel_gpu", "openvino", false},
-                                     {"intel_npu", "openvino", false},
-                                     {"[cl ext]", "openvino", false},
-                                     {"ncnn", "ncnn", false},
-                                     {"mnn", "mnn", false},
-                                     {"kaldi", "kaldi", false},
-                                     {"cu-allocator.cc", "kaldi", false},
-                                     {"spark", "spark", true},
-                                     {"java", "java", true},
-                                     {"jvm", "java", false},
-                                     {"openjdk", "java", false},
-                                     {"gromacs", "gromacs", false},
-                                     {"lammps", "lammps", false},
-                                     {"relion", "relion", false},
-                                     {"pycuda", "pycuda", false},
-                                     {"managedcuda", "managedcuda", false},
-                                     {"pyopencl", "opencl", false},
-                                     {"opencl", "opencl", false},
-                                     {"clcreatebuffer", "opencl", false},
-                                     {"cl_out_of_", "opencl", false},
-                                     {"cl_mem_object_", "opencl", false},
-                                     {"vulkan", "vulkan", false},
-                                     {"vkallocatememory", "vulkan", false},
-                                     {"directml", "", false},
-                                     {"dxgi", "directx", false},
-                                     {"d3d12", "directx", false},
-                                     {"d3d11", "directx", false},
-                                     {"direct3d", "directx", false},
-                                     {"webgl", "webgl", false},
-                                     {"gl_out_of_memory", "opengl", false},
-                                     {"opengl", "opengl", false},
-                                     {"tritonserver", "triton-server", false},
-                                     {"coreml", "coreml", false},
-                                     {"dl4j", "deeplearning4j", false},
-                                     {"nd4j", "deeplearning4j", false},
-                                     {"unreal", "unreal", true},
-                                     {"unityengine", "unity", false},
-                                     {"hashcat", "hashcat", false},
-                                     {"ethminer", "ethminer", false},
-                                     {"gmx", "gromacs", false},
-                                     {"picongpu", "picongpu", false},
-                                     {"amber", "amber", true},
-                                     {"namd", "namd", false},
-                                     {"openmm", "openmm", false},
-                                     {"kokkos", "kokkos", false},
-                                     {"flashlight", "flashlight", false},
-                                     {"arrayfire", "arrayfire", false},
-                                     {"arrayfire exception", "arrayfire", false},
-                                     {"open3d", "open3d", false},
-                                     {"pcl", "pcl", true},
-                                     {"turbomind", "turbomind", false},
-                                     {"lmdeploy", "turbomind", false},
-                                     {"[tm][", "turbomind", false},
-                                     {"megengine", "megengine", false},
-                                     {"mgb_", "megengine", false},
-                                     {"oneflow", "oneflow", false},
-                                     {"jittor", "jittor", false},
-                                     {"caffe", "caffe", true},
-                                     {"syncedmem", "caffe", false},
-                                     {"marian", "marian", true},
-                                     {"dynet", "dynet", false},
-                                     {"system is out of gpu memory", "blender", false},
-                                     {"system is out of gpu and shared host memory", "blender", false},
-                                     {"rknn", "rknn", false},
-                                     {"rkllm", "rknn", false},
-                                     {"hailort", "hailort", false},
-                                     {"hailo_out_of_", "hailort", false},
-                                     {"tdrv", "neuron", false},
-                                     {"nrt", "neuron", true},
-                                     {"nrt_", "neuron", false},
-                                     {"ncc_eoom", "neuron", false},
-                                     {"poplar", "poplar", true},
-                                     {"qnn", "qnn", true},
-                                     {"snpe", "snpe", false},
-                                     {"tflite", "tensorflow", false},
-                                     {"mediapipe", "mediapipe", false},
-                                     {"openacc", "openacc", false},
-                                     {"cutlass", "", false}};
-static const speaker libraries[] = {{"cublas", "cublas", false},
-                                    {"cudnn", "cudnn", false},
-                                    {"cufft", "cufft", false},
-                                    {"cusparse", "cusparse", false},
-                                    {"cusolver", "cusolver", false},
-                                    {"curand", "curand", false},
-                                    {"cutensor", "cutensor", false},
-                                    {"nccl", "nccl", false},
-                                    {"rccl", "rccl", false},
-                                    {"nvshmem", "nvshmem", false},
-                                    {"rocblas", "rocblas", false},
-                                    {"hipblas", "hipblas", false},
-                                    {"hipfft", "hipfft", false},
-                                    {"rocfft", "rocfft", false},
-                                    {"hipsparse", "hipsparse", false},
-                                    {"rocsparse", "rocsparse", false},
-                                    {"miopen", "miopen", false},
-                                    {"hipblaslt", "hipblaslt", false},
-                                    {"cublaslt", "cublas", false},
-                                    {"faiss", "faiss", false},
-                                    {"dali", "dali", true},
-                                    {"nvjpeg", "nvjpeg", false},
-                                    {"spconv", "spconv", false},
-                                    {"tiny-cuda-nn", "tiny-cuda-nn", false},
-                                    {"tcnn", "tiny-cuda-nn", false},
-                                    {"minkowskiengine", "minkowski", false},
-                                    {"bitsandbytes", "bitsandbytes", false},
-                                    {"rmm", "rmm", false},
-                                    {"thrust", "thrust", false},
-                                    {"cub", "cub", true},
-                                    {"warp", "warp", true},
-                                    {"ucx", "ucx", false},
-                                    {"nvenc", "nvenc", false},
-                                    {"h264_nvenc", "nvenc", false},
-                                    {"hevc_nvenc", "nvenc", false},
-                                    {"av1_nvenc", "nvenc", false},
-                                    {"nvdec", "nvdec", false},
-                                    {"cuvid", "cuvid", false},
-                                    {"decord", "decord", false},
-                                    {"optix", "optix", false},
-                                    {"dgl", "dgl", false},
-                                    {"onednn", "onednn", false},
-                                    {"dnnl", "onednn", false},
-                                    {"transformer_engine", "transformer-engine", false},
-                                    {"nvrtc", "nvrtc", false},
-                                    {"rtmalloc", "cann", false},
-                                    {"halmemalloc", "cann", false},
-                                    {"torch_memory_saver", "torch_memory_saver", false},
-                                    {"deep_ep", "deep_ep", false},
-                                    {"deepep", "deep_ep", false},
-                                    {"nixl", "nixl", true},
-                                    {"mooncake", "mooncake", true},
-                                    {"lmcache", "lmcache", false},
-                                    {"k2", "k2", true}};
-
-/* Whether the name at text[at, end) stands as code has it: beside "/", "_", ":", "." and the like. */
-static bool is_in_code(const char *text, size_t from, size_t at, size_t end, size_t to) {
-  static const char beside[] = "/\\_:[]()<>-=";
-  if (end + 3 < to && text[end] == ' ' && text[end + 1] == '(' && /* a banner: "lammps (19 mar 2020)", "x (v5.1)" */
-      (hri_is_digit(text[end + 2]) || (text[end + 2] == 'v' && hri_is_digit(text[end + 3]))))
-    return true;
-  if (end + 1 < to && text[end] == ' ' && text[end + 1] == ':') return true; /* a tag of a column's width */
-  bool before = at > from && (strchr(beside, text[at - 1]) || (text[at - 1] == '.' && at > from + 1));
-  bool behind = end < to && (strchr(beside, text[end]) || (text[end] == '.' && end + 1 < to &&
-                                                           hri_is_name(text[end + 1]) && !hri_is_digit(text[end + 1])));
-  return before || behind;
-}
-
-/* A speaker's name in text[from, to): as a word, or before "_", ".", "/" and the like. In the lines around a message
- * (`code`) all names count only where they stand as code has them. */
-static const char *find_speaker(const char *text, size_t from, size_t to, const speaker *list, size_t count,
-                                bool code) {
-  for (size_t i = 0; i < count; i++) {
-    size_t length = strlen(list[i].word);
-    if (!list[i].name[0]) continue;
-    for (size_t at = hri_oom_word(text, from, to, list[i].word); at < to;
-         at = hri_oom_word(text, at + 1, to, list[i].word)) {
-      size_t end = at + length;
-      bool begins = at == from || !hri_is_name(text[at - 1]) || text[at - 1] == '_' || !hri_is_letter(list[i].word[0]);
-      bool ends = end == to || !hri_is_letter(text[end]) || !hri_is_letter(list[i].word[length - 1]);
-      bool own = strchr(list[i].word, '_') || strchr(list[i].word, ' ') || strchr(list[i].word, '.');
-      if (at >= from + 5 && memcmp(text + at - 5, "envs/", 5) == 0) continue; /* an environment's name */
-      if ((code || list[i].plain) && !own && !is_in_code(text, from, at, end, to)) continue;
-      if (begins && ends) return list[i].name;
-    }
-  }
-  return NULL;
-}
-
-/* Whether the name at text[at, end) tags its line: as code has it, but neither as an aside, "(x)", nor as the last word
- * before a colon of what somebody says, "an error of x: ...". */
-static bool is_tag(const char *text, size_t from, size_t at, size_t end, size_t to) {
-  size_t before = at;
-  if (!is_in_code(text, from, at, end, to)) return false;
-  if (at > from && text[at - 1] == '(' && end < to && text[end] == ')') return false;
-  if (end + 1 < to && text[end] == ' ' && text[end + 1] == ':') end++;
-  if (end == to || text[end] != ':' || (at > from && text[at - 1] != ' ')) return true;
-  if (end + 1 < to && (text[end + 1] == ':' || hri_is_letter(text[end + 1]))) return true;
-  while (before > from && text[before - 1] == ' ') before--;
-  if (before > from && hri_is_letter(text[before - 1]) && (before == from + 1 || text[before - 2] == ' '))
-    return true; /* a level of one letter: "e rknn: ..." */
-  return before == from || strchr(":]>|", text[before - 1]);
-}
-
-bool hri_oom_is_own_line(const char *text, size_t from, size_t to, size_t first, size_t last, const char *name) {
-  for (size_t i = 0; i < HRI_COUNT(frameworks); i++) {
-    const char *word = frameworks[i].word;
-    size_t length = strlen(word);
-    if (strcmp(frameworks[i].name, name) != 0) continue;
-    for (size_t at = hri_oom_word(text, from, to, word); at < to; at = hri_oom_word(text, at + 1, to, word))
-      if (strpbrk(word, "_ [") || is_tag(text, from, at, at + length, to) || (at >= first && at + length <= last))
-        return true;
-  }
-  return false;
-}
-
-/* Whether the word around text[at] is a place in a source, "ggml-cuda.cu:6821", "./darknet/src/dark_cuda.c". */
-static bool is_source_place(const char *text, size_t at, size_t to) {
-  static const char endings[] = ".c|.cc|.cpp|.cu|.cuh|.h|.hpp|.rs|.jl|.go|.mm";
-  for (; at < to && !strchr(" ),", text[at]); at++) {
-    const size_t end = text[at] == '.' ? hri_match_next(text, at, to, endings) : at;
-    if (end > at && (end == to || !hri_is_name(text[end]))) return true;
-  }
-  return false;
-}
-
-/* Whether the word at text[at, end) is the folder of a file of Python in the last frame of a traceback: what raised it. */
-static bool is_last_frame(const char *text, size_t at, size_t end, size_t to) {
-  size_t close = hri_oom_word(text, end, to, ".py\", line "), length = end - at;
-  bool own = hri_match_end(text, 0, at, "-packages/") ||
-             (at > length + 1 && text[at - 1] == '/' && memcmp(text + at - length - 1, text + at, length) == 0);
-  return own && end < to && text[end] == '/' && close < to && hri_oom_word(text, at, close, "file \"") == close &&
-         hri_oom_word(text, close, to, "file \"") == to;
-}
-
-bool hri_oom_is_own_place(const char *text, size_t from, size_t to, const char *name) {
-  for (size_t i = 0; i < HRI_COUNT(frameworks); i++) {
-    const char *word = frameworks[i].word;
-    if (strcmp(frameworks[i].name, name) != 0) continue;
-    for (size_t at = hri_oom_word(text, from, to, word); at < to; at = hri_oom_word(text, at + 1, to, word))
-      if (is_source_place(text, at, to) || is_last_frame(text, at, at + strlen(word), to)) return true;
-  }
-  return false;
-}
-
-const char *hri_oom_framework_in(const char *text, size_t from, size_t to) {
-  return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), false);
-}
-
-const char *hri_oom_framework_near(const char *text, size_t from, size_t to) {
-  return find_speaker(text, from, to, frameworks, HRI_COUNT(frameworks), true);
-}
+#include "explain/report_parts.h"
 
 static const char host_words[] =
     "host|system memory|ram|main memory|physical memory|virtual memory|swap|paging|page file|pagefile|host memory|"
@@ -385,10 +40,6 @@ static bool speaks_of_device(const char *text, size_t from, size_t to) {
   return hri_match_any(text, from, to, device_words) || hri_match_part(text, from, to, parts);
 }
 
-const char *hri_oom_library_in(const char *text, size_t from, size_t to) {
-  return find_speaker(text, from, to, libraries, HRI_COUNT(libraries), false);
-}
-
 /* Some names are those of interfaces, which programs of many kinds use. */
 static bool is_interface(const char *name) {
   return hri_is_one_of(name, "vulkan|opencl|metal|directx|numba|managedcuda|opengl|webgl");
@@ -402,9 +53,8 @@ void hri_oom_set_framework(hri_oom_message *m, const char *name) {
 /* Who speaks of Metal, by the lines before: MLX, ggml; else an interface that many use. */
 static const char *speaker_of_metal(const hri_oom_place *p) {
   size_t from = p->before_count > 200 ? p->before_count - 200 : 0;
-  static const speaker mlx[] = {{"mlx", "mlx", false}};
   if (hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
-      find_speaker(p->before, from, p->before_count, mlx, 1, true) != NULL)
+      hri_oom_is_in_code(p->before, from, p->before_count, "mlx"))
     return "mlx";
   return hri_oom_word(p->before, from, p->before_count, "ggml_") < p->before_count ? "ggml" : "metal";
 }
@@ -415,8 +65,8 @@ static bool is_mps(const hri_oom_place *p) {
   return hri_oom_word(p->before, from, p->before_count, "metal performance shaders operations") < p->before_count;
 }
 
-/* Whether a function of the machine's memory is named there, by whatever prefix: "zmalloc", "failed to reallocate". Devices
- * reallocate nothing, and their functions say whose they are. */
+/* Whether a function of the machine's memory is named there, by whatever prefix: "zmalloc", "failed to reallocate".
+ * Devices reallocate nothing, and their functions say whose they are. */
 static bool names_host_function(const char *text, size_t from, size_t to) {
   static const char endings[] = "malloc|calloc|realloc|reallocate";
   static const char devices[] = "cu|hip|rt|cn|acl|xpu|mu|dev|hal|gpu|metal|npu";
@@ -502,79 +152,128 @@ static bool is_own_limit(const hri_oom_place *p, size_t from, size_t to) {
          (hri_match_whole(p->text, from, end, "query") < end || !hri_match_any(p->text, from, to, outer));
 }
 
-void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
-  size_t from = first > p->line + 200 ? first - 200 : p->line, to = last + 200 < p->line_end ? last + 200 : p->line_end;
-  size_t sentence = hri_sentence_start(p->text, from, first), end = hri_sentence_end(p->text, last, to);
-  size_t wide = p->line_end + 100 < p->count ? p->line_end + 100 : p->count, far = p->before_count;
-  const char *who = hri_oom_framework_in(p->text, from, to), *library = NULL;
-  bool host_line = hri_match_any(p->text, sentence, end, host_lines);
-  bool host = host_line || hri_match_any(p->text, sentence, end, host_words) ||
-              hri_match_any(p->text, sentence, to, enomem_words) || hri_match_part(p->text, first, last, host_names);
-  bool soft = hri_match_any(p->text, sentence, end, soft_host);
-  bool device = speaks_of_device(p->text, sentence, end);
-  bool function = !device && names_host_function(p->text, sentence, end + 80 < to ? end + 80 : to);
-  library = hri_oom_library_in(p->text, from, to);
-  if (!who && !library && hri_match_at(p->text, p->line, to, "what():")) { /* the exception's name stands before */
-    size_t thrown = hri_oom_word(p->before, far > 240 ? far - 240 : 0, far, "instance of '");
-    if (thrown < far) library = hri_oom_library_in(p->before, thrown, far);
-  }
-  m->anybodys = !who || !hri_oom_is_own_line(p->text, from, to, first, last, who);
-  if (!who && !library && (who = hri_oom_framework_near(p->text, to, wide)) != NULL)
-    m->anybodys =
-        !hri_oom_is_own_line(p->text, from, hri_sentence_end(p->text, last, wide), first, last, who); /* wrapped */
-  if (!who && !library && (who = hri_oom_framework_near(p->before, far > 240 ? far - 240 : 0, far)) != NULL)
-    m->anybodys = !hri_oom_is_own_place(p->before, far > 240 ? far - 240 : 0, far, who);
-  if (who && strcmp(who, "metal") == 0) who = speaker_of_metal(p);
-  if (p->before_count > 0 && !who) {
-    size_t back = p->before_count > 400 ? p->before_count - 400 : 0;
-    back = hri_oom_word(p->before, back, p->before_count, "file \""); /* of a traceback, the paths */
-    for (size_t at = hri_oom_word(p->before, back, p->before_count, "site-packages/"); at < p->before_count && !who;
-         at = hri_oom_word(p->before, at + 1, p->before_count, "site-packages/"))
-      who = hri_oom_framework_in(p->before, at + 14, at + 40 < p->before_count ? at + 40 : p->before_count);
-  }
-  if (is_continued_by_host(p) || is_pods_limit(p->text, last, end)) host = host_line = true;
-  if (!who && !library && !host && !soft && device && is_qualified(p->text, p->line, first)) {
-    who = "another program";
-    m->anybodys = false;
-  }
-  if (!device && is_own_limit(p, sentence, last)) {
-    m->kind = HRI_OOM_LIMIT;
-    m->failure.source = who ? who : "server";
-    m->anybodys = false;
-  } else if (hri_oom_word(p->text, sentence, end, "shared memory") < end &&
-             hri_match_any(p->text, sentence, end, chip_words)) {
-    m->kind = HRI_OOM_CHIP;
-    m->failure.source = "kernel of the device";
-  } else if (host && !device && hri_match_whole(p->text, sentence, end, "pinned") == end) {
-    m->kind = HRI_OOM_HOST;
-    m->failure.source = "host";
-    m->anybodys =
-        (m->anybodys || (who && is_interface(who))) && !host_line; /* a framework's own line, of the host's memory */
-  } else if (function || hri_match_part(p->text, sentence, end, "cuda_host")) { /* ggml's name for pinned memory */
-    m->kind = HRI_OOM_HOST_LIKELY;
-    m->failure.source = "host";
-  } else if (who && strcmp(who, "metal") == 0 && is_mps(p)) {
-    m->kind = HRI_OOM_BARE;
-    m->failure.source = "pytorch-mps";
-  } else if (who) {
-    hri_oom_set_framework(m, who);
-    if (hri_match_part(p->text, first, last, "out_of_resources")) m->kind = HRI_OOM_FOREIGN_LIKELY; /* memory is one */
-  } else if (library) {
-    m->kind = HRI_OOM_LIBRARY;
-    m->failure.source = library;
-  } else if ((soft && !device) || (host && soft) || (!device && is_beside_host_call(p)) ||
-             (!device && is_exhausted(p, first, last))) {
-    m->kind = HRI_OOM_HOST_LIKELY;
-    m->failure.source = "host";
-  } else {
-    m->kind = HRI_OOM_REPORT;
-    m->failure.source = device ? "device" : "unknown speaker";
-  }
+/* ---- what is said, who is named, what that comes to ---- */
+
+/* What the words around the phrase say of memory. */
+typedef struct said {
+  size_t first, last;   /* the phrase */
+  size_t from, to;      /* its line, as far as names are looked for in it */
+  size_t sentence, end; /* its sentence */
+  bool host;            /* words of the machine's memory, */
+  bool host_line;       /* or a line that one speaker prints when the machine refuses */
+  bool soft;            /* words that mostly go with it */
+  bool device;
+  bool function; /* a function of the machine's memory, and no device's word */
+} said;
+
+static said said_of(const hri_oom_place *p, size_t first, size_t last) {
+  said s = {.first = first, .last = last};
+  s.from = first > p->line + 200 ? first - 200 : p->line;
+  s.to = last + 200 < p->line_end ? last + 200 : p->line_end;
+  s.sentence = hri_sentence_start(p->text, s.from, first);
+  s.end = hri_sentence_end(p->text, last, s.to);
+  s.host_line = hri_match_any(p->text, s.sentence, s.end, host_lines) || is_continued_by_host(p) ||
+                is_pods_limit(p->text, last, s.end);
+  s.host = s.host_line || hri_match_any(p->text, s.sentence, s.end, host_words) ||
+           hri_match_any(p->text, s.sentence, s.to, enomem_words) || hri_match_part(p->text, first, last, host_names);
+  s.soft = hri_match_any(p->text, s.sentence, s.end, soft_host);
+  s.device = speaks_of_device(p->text, s.sentence, s.end);
+  s.function = !s.device && names_host_function(p->text, s.sentence, s.end + 80 < s.to ? s.end + 80 : s.to);
+  return s;
 }
 
-bool hri_oom_names_speaker(const char *text, size_t count) {
-  bool one = true; /* a library's name alone; what else holds one is a log's prefix */
-  for (size_t i = 0; i < count && !hri_match_at(text, i, count, " @ "); i++)
-    one = one && (hri_is_letter(text[i]) || hri_is_digit(text[i]) || strchr("_-[]", text[i]));
-  return hri_oom_framework_in(text, 0, count) || (one && hri_oom_library_in(text, 0, count));
+/* Who is named; NULL: nobody of that kind. */
+typedef struct named {
+  const char *who, *library;
+  bool anybodys; /* as in hri_oom_message */
+} named;
+
+/* The library of an exception whose name stands in the line before, behind which "what():" goes on. */
+static const char *thrown_library(const hri_oom_place *p) {
+  const size_t far = p->before_count, thrown = hri_oom_word(p->before, far > 240 ? far - 240 : 0, far, "instance of '");
+  return thrown < far ? hri_oom_library_in(p->before, thrown, far) : NULL;
+}
+
+/* The framework whose package is in the paths of a traceback before. */
+static const char *framework_of_paths(const hri_oom_place *p) {
+  const size_t far = p->before_count, back = hri_oom_word(p->before, far > 400 ? far - 400 : 0, far, "file \"");
+  const char *who = NULL;
+  for (size_t at = hri_oom_word(p->before, back, far, "site-packages/"); at < far && !who;
+       at = hri_oom_word(p->before, at + 1, far, "site-packages/"))
+    who = hri_oom_framework_in(p->before, at + 14, at + 40 < far ? at + 40 : far);
+  return who;
+}
+
+/* The framework that the lines around name, where the report's own names nobody. */
+static void find_around(const hri_oom_place *p, const said *s, named *n) {
+  const size_t wide = p->line_end + 100 < p->count ? p->line_end + 100 : p->count;
+  const size_t far = p->before_count, back = far > 240 ? far - 240 : 0;
+  n->who = hri_oom_framework_near(p->text, s->to, wide);
+  if (n->who) { /* wrapped */
+    const size_t end = hri_sentence_end(p->text, s->last, wide);
+    n->anybodys = !hri_oom_is_own_line(p->text, s->from, end, s->first, s->last, n->who);
+    return;
+  }
+  n->who = hri_oom_framework_near(p->before, back, far);
+  if (n->who)
+    n->anybodys =
+        !hri_oom_is_own_place(p->before, back, far, n->who) && !hri_oom_has_own_words(p->before, back, far, n->who);
+}
+
+/* Whether a program tells where its own check of a call failed: that says no more of whose it is. */
+static bool is_checked_call(const hri_oom_place *p) {
+  return hri_match_part(p->text, p->line, p->line_end, "cuda error|hip error") &&
+         hri_oom_has_place(p->text, p->line, p->line_end);
+}
+
+static named named_by(const hri_oom_place *p, const said *s) {
+  named n = {.who = hri_oom_framework_in(p->text, s->from, s->to),
+             .library = hri_oom_library_in(p->text, s->from, s->to)};
+  if (!n.who && !n.library && hri_match_at(p->text, p->line, s->to, "what():")) n.library = thrown_library(p);
+  n.anybodys = !n.who || !hri_oom_is_own_line(p->text, s->from, s->to, s->first, s->last, n.who);
+  if (!n.who && !n.library) find_around(p, s, &n);
+  if (n.who && strcmp(n.who, "metal") == 0) n.who = speaker_of_metal(p);
+  if (!n.who) n.who = framework_of_paths(p);
+  if (!n.who && !n.library && !s->host && !s->soft && s->device && is_qualified(p->text, p->line, s->first) &&
+      !is_checked_call(p)) {
+    n.who = "another program";
+    n.anybodys = false;
+  }
+  return n;
+}
+
+static void set(hri_oom_message *m, hri_oom_kind kind, const char *source) {
+  m->kind = kind;
+  m->failure.source = source;
+}
+
+void hri_oom_name_speaker(const hri_oom_place *p, size_t first, size_t last, hri_oom_message *m) {
+  const said s = said_of(p, first, last);
+  const named n = named_by(p, &s);
+  m->anybodys = n.anybodys;
+  if (!s.device && is_own_limit(p, s.sentence, last)) {
+    set(m, HRI_OOM_LIMIT, n.who ? n.who : "server");
+    m->anybodys = false;
+  } else if (hri_oom_word(p->text, s.sentence, s.end, "shared memory") < s.end &&
+             hri_match_any(p->text, s.sentence, s.end, chip_words)) {
+    set(m, HRI_OOM_CHIP, "kernel of the device");
+  } else if (s.host && !s.device && hri_match_whole(p->text, s.sentence, s.end, "pinned") == s.end) {
+    set(m, HRI_OOM_HOST, "host"); /* a framework's own line, of the host's memory, is no less its own */
+    m->anybodys = (n.anybodys || (n.who && is_interface(n.who))) && !s.host_line;
+  } else if (s.function ||
+             hri_match_part(p->text, s.sentence, s.end, "cuda_host")) { /* ggml's name for pinned memory */
+    set(m, HRI_OOM_HOST_LIKELY, "host");
+  } else if (n.who && strcmp(n.who, "metal") == 0 && is_mps(p)) {
+    set(m, HRI_OOM_BARE, "pytorch-mps");
+  } else if (n.who) {
+    hri_oom_set_framework(m, n.who);
+    if (hri_match_part(p->text, first, last, "out_of_resources")) m->kind = HRI_OOM_FOREIGN_LIKELY; /* memory is one */
+  } else if (n.library) {
+    set(m, HRI_OOM_LIBRARY, n.library);
+  } else if ((s.soft && !s.device) || (s.host && s.soft) || (!s.device && is_beside_host_call(p)) ||
+             (!s.device && is_exhausted(p, first, last))) {
+    set(m, HRI_OOM_HOST_LIKELY, "host");
+  } else {
+    set(m, HRI_OOM_REPORT, s.device ? "device" : "unknown speaker");
+  }
 }

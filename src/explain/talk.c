@@ -8,7 +8,8 @@
 
 /* Back over what stands between a verb and an error's name: "got a weird cuda error:". */
 static size_t skip_article(const char *text, size_t line, size_t end) {
-  static const char small[] = "a|an|the|this|some|another|following|same|error|message|with|me|outright|torch|pytorch";
+  static const char small[] =
+      "a|an|the|this|some|another|following|same|error|exception|message|with|me|outright|torch|pytorch";
   for (size_t at = end;; end = at) {
     while (end > line && strchr(" :,(", text[end - 1])) end--;
     at = hri_match_last(text, line, end, small);
@@ -26,18 +27,18 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   if (hri_match_any(text, from, end, HRI_CASE "|" HRI_CAN)) return false;
   if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
   if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
-  return hri_match_end(text, line, end, " with| by| as") && /* "it crashed after an hour with" */
+  return hri_match_end(text, line, end, " with| by| as| due to| because of") && /* "it crashed after an hour with" */
          hri_match_any(
              text, from, end,
              HRI_DIED
-             "|ended|ends|stopped|stops|dying|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
+             "|ended|ends|stopped|stops|dying|crashing|shutdown|restarted|restarts|restarting|getting killed|got killed|arrived|surfaced|appeared|showed up");
 }
 
 /* Whether the words before a quoted message say that it happened: "failed with", "cuda failure", a key of a log record.
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   static const char before[] =
-      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=| exception=|"
+      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=|(message=| exception=|"
       " stderr=|by|err(|(error|last error:|value: |error_out_of_memory,|following error|instance of|throwing|search for|"
       "result";
   /* what somebody tells of one event; a document says these things in the present */
@@ -48,7 +49,14 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   static const char keys[] =
       "\"msg\":|\"message\":|\"error\":|\"exception\":|\"stderr\":|\"detail\":|\"reason\":|\"log\":|"
       "\"output\":|\"exc_info\":|\"err\":|\"status\":|\"errortype\":|\"event\":";
+  /* of a record as pairs, the first of its line */
+  static const char pairs[] = "err=|error=|msg=|message=|reason=|exception=|stderr=|error_message=";
+  /* of an object on one line, as JavaScript, Python and Rust print it */
+  static const char fields[] =
+      " message: | error: | errmsg: | reason: | stderr: | err: |'message': |'error': |'errmsg': |"
+      "'reason': |'stderr': |'msg': |'detail': ";
   size_t end = quote;
+  if (hri_match_next(text, line, end, pairs) == end && end > line) return true;
   line = line > 40 ? line - 40 : 0; /* a line that was wrapped before the quotation */
   while (end > line && text[end - 1] == ' ') end--;
   if (among && end > line && text[end - 1] == '=') return false; /* an argument */
@@ -62,6 +70,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   if (hri_match_end(text, line, end, "\"text\":|\"traceback\":|\"evalue\":|\"ename\":") ||
       (hri_match_end(text, line, end, keys) && memchr(text + line, '{', end - line)))
     return true;
+  if (!among && hri_match_end(text, line, quote, fields) && memchr(text + line, '{', end - line)) return true;
   if (hri_match_end(text, line, end, "error(|exception(")) {
     size_t start = end - 1;
     while (start > line && (hri_is_name(text[start - 1]) || text[start - 1] == '.')) start--;
@@ -121,7 +130,7 @@ static bool has_placeholder(const hri_oom_place *p) {
       "is smaller than requested bytes of";
   static const char meant[] = "more than 1eb|more memory|a |memory|buffer|tensor|the ";
   static const char stand_ins[] =
-      "unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
+      "to allocate xxx|unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
       "unable to allocate %|unable to allocate ...";
   const size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
   if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
@@ -194,6 +203,13 @@ static bool is_valued(const hri_oom_place *p) {
   return hri_match_at(p->text, at, p->line_end, "true|137");
 }
 
+/* An exit code in a list of what to do about each: "- exitcode: 137", and "action:" in the next line. */
+static bool is_ruled(const hri_oom_place *p) {
+  size_t at = p->line_end;
+  while (at < p->count && p->text[at] == ' ') at++;
+  return p->shape & HRI_OOM_COMMENT && hri_match_at(p->text, at, p->count, "action:|behavior:|then:|policy:|restart:");
+}
+
 /* The key of a table of texts: "\"cuda out of memory\": \"...\"". */
 static bool is_key(const hri_oom_place *p) {
   const char *close;
@@ -233,7 +249,8 @@ static bool is_pattern(const hri_oom_place *p) {
   if (end < near) return true;
   for (end = p->at; end < near && (hri_is_name(p->text[end]) || p->text[end] == '-');) end++;
   if (end + 1 < p->line_end && p->text[end] == '/' && !hri_is_name(p->text[end + 1])) return true;
-  return p->at > 0 && strchr("|/", p->text[p->at - 1]) && !(p->shape & HRI_OOM_LEVEL);
+  for (end = p->at; end > p->line && hri_is_name(p->text[end - 1]);) end--;
+  return end > 0 && strchr("|/", p->text[end - 1]) && !(p->shape & HRI_OOM_LEVEL);
 }
 
 /* Whether the value belongs to a field of patterns, or to one that sets a signal: "pattern: ...", "default: sigkill". */
@@ -247,6 +264,14 @@ static bool is_setting(const hri_oom_place *p, size_t from) {
   return hri_match_last(p->text, p->line, end, names) < end;
 }
 
+/* Whether the next line is a code and its text as well: "e_arg - bad argument". */
+static bool is_code_too(const hri_oom_place *p) {
+  size_t at = p->line_end, end;
+  while (at < p->count && strchr(" -*", p->text[at]) && p->text[at]) at++;
+  for (end = at; end < p->count && hri_is_name(p->text[end]);) end++;
+  return memchr(p->text + at, '_', end - at) && hri_match_at(p->text, end, p->count, " - ");
+}
+
 /* "cublas_status_alloc_failed: resource allocation failed inside the library.": a name and what it means. */
 static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   size_t end = first;
@@ -254,9 +279,16 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   while (end < p->line_end && hri_is_name(p->text[end])) end++;
   bool code = memchr(p->text + first, '_', end - first) ||
               hri_match_at(p->text, first, end,
-                           "cudaerror|hiperror"); /* classes of exceptions have words of their own behind them */
-                                                  /* "llama_kv_cache_init: ..." is who speaks */
-  if (hri_match_at(p->text, p->line, first, "0x") && code) return true; /* the code itself stands before its name */
+                           "cudaerror|hiperror");    /* classes of exceptions have words of their own behind them */
+                                                     /* "llama_kv_cache_init: ..." is who speaks */
+  if (hri_match_at(p->text, p->line, first, "0x") && /* the code itself stands before its name, or others do above */
+      (code || hri_oom_is_error_name(p->text, first, end) ||
+       hri_match_part(p->before, p->before_count > 64 ? p->before_count - 64 : 0, p->before_count, "0x")))
+    return true;
+  if (code && hri_match_at(p->text, end, p->line_end, " - ") && is_code_too(p)) return true;
+  if (hri_oom_is_error_name(p->text, first, end) &&
+      hri_match_at(p->text, end, p->line_end, " &mdash; | \xe2\x80\x94 | \xe2\x80\x93 | - "))
+    return true;
   if (p->at >= end && !hri_match_part(p->text, first, end, "error|status|fail")) return false;
   if (end - first < 13 || !code) return false;
   if (hri_match_at(p->text, end, p->line_end, " = ") && end + 3 < p->line_end &&
@@ -271,6 +303,30 @@ static bool is_entry_of_codes(const hri_oom_place *p, size_t first) {
   return blanks >= 6;
 }
 
+/* What stands below a code's heading and begins with the words: "## 27", "## CURLSHE_NOMEM (4)". */
+static bool is_described_code(const hri_oom_place *p) {
+  size_t end = p->before_count, from;
+  const bool closed = end > 2 && p->before[end - 1] == ' ' && p->before[end - 2] == ')';
+  end -= end > 0 && p->before[end - 1] == ' ';
+  end -= closed;
+  for (from = end; from > 0 && hri_is_digit(p->before[from - 1]);) from--;
+  if (from == end || end - from > 3 || p->at > p->line + 16) return false;
+  if (!closed)
+    return hri_match_end(p->before, 0, from, ". ") && hri_match_at(p->text, p->line, p->line_end, "out of memory. ");
+  return hri_match_end(p->before, 0, from, " (") && from > 4 &&
+         hri_match_end(p->before, 0, from - 2, "nomem|_memory|_alloc");
+}
+
+/* The text of a record in a list of codes, others of which stand on both sides: "- code: 137", "description: killed". */
+static bool is_listed_code(const hri_oom_place *p) {
+  enum { FAR = 300 };
+  const size_t from = p->before_count > FAR ? p->before_count - FAR : 0;
+  const size_t to = p->line_end + FAR < p->count ? p->line_end + FAR : p->count;
+  return hri_match_at(p->text, p->line, p->at, "description: |reason: |message: |phrase: |text: ") &&
+         hri_match_part(p->before, from, p->before_count, "- code: ") &&
+         hri_match_part(p->text, p->line_end, to, "- code: ");
+}
+
 /* Whether a row of a table, which reports in its last cell what came of the first: there the name of an error code
  * stands, and nothing behind it explains or advises. */
 static bool is_result_row(const hri_oom_place *p, const hri_oom_message *m) {
@@ -281,6 +337,18 @@ static bool is_result_row(const hri_oom_place *p, const hri_oom_message *m) {
     behind += p->text[i] == '|' && i > p->at;
   }
   return code && cells >= 1 && behind <= 1;
+}
+
+/* A branch of a tree of names: "+-- memoryerror". */
+static bool is_branch(const hri_oom_place *p) {
+  return hri_match_at(p->text, p->line, p->at, "+-- |+- |\xe2\x94\x9c\xe2\x94\x80|\xe2\x94\x94\xe2\x94\x80");
+}
+
+/* Between the sides of a drawing's boxes, of which there are others in the line. */
+static bool is_drawn(const hri_oom_place *p) {
+  static const char side[] = "\xe2\x94\x82";
+  return hri_oom_word(p->text, p->line, p->at, side) < p->at &&
+         hri_oom_word(p->text, p->at, p->line_end, side) < p->line_end;
 }
 
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
@@ -305,14 +373,16 @@ static bool denies_failure(const hri_oom_place *p) {
 /* Whether the request was for something that a program does without: pages locked in memory, one of several ways to
  * compute a layer. */
 static bool is_optional(const hri_oom_place *p) {
-  return hri_match_part(p->text, p->line, p->at, "failed to mlock|failed to munlock|unable to lock|skipping tactic") ||
+  return hri_match_part(p->text, p->line, p->at,
+                        "failed to mlock|failed to munlock|unable to lock|skipping tactic|could not lock|mlock failed|"
+                        "warning: mlock|continuing anyway") ||
          hri_match_part(p->text, p->line, p->line_end,
                         "insufficient to use tactic|insufficient memory to use tactic|falling back to non-pinned");
 }
 
 /* Whether the line, behind what marks a comment, is how an exception is printed: "# runtimeerror: ...", "* terminate
  * called after". */
-static bool opens_with_error(const hri_oom_place *p) {
+bool hri_voice_opens(const hri_oom_place *p) {
   size_t at = skip_marks(p), end = at;
   while (end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.')) end++;
   if (hri_match_at(p->text, at, p->line_end, "terminate called|what(): ")) return true;
@@ -329,7 +399,18 @@ static bool is_corruption(const hri_oom_place *p) {
       "malloc(): unsorted|malloc(): mismatching|realloc(): invalid|free(): invalid|double free or corruption");
 }
 
-bool hri_voice_denies(const hri_oom_place *p) { return denies_failure(p) || is_optional(p) || is_corruption(p); }
+/* A counter that stands at zero: its name, 0, its rate, what it counts. */
+static bool is_zero(const hri_oom_place *p) {
+  size_t at = p->line;
+  while (at < p->line_end && p->text[at] != ' ') at++;
+  return at < p->line_end && memchr(p->text + p->line, '_', at - p->line) &&
+         hri_match_at(p->text, at, p->line_end, " 0 0.0| 0 .| 0 -");
+}
+
+bool hri_voice_denies(const hri_oom_place *p) {
+  return is_zero(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) || is_optional(p) ||
+         is_corruption(p);
+}
 
 bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
 
@@ -368,25 +449,52 @@ static bool is_likened(const char *text, size_t end) {
 static bool is_symptom(const hri_oom_place *p, size_t end) {
   enum { AHEAD = 600 };
   const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
-  const size_t from = end > 16 ? end - 16 : 0;
-  return hri_match_any(p->before, from, end, "symptom|symptoms|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
-         hri_match_part(p->text, p->line_end, to,
-                        "cause:|causes:|solution:|solutions:|resolution:|fix:|gi\xe1\xba\xa3i ph\xc3\xa1p");
+  const size_t from = end > 32 ? end - 32 : 0;
+  return hri_match_any(p->before, from, end, "symptom|symptoms|gejala|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
+         hri_match_part(
+             p->text, p->line_end, to,
+             "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|solusi|penyebab|gi\xe1\xba\xa3i ph\xc3\xa1p");
+}
+
+/* "The log looks like this:" of a page, whose author met nothing in the lines before it. */
+static bool is_shown(const char *text, size_t from, size_t end) {
+  enum { FAR = 300 };
+  return hri_match_any(text, from, end, "looks like this|look like this") &&
+         !hri_match_any(text, end > FAR ? end - FAR : 0, end, HRI_OWN "|got|failed|crashed|tried");
+}
+
+/* "Error: x", and "Solution:" as the next line: an entry of a page that helps. */
+static bool is_answered(const hri_oom_place *p) {
+  size_t at = p->line_end;
+  while (at < p->count && p->text[at] == ' ') at++;
+  return hri_match_at(p->text, p->line, p->at, "error: ") &&
+         hri_match_at(p->text, at, p->count, "solution:|solutions:|fix:|cause:|causes:|resolution:");
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] =
-      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|will|you'll|an example|example of|example:|this example|look for";
+      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|you'll|an example|example of|example:|this example|look for|"
+             "one of these errors|one of the following errors|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN "|got|if you need|if you want|if it helps|in case that|in case it|in case this|"
                                     "in case you|in case anyone|the reason";
+  /* "running it will produce the following error:" is what somebody did */
+  static const char results[] =
+      "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
   const size_t end = intro_end(p);
   const bool colon = end > 0 && p->before[end - 1] == ':';
   const size_t from = colon ? hri_sentence_start(p->before, end > 160 ? end - 160 : 0, end - 1) : 0;
-  if (end == 0 || p->shape & HRI_OOM_DATED) return false;
-  if (!colon) return sets_case(p->before, end) || is_likened(p->before, end);
+  if (end == 0) return false;
+  if (colon && is_shown(p->before, from, end)) return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
+  if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
+    return p->shape & HRI_OOM_FENCED && is_symptom(p, end);
+  if (is_answered(p)) return true;
+  if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
+  const bool will =
+      hri_match_any(p->before, from, end, "will") &&
+      (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
   return is_symptom(p, end) ||
-         (hri_match_any(p->before, from, end, cases) && !hri_match_any(p->before, from, end, own));
+         ((will || hri_match_any(p->before, from, end, cases)) && !hri_match_any(p->before, from, end, own));
 }
 
 /* Whether the line is a quotation as a whole, of somebody who is no program. */
@@ -399,6 +507,21 @@ static bool is_quotation(const hri_oom_place *p) {
          p->text[from] == '"' && p->text[to - 1] == '"' && !memchr(p->text + from + 1, '"', to - from - 2);
 }
 
+/* Whether the line begins with an exception as it is printed, between quotation marks, and somebody goes on: "\"a.b.error: x\".
+ * does anyone know why?". */
+static bool is_quoted_exception(const hri_oom_place *p) {
+  size_t from = p->line, end;
+  const char *close;
+  while (from < p->line_end && p->text[from] == ' ') from++;
+  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL | HRI_OOM_AMONG | HRI_OOM_COMMENT) || from == p->line_end ||
+      p->text[from] != '"')
+    return false;
+  for (end = from + 1; end < p->line_end && (hri_is_name(p->text[end]) || p->text[end] == '.');) end++;
+  close = memchr(p->text + from + 1, '"', p->line_end - from - 1);
+  return hri_match_end(p->text, from + 1, end, "error|exception") && hri_match_at(p->text, end, p->line_end, ": ") &&
+         close && hri_match_at(p->text, (size_t)(close - p->text) + 1, p->line_end, ". |? |! ");
+}
+
 /* Whether the back quotes around it enclose the line, and perhaps others: a block, as people make one. */
 static bool spans_lines(const hri_oom_place *p) {
   size_t end = p->line_end;
@@ -408,7 +531,7 @@ static bool spans_lines(const hri_oom_place *p) {
 
 uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t from, size_t to) {
   const size_t first = skip_marks(p), near = to < p->count ? to : p->count;
-  const bool killed = hri_oom_is_kill(m->failure.source), row = p->shape & HRI_OOM_ROW;
+  const bool killed = hri_oom_is_kill(m->failure.source), row = p->shape & HRI_OOM_ROW || is_drawn(p);
   const bool result = row && is_result_row(p, m);
   size_t quote = 0;
   const bool quoted = p->tick_from == p->tick_to && find_quote(p, &quote);
@@ -417,16 +540,17 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   do {                                                                                                                 \
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
-  SIGN(OPENS, opens_with_error(p));
+  SIGN(OPENS, hri_voice_opens(p));
   SIGN(TICKED, p->tick_from < p->tick_to && !hri_oom_is_told(p) && !hri_voice_happened(p, to) && !spans_lines(p));
   SIGN(FENCED, p->tick_from < p->tick_to && spans_lines(p));
   SIGN(QUOTED,
-       quoted && !is_quotation(p) &&
+       quoted && !(p->shape & HRI_OOM_PRINTED) && !is_quotation(p) && !is_quoted_exception(p) &&
            !quotes_a_report(p->text, p->line, quote, false, p->shape & HRI_OOM_AMONG, p->shape & HRI_OOM_TITLE));
   SIGN(TOLD, (quoted && hri_voice_meets(p->text, p->line, quote)) || (row ? result : is_valued(p)));
   SIGN(ROW, row && !result);
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
-  SIGN(ENTRY, is_expected(p) || is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
+  SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_listed_code(p) || (killed && is_ruled(p)) ||
+                  is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
                   hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));

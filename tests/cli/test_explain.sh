@@ -153,6 +153,8 @@ expect_out '^host_memory, likely$'; expect_out 'planned +1.00 GiB'; expect_out '
 run explain run --json; expect_rc 0
 expect_json 'd["run"]["end"] == "killed"' 'd["run"]["tiers"]["device"]["planned_bytes"] == 1 << 30' 'd["failures"][0]["source"] == "run"'
 fi
+printf 'HRTRAIL1' >run/memory/trail # torn: the rest never reached the disk
+run explain run; expect_rc 0; expect_out '^unknown after 2 of 100 steps$'; expect_out 'left out: .*memory/trail: is no trail of a run \(8 bytes'
 sed -i 's/running/asleep/' run/run.json
 run explain run; refuses 5; expect_err "field 'state'"
 run explain run/memory; refuses 1; expect_err 'run.json'

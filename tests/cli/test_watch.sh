@@ -40,6 +40,9 @@ for option in log-json metrics-file; do
 done
 cmp -s text.txt mine.txt || fail "a person's file was overwritten"; [ -e none ] && fail "the run began"
 cp log.jsonl before; run train "${job[@]}" --steps 2 --out none --log-json log.jsonl --budget 1MiB; expect_rc 3
+run train "${job[@]}" --steps 2 --out none --log-json one.jsonl --metrics-file ./one.jsonl; refuses 2; expect_err 'would write the same file'
+run train "${job[@]}" --steps 2 --out none --log-json one.jsonl --profile "$PWD/one.jsonl"; refuses 2; expect_err '--log-json and --profile'
+[ ! -e one.jsonl ] && [ ! -e none ] || fail "two options of one file left something"
 cmp -s log.jsonl before || fail "a refused run emptied the log of an earlier one"
 run train "${job[@]}" --steps 2 --out lines --log-json - -q; expect_rc 0
 cmp -s out lines/metrics.jsonl || fail "--log-json - is not metrics.jsonl alone"

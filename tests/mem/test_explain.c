@@ -220,7 +220,7 @@ static const sample
                 {"torch.cuda.OutOfMemoryError: CUDA out of memory. Tried to allocate more than 1EB memory.",
                  HR_OOM_TOO_BIG, CERTAIN, GIB(1073741824.0), 0, 0, 0, 0, 0},
                 {"2023-02-01 E tensorflow/stream_executor/cuda/cuda_driver.cc:802] failed to alloc 17179869184 bytes on host: CUDA_ERROR_OUT_OF_MEMORY: out of memory",
-                 HR_OOM_NOT_PYTORCH, CERTAIN, GIB(16), 0, 0, 0, 0, 0},
+                 HR_OOM_HOST_MEMORY, CERTAIN, GIB(16), 0, 0, 0, 0, 0},
                 {"E tensorflow/stream_executor/rocm/rocm_driver.cc:600] failed to allocate 512.00M (536870912 bytes) from device: HIP_ERROR_OutOfMemory",
                  HR_OOM_NOT_PYTORCH, CERTAIN, MIB(512), 0, 0, 0, 0, 0},
                 {"RuntimeError: Resource exhausted: Out of memory while trying to allocate 25165824 bytes.",

@@ -158,6 +158,33 @@ static void test_owners(void **state) {
        "memory_reserved()", "nvidia-smi|torch.cuda"},
       {"nccl: ncclUnhandledCudaError: Call to CUDA function failed. Last error: Cuda failure 2 'out of memory'",
        "NCCL_BUFFSIZE", "CUDA_LAUNCH_BLOCKING"},
+      {"EXC_RESOURCE RESOURCE_TYPE_MEMORY (limit=1400 MB, unused=0x0)", "increased-memory-limit", "docker|num_workers"},
+      {"DynamicHeapAllocator out of memory - Could not get memory for large allocation 33554432!", "textures",
+       "num_workers|docker"},
+      {"ORA-04030: out of process memory when trying to allocate 16408 bytes (QERHJ hash-joi,QERHJ Bit vector)", "PGA",
+       "num_workers|docker"},
+      {"qemu-system-x86_64: unable to map backing store for guest RAM: Cannot allocate memory", "HugePages_Free",
+       "num_workers|docker"},
+      {"2025-01-02T00:51:32+00:00 heroku[web.1]: Error R14 (Memory quota exceeded)", "WEB_CONCURRENCY", "num_workers"},
+      {"systemd-oomd[932]: Killed /user.slice/a.scope due to memory used (8055468032) / total (8056819712) and swap used "
+       "(3865960448) / total (4294963200) being more than 90.00%",
+       "systemd-cgtop", "num_workers|docker"},
+      {"distributed.nanny - WARNING - Worker exceeded 95% memory budget. Restarting", "--memory-limit", "docker"},
+      {"DatabaseError: out of shared memory\nHINT:  You might need to increase max_locks_per_transaction.",
+       "max_locks_per_transaction", "that limit"},
+      {"MongoServerError: PlanExecutor error during aggregation :: caused by :: Exceeded memory limit for $group, but "
+       "didn't allow external sort.",
+       "allowDiskUse", "that limit"},
+      {"EXITING because of fatal ERROR: not enough memory for BAM sorting:\nSOLUTION: re-run STAR with at least "
+       "--limitBAMsortRAM 45209053098",
+       "--limitBAMsortRAM", "that limit"},
+      {"simtk.openmm.OpenMMException: Error creating array posq: CUDA_ERROR_OUT_OF_MEMORY (2)", "fewer atoms", "batch"},
+      {"ERROR: CudaCustomAllocator out of memory\n [requestedSpace: 340660736 B]\n [totalFreeSpace: 80307200 B]",
+       "--maxsig", "batch"},
+      {"NVRM: nvCheckOkFailedNoLog: Check failed: Out of memory [NV_ERR_NO_MEMORY] (0x00000051) returned from "
+       "_memdescAllocInternal(pMemDesc) @ mem_desc.c:1353",
+       "/proc/buddyinfo", "snapshot"},
+      {"[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Not enough memory for command submission!", "amd-smi", "snapshot"},
       {"rocBLAS error: rocblas_status_memory_error out of memory, failed to allocate workspace", "AMD_SERIALIZE_KERNEL",
        "CUDA_LAUNCH_BLOCKING"},
   };
@@ -198,8 +225,8 @@ static bool is_seen(const seen *s, const char *name, size_t length) {
 /* Each line fits; and whoever the table names speaks in the project's cases by that name: a name with a slip would help
  * nobody. */
 static void test_table(void **state) {
-  static const char *const files[] = {"frameworks", "caps",     "parts",  "hosts",   "devices",
-                                      "reports",    "speakers", "survey", "survey2", "families"};
+  static const char *const files[] = {"frameworks", "caps",   "parts",   "hosts",   "devices", "reports",
+                                      "speakers",   "survey", "survey2", "survey3", "families"};
   /* of frameworks only around a message, of our own runs, and of speakers whose words are in unit tests alone */
   static const char *const elsewhere[] = {"headroom",  "transformers", "axolotl", "llama-factory", "torchtune",
                                           "lightning", "diffusers",    "comfyui", "fsdp",          "deepspeed"};

@@ -213,9 +213,24 @@ static void test_refused(void **state) {
   put_run("running", "0");
   put("metrics.jsonl", "no json\n{\"step\": -1}\n\n[]\n{\"step\":2,\"process_resident_bytes\":\"x\"}\n");
   expect(HR_RUN_UNKNOWN, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE); /* what is no line of metrics does not count */
+}
+
+/* A trail that is no trail is left out by name; what else the run left is read. */
+static void test_torn_trail(void **state) {
+  hr_run_explanation *run;
+  (void)state;
+  clear();
+  put_run("running", "0");
+  put_metrics(5000, 5100, 100);
   put_trail((hri_trail_page){.pid = 1});
   put("memory/trail", "short");
-  refuses(HR_ERROR_INPUT, "trail");
+  run = explain();
+  assert_int_equal(run->end, HR_RUN_UNKNOWN);
+  assert_int_equal(run->step, 100);
+  assert_int_equal(run->resident_bytes, 5100);
+  assert_non_null(strstr(run->explanation->failures[0].arithmetic[0], "left out: "));
+  assert_non_null(strstr(run->explanation->failures[0].arithmetic[0], "memory/trail"));
+  hr_run_explanation_destroy(run);
 }
 
 static void test_refused_memory(void **state) {
@@ -254,8 +269,9 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_done),   cmocka_unit_test(test_running), cmocka_unit_test(test_killed),
-      cmocka_unit_test(test_failed), cmocka_unit_test(test_refused), cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_done),           cmocka_unit_test(test_running), cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_failed),         cmocka_unit_test(test_refused), cmocka_unit_test(test_torn_trail),
+      cmocka_unit_test(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }

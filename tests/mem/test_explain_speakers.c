@@ -62,9 +62,17 @@ static void test_survey(void **state) {
   (void)state;
   check("survey", 120, 12);
 }
+static void test_named(void **state) {
+  (void)state;
+  check("named", 25, 70);
+}
 static void test_survey2(void **state) {
   (void)state;
   check("survey2", 200, 40);
+}
+static void test_survey3(void **state) {
+  (void)state;
+  check("survey3", 100, 17);
 }
 static void test_families(void **state) {
   (void)state;
@@ -73,10 +81,11 @@ static void test_families(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_frameworks), cmocka_unit_test(test_caps),    cmocka_unit_test(test_parts),
-      cmocka_unit_test(test_hosts),      cmocka_unit_test(test_devices), cmocka_unit_test(test_reports),
-      cmocka_unit_test(test_silent),     cmocka_unit_test(test_talk),    cmocka_unit_test(test_speakers),
-      cmocka_unit_test(test_survey),     cmocka_unit_test(test_survey2), cmocka_unit_test(test_families),
+      cmocka_unit_test(test_frameworks), cmocka_unit_test(test_caps),     cmocka_unit_test(test_parts),
+      cmocka_unit_test(test_hosts),      cmocka_unit_test(test_devices),  cmocka_unit_test(test_reports),
+      cmocka_unit_test(test_silent),     cmocka_unit_test(test_talk),     cmocka_unit_test(test_speakers),
+      cmocka_unit_test(test_survey),     cmocka_unit_test(test_survey2),  cmocka_unit_test(test_survey3),
+      cmocka_unit_test(test_named),      cmocka_unit_test(test_families),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

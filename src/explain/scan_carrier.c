@@ -1,0 +1,205 @@
+/* Programs' output often comes through somebody who puts each line into a form of his own: syslog and the journal
+ * ("May  1 10:11:12 host7 train[4242]: ..."), a container's runtime ("2024-05-01T10:11:12.1Z stderr F ...", an object
+ * {"log":"...\n","stream":"stderr",...} a line), a launcher that names the stream, a box around a text, a page's source. That form is taken
+ * off before anything else is asked of the line, so that it is read as it was printed.
+ *
+ * The neighbours may rely on this: a line without such a form stays as it is, and a tag by which somebody who ends
+ * processes is known ("kernel:", "earlyoom[312]:") stays before the text. Sources: RFC 3164, RFC 5424's time,
+ * systemd's journalctl -o short and short-iso, Docker's json-file driver, Kubernetes' CRI log format. */
+#include "explain/scan_carrier.h"
+
+#include <string.h>
+
+#include "explain/line.h"
+#include "explain/match.h"
+#include "explain/report.h"
+
+/* Where line[at, count) goes on behind a shape: 'd' a digit, 'a' a letter, '?' a digit or a blank; `at` when it is
+ * another. */
+static size_t behind_shape(const char *line, size_t at, size_t count, const char *shape) {
+  const size_t length = strlen(shape);
+  if (count - at < length) return at;
+  for (size_t i = 0; i < length; i++) {
+    const char c = line[at + i];
+    const bool fits = shape[i] == 'd'   ? hri_is_digit(c)
+                      : shape[i] == 'a' ? hri_is_letter(hri_line_lower(c))
+                      : shape[i] == '?' ? hri_is_digit(c) || c == ' '
+                                        : shape[i] == c;
+    if (!fits) return at;
+  }
+  return at + length;
+}
+
+static size_t behind_word(const char *line, size_t at, size_t count) {
+  while (at < count && !hri_line_is_blank(line[at])) at++;
+  return at;
+}
+
+/* Whether line[from, to) names somebody whose lines are known by that name. */
+static bool is_known_tag(const char *line, size_t from, size_t to) {
+  static const char *const names[] = {"kernel",  "systemd", "earlyoom", "oomd",       "nohang",  "slurm", "kube",
+                                      "dockerd", "k3s",     "crio",     "containerd", "pbs_mom", "monit", "lxd"};
+  char tag[32];
+  const size_t count = to - from < sizeof tag ? to - from : sizeof tag;
+  for (size_t i = 0; i < count; i++) tag[i] = hri_line_lower(line[from + i]);
+  for (size_t i = 0; i < HRI_COUNT(names); i++)
+    if (hri_match_at(tag, 0, count, names[i])) return true;
+  return hri_oom_names_speaker(tag, count);
+}
+
+/* Behind "host tag[pid]: ", or before a tag that is known; the pid may be missing where `bare`. `at` when that is not there. */
+static size_t behind_host(const char *line, size_t at, size_t count, bool bare, bool *known) {
+  const size_t host = behind_word(line, at, count);
+  size_t tag = host + 1, end, name;
+  bool pid = false;
+  if (host == at || tag >= count || line[host - 1] == ':' || line[host - 1] == ']') return at;
+  end = behind_word(line, tag, count);
+  if (end >= count || end - tag < 2 || line[end - 1] != ':') return at;
+  for (name = tag; name < end - 1 && line[name] != '[';) name++;
+  if (name < end - 1) {
+    pid = line[end - 2] == ']';
+    for (size_t i = name + 1; i < end - 2; i++) pid = pid && hri_is_digit(line[i]);
+    if (!pid) return at;
+  }
+  if (!pid && !bare) return at;
+  *known = is_known_tag(line, tag, name);
+  return *known ? tag : end + 1;
+}
+
+/* Behind what a system's log puts first; 0 when nothing of it is there. */
+static size_t behind_system(const char *line, size_t count, bool *known) {
+  const size_t dated = behind_shape(line, 0, count, "aaa ?d dd:dd:dd ");
+  size_t at = dated, text;
+  if (dated == 0) {
+    if (behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd") == 0) return 0;
+    at = behind_word(line, 0, count) + 1;
+    if (at >= count) return 0;
+  }
+  text = behind_host(line, at, count, dated > 0, known);
+  return text == at ? 0 : text;
+}
+
+/* Behind "2024-05-01T10:11:12.123456789Z stderr F ", a container's runtime's, or "2024-05-01T10:11:12.1234567Z ", a runner's
+ * of jobs; 0 when it is not there. */
+static size_t behind_runtime(const char *line, size_t count) {
+  static const char runner[] = "dddd-dd-ddTdd:dd:dd.dddddddZ ";
+  size_t at;
+  if (behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd.d") == 0) return 0;
+  at = behind_word(line, 0, count);
+  if (hri_match_at(line, at, count, " stderr F | stdout F | stderr P | stdout P ")) return at + 10;
+  return behind_shape(line, 0, count, runner);
+}
+
+static size_t drop_front(char *line, size_t at, size_t count) {
+  memmove(line, line + at, count - at);
+  return count - at;
+}
+
+size_t hri_scan_decode_entities(char *line, size_t count) {
+  static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&#x27;", "&apos;", "&nbsp;"};
+  static const char signs[] = "<>&\"''' ";
+  size_t put = 0;
+  if (!memchr(line, '&', count)) return count;
+  for (size_t at = 0, length; at < count; at += length) {
+    line[put] = line[at];
+    length = 1;
+    for (size_t i = 0; line[at] == '&' && i < HRI_COUNT(entities) && length == 1; i++) {
+      const size_t size = strlen(entities[i]);
+      if (count - at < size || memcmp(line + at, entities[i], size) != 0) continue;
+      line[put] = signs[i];
+      length = size;
+    }
+    put++;
+  }
+  return put;
+}
+
+/* Behind the tags that open a block of output at the line's beginning, "<pre><code>", with or without a class. */
+static size_t behind_tags(const char *line, size_t count) {
+  size_t from = 0, end;
+  while (from < count && line[from] == '<' && hri_match_at(line, from, count, "<pre|<code|<samp")) {
+    end = hri_oom_word(line, from, count, ">");
+    if (end == count || end - from > 80) break;
+    from = end + 1;
+  }
+  return from;
+}
+
+/* A block of output in a page's source: "<pre><code>text", "text</code></pre>". */
+static size_t open_page(char *line, size_t count) {
+  static const char *const closing[] = {"</pre>", "</code>", "</samp>"};
+  const size_t from = behind_tags(line, count);
+  for (size_t i = 0; count > from && line[count - 1] == '>' && i < HRI_COUNT(closing);) {
+    const size_t length = strlen(closing[i]);
+    const bool closes = count - from >= length && memcmp(line + count - length, closing[i], length) == 0;
+    if (closes) count -= length;
+    i = closes ? 0 : i + 1;
+  }
+  return hri_scan_decode_entities(line, drop_front(line, from, count));
+}
+
+/* One character of a JSON string at line[*at], which moves behind it. */
+static char unescape(const char *line, size_t *at) {
+  static const char *const codes[] = {"\\u003c", "\\u003e", "\\u0026", "\\u0027", "\\u001b"};
+  static const char characters[] = "<>&'\x1b";
+  const char *from = line + *at;
+  *at += 1;
+  if (*from != '\\') return *from;
+  for (size_t i = 0; i < HRI_COUNT(codes); i++)
+    if (memcmp(from, codes[i], 6) == 0) {
+      *at += 5;
+      return characters[i];
+    }
+  if (!strchr("\"\\/tnr", from[1])) return *from;
+  *at += 1;
+  return strchr("tnr", from[1]) ? ' ' : from[1];
+}
+
+size_t hri_scan_open_object(char *line, size_t count) {
+  static const char begin[] = "{\"log\":\"", behind[] = "\",\"stream\":\"std";
+  const size_t length = sizeof begin - 1;
+  size_t end, put = 0;
+  if (count < length || memcmp(line, begin, length) != 0) return count;
+  end = hri_oom_word(line, length, count, behind);
+  if (end == count) return count;
+  for (size_t at = length; at < end;) line[put++] = unescape(line, &at); /* text follows the string, past 6 bytes */
+  while (put > 0 && line[put - 1] == ' ') put--;
+  return put;
+}
+
+/* The text in a row of a box, "| text |" with nothing but text between; `count` when it is none. A row of a table has more
+ * bars. */
+static size_t open_box(char *line, size_t count) {
+  static const char *const sides[] = {"|", "\xe2\x94\x82", "\xe2\x94\x83", "\xe2\x95\x91"};
+  size_t from = 0, to = count;
+  while (from < to && hri_line_is_blank(line[from])) from++;
+  while (to > from && hri_line_is_blank(line[to - 1])) to--;
+  for (size_t i = 0; i < HRI_COUNT(sides); i++) {
+    const size_t side = strlen(sides[i]);
+    if (to - from < 2 * side + 2 || memcmp(line + from, sides[i], side) != 0 ||
+        memcmp(line + to - side, sides[i], side) != 0)
+      continue;
+    from += side;
+    to -= side;
+    if (hri_oom_word(line, from, to, sides[i]) < to || line[from] != ' ') return count;
+    from++; /* the box's own blank; before its right side are more of them where a line ends early */
+    while (to > from && line[to - 1] == ' ') to--;
+    return drop_front(line, from, to);
+  }
+  return count;
+}
+
+/* Whether line[at, count) is the literal of a field of somebody's object, with its line ends written out. */
+static bool is_literal_field(const char *line, size_t at, size_t count) {
+  return at < count && line[at] == '"' && hri_oom_word(line, at, count, "\\n") < count;
+}
+
+size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
+  bool known = false;
+  size_t at;
+  at = behind_system(line, count, &known);
+  if (at == 0) at = behind_runtime(line, count);
+  if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ") && !is_literal_field(line, 8, count)) at = 8;
+  *dated = known;
+  return open_page(line, open_box(line, drop_front(line, at, count)));
+}

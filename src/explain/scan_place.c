@@ -1,0 +1,216 @@
+/* What the lines around a word say of its line: whether a program's source is close, whether it is a title, where its
+ * sentence begins if it was wrapped, where the block of output begins that holds it and what line introduces that.
+ * Marks tell what each line was by itself (scan_intake.c); here they are read together.
+ *
+ * The neighbours may rely on this: nothing is looked at that is further away than some lines or HRI_SCAN_BEHIND bytes,
+ * so a place costs the same in a log of any length. What the words of these lines mean is not judged here but for
+ * whether one ends as an introduction does: that is report_topic.c's and talk.c's. */
+#include "explain/scan_place.h"
+
+#include "explain/match.h"
+
+/* How much of a line is looked at on both sides of the word. */
+enum { LINE_BEHIND = 320, LINE_AHEAD = 400 };
+
+/* "mkdir: cannot create ...": who speaks begins a line of its own. */
+static bool opens_with_label(const char *text, size_t at, size_t to) {
+  size_t end = at;
+  while (end < to && (hri_is_letter(text[end]) || text[end] == '-')) end++;
+  return end > at + 1 && hri_match_at(text, end, to, ": cannot|: could|: failed|: fatal|: error|: unable");
+}
+
+/* Where prose that was wrapped into the line of mark `m` begins: the line before it, when that one is long, has words
+ * and is left open. */
+static size_t wrapped_start(const hri_scan_window *w, size_t m) {
+  size_t line = w->marks.items[m].offset, from, end, blanks = 0, digits = 0;
+  if (m == 0 || w->marks.items[m - 1].who != w->marks.items[m].who) return line;
+  if (w->marks.items[m].line - w->marks.items[m - 1].line > 1) return line;
+  from = w->marks.items[m - 1].offset;
+  for (end = line; end > from && w->text[end - 1] == ' ';) end--;
+  if (end - from < 30 || end - from > 160 || w->marks.items[m - 1].bar) return line;
+  for (size_t i = from; i < end; i++) {
+    blanks += w->text[i] == ' ';
+    digits += hri_is_digit(w->text[i]);
+  }
+  if (opens_with_label(w->text, line, w->count)) return line;
+  if (digits > (end - from) / 6) return line;                                 /* what a program counted is no prose */
+  if (hri_match_at(w->text, line, w->count, "killed (sigkill)")) return line; /* a shell's line */
+  return blanks >= 5 && (hri_is_letter(w->text[end - 1]) || strchr(",)'", w->text[end - 1])) ? from : line;
+}
+
+/* ---- source around ---- */
+
+/* Whether mark `m` is a comment of C's kin, or one behind a difference's sign: logs have neither. */
+static bool is_slashed(const hri_scan_window *w, size_t m) {
+  const size_t from = w->marks.items[m].offset;
+  size_t at = from;
+  while (at < w->count && strchr("+- ", w->text[at]) && w->text[at]) at++;
+  return w->marks.items[m].shape & HRI_OOM_REMARK && hri_match_at(w->text, at, w->count, at > from ? "//|#" : "//");
+}
+
+/* Whether mark `m` stands in a comment of several lines, of which this one is no more than an example. */
+static bool is_in_long_comment(const hri_scan_window *w, size_t m) {
+  enum { LONG = 5, NEAR = 4 };
+  size_t from = m, to = m;
+  while (from > 0 && m - from < LONG && w->marks.items[from - 1].shape & HRI_OOM_REMARK) from--;
+  while (to + 1 < w->marks.count && to - m < LONG && w->marks.items[to + 1].shape & HRI_OOM_REMARK) to++;
+  if (is_slashed(w, m)) { /* also one for each field */
+    unsigned others = 0;
+    for (size_t i = m < NEAR ? 0 : m - NEAR; i <= m + NEAR && i < w->marks.count; i++)
+      others += i != m && is_slashed(w, i);
+    return others >= 2 || (others > 0 && strchr("+-", w->text[w->marks.items[m].offset]));
+  }
+  return w->marks.items[m].shape & HRI_OOM_REMARK && m - from >= 2 && to - from >= LONG;
+}
+
+/* Whether mark `m` is a comment beside a block's other lines, which have no such mark: of commands, or of a program. */
+static bool is_beside_commands(const hri_scan_window *w, size_t m) {
+  enum { FAR = 12 };
+  const uint16_t both = HRI_OOM_REMARK | HRI_OOM_FENCED;
+  const hri_scan_mark *marks = w->marks.items;
+  if ((marks[m].shape & both) != both) return false;
+  for (size_t i = m; i-- > 0 && m - i < FAR && marks[i].shape & HRI_OOM_FENCED;)
+    if (!(marks[i].shape & HRI_OOM_REMARK)) return true;
+  return false;
+}
+
+/* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. Fields beside a
+ * field are no sign. */
+static bool is_among_source(const hri_scan_window *w, size_t m) {
+  enum { REACH = 6 };
+  if (is_in_long_comment(w, m) || is_beside_commands(w, m)) return true;
+  const bool field = w->marks.items[m].source == HRI_SOURCE_FIELD;
+  size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < w->marks.count ? m + REACH : w->marks.count - 1;
+  for (size_t i = from; i <= to; i++)
+    if (i != m &&
+        (w->marks.items[i].source == HRI_SOURCE_CODE || (!field && w->marks.items[i].source == HRI_SOURCE_FIELD)) &&
+        (i == 0 || w->marks.items[i - 1].source != HRI_SOURCE_FRAME))
+      return true;
+  return false;
+}
+
+/* Whether the line of mark `m` is a literal that is an element of a program's: its neighbour is source too. */
+static bool is_element(const hri_scan_window *w, size_t m) {
+  if (w->marks.items[m].source != HRI_SOURCE_LITERAL) return false;
+  return (m > 0 && w->marks.items[m - 1].source != HRI_SOURCE_NONE) ||
+         (m + 1 < w->marks.count && w->marks.items[m + 1].source != HRI_SOURCE_NONE);
+}
+
+/* ---- printed objects ---- */
+
+/* Whether the field or element text[from, end) shows that a program printed the object which holds it: a frame of a stack, a
+ * code, a count or a time, which who writes a table leaves out. */
+static bool shows_output(const char *text, size_t from, size_t end) {
+  static const char codes[] = "code|status|statuscode|status_code|errno|ok|exitcode|exit_code|pid|line|syscall";
+  static const char times[] = "timestamp|time|date|ts|datetime|created|@timestamp|started|finished|when";
+  size_t key, behind, at, digits;
+  while (from < end && strchr(" {[\"'", text[from])) from++;
+  if (hri_match_at(text, from, end, "at ") && hri_match_part(text, from, end, "(|.java:|.js:|.ts:|.py:|.cc:|native"))
+    return true;
+  if (hri_match_at(text, from, end, "caused by: ")) return true;
+  for (key = from; key < end && (hri_is_name(text[key]) || text[key] == '@');) key++;
+  for (behind = key; behind < end && strchr("\"' ", text[behind]);) behind++;
+  if (key == from || behind == end || text[behind] != ':') return false;
+  for (at = behind + 1; at < end && strchr(" -\"'", text[at]);) at++;
+  for (digits = at; digits < end && hri_is_digit(text[digits]);) digits++;
+  if (digits == at) return false;
+  if (hri_match_next(text, from, key, codes) == key || hri_match_next(text, from, key, times) == key) return true;
+  return digits >= at + 4 && text[behind + 1] == ' ' && hri_is_digit(text[behind + 2]);
+}
+
+/* Whether mark `m` is a field or an element of an object that a program printed: beside it stands what nobody writes, and no
+ * source. */
+static bool is_printed(const hri_scan_window *w, size_t m) {
+  enum { REACH = 12 };
+  const hri_scan_mark *marks = w->marks.items;
+  size_t from = m, to = m;
+  if (marks[m].source != HRI_SOURCE_LITERAL && marks[m].source != HRI_SOURCE_FIELD) return false;
+  while (from > 0 && m - from < REACH && marks[from].line - marks[from - 1].line <= 1) from--;
+  while (to + 1 < w->marks.count && to - m < REACH && marks[to + 1].line - marks[to].line <= 1) to++;
+  for (size_t i = from; i <= to; i++)
+    if (i != m && shows_output(w->text, marks[i].offset, hri_scan_mark_end(w, i))) return true;
+  return false;
+}
+
+/* ---- what introduces a block of output ---- */
+
+/* Whether the line of mark `m` is a program's, or one that a traceback lists with its number: "111 else:". */
+static bool is_listed(const hri_scan_window *w, size_t m) {
+  size_t at = w->marks.items[m].offset;
+  if (w->marks.items[m].source == HRI_SOURCE_CODE || w->marks.items[m].source == HRI_SOURCE_FIELD) return true;
+  while (at < w->count && hri_is_digit(w->text[at])) at++;
+  return at > w->marks.items[m].offset && at < w->count && w->text[at] == ' ';
+}
+
+/* "torch.outofmemoryerror:" at the end of text[from, end). */
+static bool ends_with_class(const char *text, size_t from, size_t end) {
+  size_t word = end;
+  while (word > from && text[word - 1] != ' ') word--;
+  return word + 1 < end && hri_match_end(text, word + 1, end, "error:|exception:");
+}
+
+/* Whether the line of mark `m`, which is not the last, ends with a colon that is no exception's. */
+static bool is_intro(const hri_scan_window *w, size_t m) {
+  size_t from = w->marks.items[m].offset, end = w->marks.items[m + 1].offset;
+  while (end > from && w->text[end - 1] == ' ') end--;
+  return end > from && w->text[end - 1] == ':' && !ends_with_class(w->text, from, end);
+}
+
+/* How many bytes from `from` on stand before the block of output that holds mark `m`: before the fence above, or before
+ * its first line, where no more than BLOCK lines stand between that follow each other. A line of source introduces
+ * nothing: 0. */
+static size_t intro_of(const hri_scan_window *w, size_t m, size_t from) {
+  enum { BLOCK = 6 };
+  const hri_scan_mark *marks = w->marks.items;
+  size_t at = m;
+  while (m > 0 && marks[m].shape & HRI_OOM_FENCED && marks[m - 1].shape & HRI_OOM_FENCED) m--;
+  if (!(marks[m].shape & HRI_OOM_FENCED)) {
+    while (at > 0 && m - at < BLOCK && marks[at].line - marks[at - 1].line <= 1 && !is_intro(w, at - 1)) at--;
+    if (at > 0 && marks[at].line - marks[at - 1].line <= 2 && is_intro(w, at - 1)) m = at;
+  }
+  if (m > 0 && is_listed(w, m - 1)) return 0;
+  return marks[m].offset > from ? marks[m].offset - from : 0;
+}
+
+/* ---- the place ---- */
+
+/* The shape of the line of mark `m` by itself and by those around it. */
+static unsigned shape_of(const hri_scan_window *w, size_t m) {
+  const hri_scan_mark *mark = &w->marks.items[m];
+  unsigned shape = mark->shape;
+  if (is_among_source(w, m)) shape |= HRI_OOM_AMONG;
+  else if (is_printed(w, m)) shape |= HRI_OOM_PRINTED;
+  if (mark->line == 1 && m + 1 < w->marks.count && mark[1].line > 2 && !(shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT)))
+    shape |= HRI_OOM_TITLE;
+  if (!(shape & HRI_OOM_PRINTED) && is_element(w, m))
+    shape |= shape & HRI_OOM_AMONG ? HRI_OOM_LITERAL | HRI_OOM_SOURCE : HRI_OOM_LITERAL;
+  if (mark->source == HRI_SOURCE_CODE || (mark->source == HRI_SOURCE_FIELD && !(shape & HRI_OOM_PRINTED)))
+    shape |= HRI_OOM_SOURCE;
+  return shape;
+}
+
+/* The back quotes of the line, and those around the word. */
+static void find_ticks(const hri_scan_window *w, hri_oom_place *p) {
+  for (size_t i = w->ticks.count; i-- > 0 && w->ticks.items[i].to > p->line;) {
+    const hri_scan_span *s = &w->ticks.items[i];
+    if (s->from >= p->line_end) continue;
+    p->has_ticks = true;
+    if (s->from > p->at || s->to <= p->at) continue;
+    p->tick_from = s->from;
+    p->tick_to = s->to;
+  }
+}
+
+hri_oom_place hri_scan_place_of(const hri_scan_window *w, size_t at, size_t m) {
+  hri_oom_place p = {.text = w->text, .line = w->marks.items[m].offset, .at = at, .count = w->count};
+  p.line_end = hri_scan_mark_end(w, m);
+  p.shape = shape_of(w, m);
+  find_ticks(w, &p);
+  p.sentence = w->marks.items[m].shape & HRI_OOM_LEVEL ? p.line : wrapped_start(w, m);
+  p.before_count = p.line < HRI_SCAN_BEHIND ? p.line : HRI_SCAN_BEHIND;
+  p.before = w->text + p.line - p.before_count;
+  p.intro_count = intro_of(w, m, p.line - p.before_count);
+  if (at - p.line > LINE_BEHIND) p.sentence = p.line = at - LINE_BEHIND;
+  if (p.line_end - at > LINE_AHEAD) p.line_end = at + LINE_AHEAD;
+  return p;
+}

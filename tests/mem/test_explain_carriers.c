@@ -1,0 +1,137 @@
+/* Each case of tests/explain/cases as it looks in a system's log, a container's, a runner's of jobs, a page's source, from
+ * Windows and from PowerShell, coloured, copied from a terminal, below a greeting: what carried the text changes nothing
+ * of what is read, neither of a failure nor of a text that is none. */
+#include "explain/cases.h"
+
+enum { MOST = 64 * 1024 };
+
+typedef struct carrier {
+  const char *name, *before, *behind; /* each line */
+  const char *first, *last;           /* the text */
+} carrier;
+
+static const carrier carriers[] = {
+    {"syslog", "May  1 10:11:12 host7 train[4242]: ", "", "", ""},
+    {"the journal, with ISO times", "2024-05-01T10:11:12+0200 host7 python3[4242]: ", "", "", ""},
+    {"a container's runtime", "2024-05-01T10:11:12.123456789Z stderr F ", "", "", ""},
+    {"a runner of jobs", "2024-05-01T10:11:12.1234567Z ", "", "", ""},
+    {"a launcher", "stderr: ", "", "", ""},
+    {"Windows", "", "\r", "", ""},
+    {"a terminal's copy", "", "      ", "", ""},
+    {"colours", "\x1b[31m", "\x1b[0m", "", ""},
+    {"a page's source", "", "", "<pre><code class=\"text\">", "</code></pre>\n"},
+    {"a mark of UTF-8", "", "", "\xef\xbb\xbf", ""},
+};
+
+static void put(char *to, size_t *at, const char *text, size_t count) {
+  assert_true(*at + count < MOST);
+  memcpy(to + *at, text, count);
+  *at += count;
+}
+
+static size_t carry(const carrier *c, const char *text, char *to) {
+  size_t at = 0;
+  put(to, &at, c->first, strlen(c->first));
+  for (const char *end; *text; text = *end ? end + 1 : end) {
+    end = text + strcspn(text, "\n");
+    put(to, &at, c->before, strlen(c->before));
+    put(to, &at, text, (size_t)(end - text));
+    put(to, &at, c->behind, strlen(c->behind));
+    put(to, &at, "\n", 1);
+  }
+  put(to, &at, c->last, strlen(c->last));
+  return at;
+}
+
+/* As PowerShell writes it: little-endian, with its mark. */
+static size_t to_utf16(const char *text, char *to) {
+  size_t at = 0;
+  put(to, &at, "\xff\xfe", 2);
+  for (const unsigned char *s = (const unsigned char *)text; *s;) {
+    uint32_t point = *s, more = point < 0x80 ? 0 : point < 0xe0 ? 1 : point < 0xf0 ? 2 : 3, unit;
+    if (more) point &= 0x3fu >> more;
+    for (s++; more > 0; more--) point = point << 6 | (*s++ & 0x3fu);
+    for (int half = point < 0x10000; half < 2; half++) {
+      unit = point < 0x10000 ? point
+             : half == 0     ? 0xd800 + ((point - 0x10000) >> 10)
+                             : 0xdc00 + ((point - 0x10000) & 0x3ff);
+      put(to, &at, (char[]){(char)(unit & 0xff), (char)(unit >> 8)}, 2);
+    }
+  }
+  return at;
+}
+
+/* Docker's objects, one a line. */
+static size_t to_objects(const char *text, char *to) {
+  size_t at = 0;
+  for (const char *end; *text; text = *end ? end + 1 : end) {
+    end = text + strcspn(text, "\n");
+    put(to, &at, "{\"log\":\"", 8);
+    for (const char *s = text; s < end; s++) {
+      const char *code = *s == '<'    ? "\\u003c"
+                         : *s == '>'  ? "\\u003e"
+                         : *s == '&'  ? "\\u0026"
+                         : *s == '\t' ? "\\t"
+                                      : NULL;
+      if (*s == '"' || *s == '\\') put(to, &at, "\\", 1);
+      put(to, &at, code ? code : s, code ? strlen(code) : 1);
+    }
+    put(to, &at, "\\n\",\"stream\":\"stderr\",\"time\":\"2024-05-01T10:11:12.1Z\"}\n", 55);
+  }
+  return at;
+}
+
+static hr_explanation *explain(const char *text, size_t count) {
+  hr_explanation *e;
+  assert_int_equal(hr_explain_text(text, count, NULL, &e, NULL), HR_OK);
+  return e;
+}
+
+static bool same(const hr_explanation *a, const hr_explanation *b) {
+  const hr_oom_failure *f, *g;
+  if (a->failure_count == 0 || b->failure_count == 0) return a->failure_count == b->failure_count;
+  f = &a->failures[a->primary];
+  g = &b->failures[b->primary];
+  if (f->cause != g->cause || f->certainty != g->certainty || strcmp(f->source, g->source) != 0) return false;
+  for (int k = 0; k < HR_OOM_FIGURE_COUNT; k++)
+    if (f->figures[k].state != g->figures[k].state || f->figures[k].bytes != g->figures[k].bytes) return false;
+  return true;
+}
+
+static void check(const char *name, const hr_explanation *plain, const char *text, size_t count, size_t *wrong) {
+  hr_explanation *e = explain(text, count);
+  if (!same(plain, e)) {
+    print_message("%s changes what is read: %s, not %s, of\n%.*s\n", name,
+                  e->failure_count ? e->failures[e->primary].verdict : "nothing",
+                  plain->failure_count ? plain->failures[plain->primary].verdict : "nothing", (int)count, text);
+    ++*wrong;
+  }
+  hr_explanation_destroy(e);
+}
+
+/* A word of a wrapped line may end with the line; a copy that fills lines up loses the mark of that. */
+static void visit(const explain_case *c, void *context) {
+  static char text[MOST];
+  hr_explanation *plain = explain(c->text, strlen(c->text));
+  for (size_t i = 0; i < sizeof carriers / sizeof *carriers; i++)
+    check(carriers[i].name, plain, text, carry(&carriers[i], c->text, text), context);
+  check("UTF-16", plain, text, to_utf16(c->text, text), context);
+  check("a container's objects", plain, text, to_objects(c->text, text), context);
+  hr_explanation_destroy(plain);
+}
+
+static void test_carriers(void **state) {
+  static const char *const names[] = {"caps",   "devices",  "families", "frameworks", "hosts",   "parts", "reports",
+                                      "silent", "speakers", "survey",   "survey2",    "survey3", "talk"};
+  static char buffer[EXPLAIN_CASE_BYTES];
+  size_t wrong = 0, cases = 0;
+  (void)state;
+  for (size_t i = 0; i < sizeof names / sizeof *names; i++) cases += each_case(names[i], buffer, visit, &wrong);
+  assert_true(cases > 1700);
+  assert_int_equal(wrong, 0);
+}
+
+int main(void) {
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_carriers)};
+  return cmocka_run_group_tests(tests, NULL, NULL);
+}
