@@ -157,7 +157,7 @@ typedef struct hr_growth {
                             without its newest part */
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
-  bool freed_in_steps; /* of passes: in whole steps before, a backward freed what they kept */
+  bool freed_in_steps; /* of passes: in whole steps before, what they kept went again */
 } hr_growth;
 /* Whether nearly every step (or pass) left something; else some did, at regular distances or not. */
 static inline bool hr_growth_every_step(const hr_growth *growth) {

@@ -251,21 +251,44 @@ static bool goes_in_backward(const window *w, const hri_life *life) {
   return end < w->from && w->in->stages[end] == HR_STAGE_BACKWARD;
 }
 
-/* Marks what went in the backward of whole steps before. */
+/* What became of a stack's tensors in the whole steps before. */
+typedef struct past {
+  uint64_t one_before, two_before; /* lives, and 1 */
+  bool in_backward, held;          /* freed there; or elsewhere, but two of the stack were made while it lived */
+} past;
+
+static void note_past(const window *w, past *of, uint64_t life) {
+  const hri_life *lives = w->in->lives->lives;
+  const uint64_t old = of->two_before;
+  if (old && lives[old - 1].end < w->from && lives[old - 1].end > lives[life].alloc) of->held = true;
+  if (goes_in_backward(w, &lives[life])) of->in_backward = true;
+  of->two_before = of->one_before;
+  of->one_before = life + 1;
+}
+
+static bool is_left(const hr_growth *g) { return g->kind == HR_GROWTH_GRAPH || g->kind == HR_GROWTH_OUTPUTS; }
+
+/* Marks what was kept by the passes of whole steps before too, and went again. */
 static bool look_back(window *w) {
   const hri_lives *l = w->in->lives;
-  bool *freed = w->from && w->found.count ? hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *freed) : NULL;
+  past *rows = w->from && w->found.count ? hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *rows) : NULL;
+  uint64_t again = 0, never = 0;
   if (!w->from || !w->found.count) return true;
-  if (!freed) return false;
+  if (!rows) return false;
   for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->from; k++)
-    if (goes_in_backward(w, &l->lives[k])) freed[w->in->stacks[l->lives[k].stack].plain] = true;
+    note_past(w, &rows[w->in->stacks[l->lives[k].stack].plain], k);
   for (size_t k = 0; k < w->found.count; k++) {
     hr_growth *g = &w->found.items[k];
-    g->freed_in_steps = (g->kind == HR_GROWTH_GRAPH || g->kind == HR_GROWTH_OUTPUTS) && g->stack &&
-                        freed[w->in->stacks[g->stack].plain];
-    if (g->freed_in_steps) g->kind = HR_GROWTH_GRAPH;
+    const past *of = &rows[w->in->stacks[g->stack].plain];
+    if (!is_left(g) || !g->stack) continue;
+    g->freed_in_steps = of->in_backward || of->held;
+    if (of->in_backward) g->kind = HR_GROWTH_GRAPH;
+    if (g->freed_in_steps) again += g->bytes;
+    else never += g->bytes;
   }
-  hri_free(freed);
+  for (size_t k = 0; k < w->found.count && again > never; k++) /* what has no stack is as most of it */
+    w->found.items[k].freed_in_steps |= is_left(&w->found.items[k]) && !w->found.items[k].stack;
+  hri_free(rows);
   return true;
 }
 

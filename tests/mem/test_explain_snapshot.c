@@ -609,7 +609,7 @@ static void test_growth_of_passes(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
-  { /* what a backward freed in the steps before is the graph of a long step: nothing certain, and no_grad() is no advice */
+  { /* what went again in the steps before is the graph of a long step: nothing certain, and no_grad() is no advice */
     scene s;
     hr_explanation *e;
     scene_open(&s, "");
@@ -619,7 +619,7 @@ static void test_growth_of_passes(void **state) {
     s.growth[0].freed_in_steps = true;
     expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
     e = explain(&s);
-    assert_true(says(&e->failures[0], "a backward freed what such passes keep"));
+    assert_true(says(&e->failures[0], "what such passes keep was freed again"));
     for (uint32_t k = 0; k < e->failures[0].advice_count; k++)
       assert_null(strstr(e->failures[0].advice[k].text, "no_grad"));
     hr_explanation_destroy(e);
