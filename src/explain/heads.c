@@ -241,6 +241,7 @@ static const hri_oom_head heads[] = {
     {"terminated due to memory issue", "ios", HRI_OOM_HOST},
     {"resource_type_memory (limit=", "ios", HRI_OOM_HOST},
     {"resource_type_memory: high watermark", "ios", HRI_OOM_HOST},
+    {"namespace jetsam, code", "ios", HRI_OOM_HOST},
     {"exceeding jetsam memory limits", "ios", HRI_OOM_HOST},
     {"\"per-process-limit\"", "", HRI_OOM_NOTHING}, /* reasons of a jetsam report */
     {"\"vm-pageshortage\"", "", HRI_OOM_NOTHING},
@@ -377,6 +378,7 @@ static const hri_oom_head heads[] = {
     {"memory of process exceed limit", "starrocks", HRI_OOM_LIMIT},
     {" exceed limit. ", "", HRI_OOM_NOTHING}, /* of a query, a pool, Doris' older servers too */
     {"memory check failed: cannot alloc", "doris", HRI_OOM_LIMIT},
+    {"overcommit mem, wg id", "doris-group", HRI_OOM_LIMIT},
     {"memory tracker check failed", "doris-query", HRI_OOM_LIMIT},
     {"mem tracker check failed", "doris-query", HRI_OOM_LIMIT},
     {"process memory used ", "", HRI_OOM_NOTHING},
@@ -398,6 +400,9 @@ static const hri_oom_head heads[] = {
     {"not enough memory for command submission", "amdgpu", HRI_OOM_REPORT},
     {"ora-04036", "oracle", HRI_OOM_LIMIT},
     {"insufficient memory reserved for statement", "greenplum", HRI_OOM_LIMIT},
+    {"memory limit exceeded. limit=", "impala", HRI_OOM_LIMIT},
+    {"connection memory limit ", "", HRI_OOM_NOTHING},
+    {"vm protect failed to allocate", "greenplum", HRI_OOM_LIMIT},
     {"per-query vm protect limit reached", "greenplum", HRI_OOM_LIMIT},
     {"canceling query because of high vmem usage", "greenplum", HRI_OOM_LIMIT},
     {"vmem limit reached", "greenplum", HRI_OOM_LIMIT},
@@ -428,8 +433,9 @@ static const hri_oom_head heads[] = {
     {"using all available ram", "notebook", HRI_OOM_HOST_LIKELY},
     {"pt_devmem allocation failed", "pytorch-hpu", HRI_OOM_BARE},
     {"cuda error in allocate: 2", "cuda-extension", HRI_OOM_BARE},
-    {"killed", "", HRI_OOM_NOTHING},           /* in people's own words (kill.c) */
-    {"\xe8\xa2\xabkill", "", HRI_OOM_NOTHING}, /* Chinese: was killed */
+    {"insufficient memory ", "", HRI_OOM_NOTHING}, /* NWChem's, with a number behind */
+    {"killed", "", HRI_OOM_NOTHING},               /* in people's own words (kill.c) */
+    {"\xe8\xa2\xabkill", "", HRI_OOM_NOTHING},     /* Chinese: was killed */
     {"code 137", "kill", HRI_OOM_HOST_LIKELY},
     {"error 137", "kill", HRI_OOM_HOST_LIKELY},
     {"status of 137", "kill", HRI_OOM_HOST_LIKELY},

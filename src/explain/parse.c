@@ -43,10 +43,11 @@ static void read_cut_request(const char *text, size_t count, hr_oom_value *reque
     (void)hri_oom_size_before(text, count, ". gpu ", request);
 }
 
-hri_oom_kind hri_oom_parse(const char *text, size_t at, size_t count, hri_oom_message *message, size_t *end) {
+hri_oom_kind hri_oom_parse(const char *text, size_t line, size_t at, size_t count, hri_oom_message *message,
+                           size_t *end) {
   const hri_oom_head *head = hri_oom_head_at(text, at, count);
   const hr_oom_value *f = message->failure.figures;
-  hri_oom_around a = {text, at < 160 ? 0 : at - 160, at, 0, count};
+  hri_oom_around a = {text, at < 160 ? 0 : at - 160, at, 0, count, line};
   hri_oom_reading r;
   size_t from;
   *end = at + 1;

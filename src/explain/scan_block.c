@@ -190,7 +190,8 @@ hri_source_kind hri_scan_source_of(hri_scan_blocks *b, hri_scan_window *w, const
     return own;
   }
   opens = opens_literal(w, line, first, count, quote, before);
-  b->is_comment = !opens && hri_match_at(line, first, count, "\"\"\"|'''");
+  /* a field of an object, which a console prints with such quotes, speaks for itself likewise */
+  b->is_comment = opens ? own == HRI_SOURCE_LITERAL : hri_match_at(line, first, count, "\"\"\"|'''");
   if (!opens && !b->is_comment) return own;
   b->literal_lines = LONGEST;
   b->literal_quote = quote;

@@ -74,19 +74,45 @@ static bool is_beside_commands(const hri_scan_window *w, size_t m) {
   return false;
 }
 
-/* Whether a program's source stands close to mark `m`; the line below a frame of a traceback is none. Fields beside a
- * field are no sign. */
+/* Whether mark `i` is the first or last line of an object as Python prints it, "Linear(" above "(weight): ...", ")". */
+static bool is_of_print(const hri_scan_window *w, size_t i) {
+  const size_t from = w->marks.items[i].offset, end = hri_scan_mark_end(w, i);
+  size_t at = end + 1;
+  if (w->text[from] == ')' && end - from <= 2) return true;
+  if (i + 1 >= w->marks.count || w->text[end] != '(') return false;
+  while (at < w->count && hri_is_name(w->text[at])) at++;
+  return hri_match_at(w->text, at, w->count, "): ");
+}
+
+/* Whether mark `i` stands for a program's source that the line of mark `m` may be part of: of the same block, and no line that a
+ * traceback or a warning shows. Fields beside a field are no sign. */
+static bool is_source_beside(const hri_scan_window *w, size_t i, size_t m) {
+  const hri_scan_mark *mark = &w->marks.items[i];
+  if (i == m || (mark->shape ^ w->marks.items[m].shape) & HRI_OOM_FENCED) return false;
+  if ((i > 0 && w->marks.items[i - 1].source == HRI_SOURCE_FRAME) || is_of_print(w, i)) return false;
+  return mark->source == HRI_SOURCE_CODE ||
+         (mark->source == HRI_SOURCE_FIELD && w->marks.items[m].source != HRI_SOURCE_FIELD);
+}
+
+/* Whether no blank line stands between two marks. */
+static bool is_one_block(const hri_scan_window *w, size_t from, size_t to) {
+  return w->marks.items[to].line - w->marks.items[from].line <= to - from;
+}
+
+/* Whether a program's source stands around the line of mark `m`, close by: on both sides, right beside it, or anywhere beside
+ * a comment. What was pasted before the message that it led to stands on one side, and a blank line between. */
 static bool is_among_source(const hri_scan_window *w, size_t m) {
   enum { REACH = 6 };
+  const size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < w->marks.count ? m + REACH : w->marks.count - 1;
+  bool before = false, behind = false;
   if (is_in_long_comment(w, m) || is_beside_commands(w, m)) return true;
-  const bool field = w->marks.items[m].source == HRI_SOURCE_FIELD;
-  size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < w->marks.count ? m + REACH : w->marks.count - 1;
-  for (size_t i = from; i <= to; i++)
-    if (i != m &&
-        (w->marks.items[i].source == HRI_SOURCE_CODE || (!field && w->marks.items[i].source == HRI_SOURCE_FIELD)) &&
-        (i == 0 || w->marks.items[i - 1].source != HRI_SOURCE_FRAME))
-      return true;
-  return false;
+  for (size_t i = from; i <= to; i++) {
+    if (!is_source_beside(w, i, m)) continue;
+    if (w->marks.items[m].shape & HRI_OOM_REMARK || is_one_block(w, i < m ? i : m, i < m ? m : i)) return true;
+    if (i < m) before = true;
+    else behind = true;
+  }
+  return before && behind;
 }
 
 /* Whether the line of mark `m` is a literal that is an element of a program's: its neighbour is source too. */
@@ -137,7 +163,7 @@ static bool is_printed(const hri_scan_window *w, size_t m) {
 /* Whether the line of mark `m` is a program's, or one that a traceback lists with its number: "111 else:". */
 static bool is_listed(const hri_scan_window *w, size_t m) {
   size_t at = w->marks.items[m].offset;
-  if (w->marks.items[m].source == HRI_SOURCE_CODE || w->marks.items[m].source == HRI_SOURCE_FIELD) return true;
+  if (hri_source_is_code(w->marks.items[m].source) || w->marks.items[m].source == HRI_SOURCE_FIELD) return true;
   while (at < w->count && hri_is_digit(w->text[at])) at++;
   return at > w->marks.items[m].offset && at < w->count && w->text[at] == ' ';
 }
@@ -184,7 +210,7 @@ static unsigned shape_of(const hri_scan_window *w, size_t m) {
     shape |= HRI_OOM_TITLE;
   if (!(shape & HRI_OOM_PRINTED) && is_element(w, m))
     shape |= shape & HRI_OOM_AMONG ? HRI_OOM_LITERAL | HRI_OOM_SOURCE : HRI_OOM_LITERAL;
-  if (mark->source == HRI_SOURCE_CODE || (mark->source == HRI_SOURCE_FIELD && !(shape & HRI_OOM_PRINTED)))
+  if (hri_source_is_code(mark->source) || (mark->source == HRI_SOURCE_FIELD && !(shape & HRI_OOM_PRINTED)))
     shape |= HRI_OOM_SOURCE;
   return shape;
 }

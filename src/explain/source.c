@@ -305,7 +305,8 @@ static bool is_entry(const span *s, bool commented) {
   if (at >= s->to || s->text[at] != '=') return false;
   for (at++; at < s->to && (s->text[at] == ' ' || s->text[at] == '-' || is_word_char(s->text[at]));) at++;
   if (at < s->to && s->text[at] == ',') /* "wps=680, lr=0.25" is how programs print */
-    return at + 1 == s->to || has(s, " = ");
+    return at + 1 == s->to ||           /* "errCode = 2, detailMessage = [...]" is printed */
+           (has(s, " = ") && !memchr(s->text + at, '[', s->to - at));
   return commented && at == s->to && has(s, " = ");
 }
 
@@ -332,6 +333,17 @@ static bool is_directive(const span *s) {
   if (s->text[s->from] != ':') return false;
   at = name_end(s, s->from + 1);
   return at > s->from + 1 && at + 1 < s->to && s->text[at] == ':' && hri_line_is_blank(s->text[at + 1]);
+}
+
+/* A date and a time of day at the line's beginning: no statement begins so. */
+static bool is_dated(const span *s) {
+  static const char shape[] = "dddd-dd-dd";
+  size_t i = 0;
+  while (shape[i] && s->from + i < s->to &&
+         (shape[i] == 'd' ? hri_is_digit(s->text[s->from + i]) : shape[i] == s->text[s->from + i]))
+    i++;
+  return !shape[i] && s->from + i + 2 < s->to && strchr("T ", s->text[s->from + i]) &&
+         hri_is_digit(s->text[s->from + i + 1]);
 }
 
 /* An object in braces on one line: a record of a log. */
@@ -419,9 +431,9 @@ static bool is_pattern(const span *s) {
   return has(s, ".*") && (has(s, "|") || has(s, "/i") || has(s, "r\"") || has(s, "\"$"));
 }
 
-/* How an exception is printed: "package.SomeError: ...". */
+/* How an exception is printed: "package.SomeError: ...", "[SomeError: ...] {". */
 static bool is_exception(const span *s) {
-  size_t end = name_end(s, s->from);
+  size_t end = name_end(s, s->from + (s->text[s->from] == '['));
   return end + 1 < s->to && s->text[end] == ':' && s->text[end + 1] == ' ' && names_error(s, end);
 }
 
@@ -500,12 +512,29 @@ bool hri_source_opens_scalar(const char *line, size_t count) {
   return !hri_source_closes_scalar(line, at + 3, count);
 }
 
+/* What is built like source and stands among output: what was typed at a prompt (">>> x = f()"), a shell's setting, a
+ * command's options over several lines, an object as Python prints it ("Namespace(lr=0.1)", "(wte): Embedding(50257, 768)"). */
+static bool is_typed(const char *line, const span *s) {
+  size_t at = 0, end = name_end(s, s->from);
+  while (at < s->from && hri_line_is_blank(line[at])) at++;
+  if (at < s->from && hri_match_at(line, at, s->to, ">>> |... ")) return true;
+  if (hri_match_at(line, s->from, s->to, "in [|$ |export |set |--")) return true;
+  if (begins(s, s->from, "In [")) return true;
+  if (s->text[s->from] == '(') {
+    for (at = s->from + 1; at < s->to && is_word_char(s->text[at]);) at++;
+    return begins(s, at, "): ");
+  }
+  return s->from == 0 && end > 0 && s->text[0] >= 'A' && s->text[0] <= 'Z' && end < s->to && s->text[end] == '(' &&
+         ends(s, ")");
+}
+
 hri_source_kind hri_source_of(const char *line, size_t count) {
   span s = trim(line, count);
+  const span whole = s;
   if (s.from >= s.to) return HRI_SOURCE_NONE;
   if (is_frame(&s)) return HRI_SOURCE_FRAME;
-  if (is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) || (is_exception(&s) && !is_member(&s)) ||
-      is_repr(&s) || is_coded(&s) || is_thrown(&s) || is_bracket(&s))
+  if (is_dated(&s) || is_record(&s) || is_pairs(&s) || is_levelled(&s) || names_place(&s) ||
+      (is_exception(&s) && !is_member(&s)) || is_repr(&s) || is_coded(&s) || is_thrown(&s) || is_bracket(&s))
     return HRI_SOURCE_NONE;
   if (is_field(&s) || is_pair(&s)) return opens_structure(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
   if (is_plain_field(&s)) return HRI_SOURCE_FIELD;
@@ -516,6 +545,6 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
   return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) ||
                  is_member(&s)
-             ? HRI_SOURCE_CODE
+             ? is_typed(line, &whole) ? HRI_SOURCE_TYPED : HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;
 }

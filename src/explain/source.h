@@ -7,8 +7,9 @@
 
 /* What a raw line is, as far as source code is concerned. */
 typedef enum hri_source_kind {
-  HRI_SOURCE_NONE,    /* what somebody wrote or a program printed, or nothing */
-  HRI_SOURCE_CODE,    /* a statement, or a part of one */
+  HRI_SOURCE_NONE, /* what somebody wrote or a program printed, or nothing */
+  HRI_SOURCE_CODE, /* a statement, or a part of one */
+  HRI_SOURCE_TYPED, /* a statement at a prompt, a setting of a shell, an object as it is printed: output stands around it */
   HRI_SOURCE_LITERAL, /* a string literal and nothing else: an element of a list, a message over several lines */
   HRI_SOURCE_FIELD, /* a field as a program writes or prints it, `key: "...",`: a statement where nothing else shows */
   HRI_SOURCE_FRAME  /* a frame of a traceback, which has a line of source below it */
@@ -23,5 +24,9 @@ bool hri_source_opens_scalar(const char *line, size_t count);
 bool hri_source_closes_scalar(const char *line, size_t from, size_t count);
 
 hri_source_kind hri_source_of(const char *line, size_t count);
+
+static inline bool hri_source_is_code(hri_source_kind kind) {
+  return kind == HRI_SOURCE_CODE || kind == HRI_SOURCE_TYPED;
+}
 
 #endif

@@ -40,7 +40,7 @@ static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ti
   static const char before[] =
       "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=|(message=| exception=|"
       " stderr=|by|err(|(error|last error:|value: |error_out_of_memory,|following error|instance of|throwing|search for|"
-      "result";
+      "result|. stream";
   /* what somebody tells of one event; a document says these things in the present */
   static const char told[] =
       " with| then| reported| caused| repeated|\xe6\x8a\xa5|\xe6\x8a\xa5\xe9\x94\x99|symptom:| confirmed:|"

@@ -261,7 +261,7 @@ static hri_oom_reading read_allocation_code(const hri_oom_around *a, hri_oom_rea
 static bool is_set_off(const hri_oom_around *a) {
   size_t at = a->at;
   while (at > a->start && a->text[at - 1] == ' ') at--;
-  return at == a->start || strchr(":'\"([=>-", a->text[at - 1]);
+  return at <= a->line || at == a->start || strchr(":'\"([=>-", a->text[at - 1]);
 }
 
 /* "heap exhausted": a runtime's own, where its other words follow. */
@@ -296,6 +296,7 @@ static const struct {
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
     {" exceed limit. ", "memory", "used: ", 160, HRI_OOM_LIMIT, "starrocks"},
     {"process memory used ", NULL, "exceed limit", 160, HRI_OOM_LIMIT, "doris"},
+    {"connection memory limit ", NULL, " bytes exceeded", 40, HRI_OOM_LIMIT, "mysql"},
     {"query exceeded ", NULL, "memory limit of ", 40, HRI_OOM_LIMIT, "trino"},
     {"memory budget exceeded: ", NULL, " in budget", 120, HRI_OOM_LIMIT, "cockroachdb"},
     {"core max size: ", NULL, "no memory left", 400, HRI_OOM_LIMIT, "psi4"},
@@ -397,7 +398,8 @@ static hri_oom_reading read_memoryerror(const hri_oom_around *a) {
 /* The kernel's ENOMEM, where it stands by itself. */
 static hri_oom_reading read_enomem(const hri_oom_around *a) {
   static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
-  if (before_has(a, devices) || after_has(a, 40, devices)) return nothing;
+  const size_t from = a->line > a->start ? a->line : a->start; /* lines before tell of the machine's cards anyhow */
+  if (hri_match_part(a->text, from, a->at, devices) || after_has(a, 40, devices)) return nothing;
   if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
   if (before_has(a, "guest ram|guest memory|qemu")) return (hri_oom_reading){HRI_OOM_HOST, "qemu"};
   return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
@@ -437,7 +439,18 @@ static hri_oom_reading read_memorystatus(const hri_oom_around *a) {
   return when(!after_starts(a, "_idle"), HRI_OOM_HOST, "macos");
 }
 
+/* "schwarz_init: insufficient memory 140344072": a function of NWChem's, what it says and a number of words. */
+static hri_oom_reading read_errquit(const hri_oom_around *a) {
+  size_t from = a->at > a->start + 2 ? a->at - 2 : a->start, to = a->after;
+  while (from > a->start && hri_is_name(a->text[from - 1])) from--;
+  while (to < a->count && hri_is_digit(a->text[to])) to++;
+  return when(before_ends(a, ":") && memchr(a->text + from, '_', a->at - from) && to > a->after + 3 &&
+                  (to == a->count || a->text[to] == ' '),
+              HRI_OOM_LIMIT, "nwchem");
+}
+
 static hri_oom_reading read_resources(const hri_oom_around *a) { /* a device's, where a framework says so */
+  if (after_has(a, 60, "(os error 8)")) return (hri_oom_reading){HRI_OOM_HOST, "windows"};
   return when(!before_has(a, "8007000e"), HRI_OOM_HOST_LIKELY, "windows");
 }
 
@@ -512,6 +525,7 @@ static const struct {
     {"outofmemoryerror: allocation on device", read_async_class},
     {"signal 9", read_signal},
     {"memorystatus: killing", read_memorystatus},
+    {"insufficient memory ", read_errquit},
     {"not enough memory resources are available", read_resources},
     {"failed with -9", read_failed_with},
     {"heap exhausted", read_exhausted},

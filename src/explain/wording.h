@@ -14,6 +14,7 @@ typedef struct hri_oom_head {
 typedef struct hri_oom_around {
   const char *text;
   size_t start, at, after, count;
+  size_t line; /* where the head's own line begins; at most `at` */
 } hri_oom_around;
 
 /* The source of a reading, and of a message, whose words are known and only spoken of. */
