@@ -7,10 +7,12 @@
  * passes could be layers that a program calls one by one.
  *
  * What a pass leaves behind counts from the first to the last but two: the one at hand has its activations, and a
- * variable may hold what the one before gave. Where several tensors of the model's inside stay, or a third of all that it
- * makes, it is the graph; where few do, it is outputs. What a backward freed in whole steps before is the graph too, of a
- * step with more passes than those had, or that has not come to its backward. A cache is another pattern: a stack whose tensors get larger and larger, each in the place of
- * one that goes; outside the model's call it is outputs that are joined. */
+ * variable may hold what the one before gave. Where several tensors of the model's inside stay, or a third of all that
+ * it makes, it is the graph; where few do, it is outputs. What a backward freed in whole steps before is the graph too,
+ * of a step with more passes than those had, or that has not come to its backward.
+ *
+ * A cache is another pattern: a stack whose tensors get larger and larger, each in the place of one that goes. Outside
+ * the model's call it is outputs that are joined, where it comes with each pass, or a table that is enlarged. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
