@@ -106,7 +106,9 @@ typedef struct hr_fragmentation {
   bool fits_after_return;                            /* device free + returnable segments are enough for its segment */
   bool fits_compacted;                               /* device free + all free bytes are enough */
   uint64_t pool_free_bytes, pool_largest_free_bytes; /* of the pool and stream that the request goes to */
-  hr_pinned_segment *pinned;                         /* most free bytes first, at most 64 */
+  uint64_t returnable_bytes; /* what returning the default pools' cached memory would give the device */
+  bool in_private_pool;      /* the request goes to one: of what is cached only that pool's own can serve it */
+  hr_pinned_segment *pinned; /* most free bytes first, at most 64 */
   uint32_t pinned_count;
 } hr_fragmentation;
 
@@ -128,7 +130,7 @@ typedef enum hr_growth_kind {
   HR_GROWTH_LEAK = 0, /* still growing at the end, by about the same every step */
   HR_GROWTH_SETTLED,  /* grew, then stopped (a cache, lazily made states) */
   HR_GROWTH_ONCE,     /* one-off: appeared in one step and stayed */
-  HR_GROWTH_LARGER,   /* one tensor in the place of another, each step's larger: torch.cat of all so far */
+  HR_GROWTH_LARGER,   /* one tensor in the place of another, each larger: torch.cat of all so far */
   /* Within a step, or without any: passes of a model that follow each other. A "step" of these is such a pass. */
   HR_GROWTH_GRAPH,   /* each keeps the graph that it made: no backward comes, and nothing forbids the graph */
   HR_GROWTH_OUTPUTS, /* each leaves some of its results */
@@ -140,6 +142,11 @@ static inline bool hr_growth_goes_on(hr_growth_kind kind) { return kind == HR_GR
 /* Whether it comes with each step, and not with each pass of a model. */
 static inline bool hr_growth_by_step(hr_growth_kind kind) { return kind < HR_GROWTH_GRAPH; }
 
+/* What it comes with: "step", "pass", or "time" for what is made anew. */
+static inline const char *hr_growth_unit(hr_growth_kind kind) {
+  return kind == HR_GROWTH_LARGER ? "time" : hr_growth_by_step(kind) ? "step" : "pass";
+}
+
 /* Allocations of one stack that outlive their step. */
 typedef struct hr_growth {
   hr_growth_kind kind;
@@ -150,6 +157,7 @@ typedef struct hr_growth {
                             without its newest part */
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
+  bool freed_in_steps; /* of passes: in whole steps before, what they kept went again */
 } hr_growth;
 /* Whether nearly every step (or pass) left something; else some did, at regular distances or not. */
 static inline bool hr_growth_every_step(const hr_growth *growth) {

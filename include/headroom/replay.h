@@ -56,6 +56,7 @@ typedef struct hr_replay_result {
   uint64_t
       /* recorded after the failure; they are replayed too, without the failed request, up to the 200th failure */
       past_failure_events;
+  uint64_t returned_for_pools; /* requests of private pools that were met by returning cached segments */
   hr_replay_reach reach;
   uint32_t reach_step;        /* the whole step, from 1, that the rest was taken from; 0: none */
   uint64_t rest_failed_bytes; /* REQUEST: the request of that rest that could not be met; 0: none was tried */
@@ -77,6 +78,10 @@ typedef struct hr_replay {
   char trust_reason[512]; /* why not exact, in a sentence; "" when exact */
   bool began_empty;
   uint64_t start_live_bytes, start_reserved_bytes;
+  /* Of a search after a failure: the most that blocks take, all in one piece, where the failing step goes on as the whole
+   * step of this number does; 0: no such step was found. */
+  uint64_t step_need_bytes;
+  uint32_t step_need_step;
   uint64_t late_free_count; /* frees that waited for other streams: their moments depend on time, not on requests */
 } hr_replay;
 

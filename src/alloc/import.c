@@ -144,8 +144,7 @@ static bool adopt(const import *im, const place *p) {
 static hr_status adopt_all(const import *im, hr_error *error) {
   for (size_t i = 0; i < im->places.count; i++) {
     if (adopt(im, &im->places.items[i])) continue;
-    const hr_status status =
-        refuse(im->sorted[im->places.items[i].first], "the hooks have something at its place", error);
+    const hr_status status = refuse(im->sorted[im->places.items[i].first], "its place is taken already", error);
     while (i-- > 0) give_back(im, &im->places.items[i], im->places.items[i].count);
     return status;
   }

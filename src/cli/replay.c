@@ -216,9 +216,11 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   if (config_chosen(config, &config->own.trace)) options.trace = config->own.trace;
   reading_begin(&r, config, config->operands[0]);
   status = hr_snapshot_read(config->operands[0], &r.limits, &snapshot, error);
-  if (status == HR_OK)
+  if (status == HR_OK) {
     status = config->own.search ? hr_replay_search(snapshot, &options, &replay, &results, &count, error)
                                 : hr_replay_run(snapshot, &options, &replay, error);
+    if (status == HR_ERROR_INPUT) (void)hri_context(error, status, "%s: ", r.file);
+  }
   status = reading_end(&r, status, error);
   if (status == HR_OK) {
     if (config->own.json) write_replay(&replay, results, count, asked);

@@ -7,8 +7,8 @@
 
 hri_oom_facts hri_oom_facts_of(const hr_oom_evidence *evidence) {
   const hri_shortage s = hri_shortage_of(evidence->inspection);
-  /* At least: which pool a wholly free segment is of, is not told. */
-  uint64_t returnable = hri_oom_less(s.in->at.free_returnable_bytes, s.pools_free);
+  const hr_fragmentation *g = &s.in->fragmentation;
+  uint64_t returnable = g->request_bytes ? g->returnable_bytes : s.in->at.free_returnable_bytes;
   return (hri_oom_facts){.evidence = evidence,
                          .i = s.in,
                          .oom = s.oom,

@@ -66,7 +66,7 @@ static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
 
 static bool judge_cached(hr_oom_failure *f, const hri_oom_facts *k) {
   bool fits = k->device_free + k->returnable >= k->need || k->i->fragmentation.fits_after_return;
-  uint64_t back = k->returnable ? k->returnable : k->i->at.free_returnable_bytes;
+  uint64_t back = k->returnable;
   if (!k->knows_free || back == 0 || !fits) return false;
   hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(back),
                SIZE(k->need));
@@ -83,6 +83,15 @@ static bool judge_pools(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t without = k->device_free + k->cached;
   bool only = without < k->need;
   if (!hri_short_by_pools(&k->shortage)) return false;
+  if (k->i->fragmentation.in_private_pool) {
+    hri_oom_line(f, "free %s + cached in its own pool %s %s %s asked of the driver; %s more lie free in other pools",
+                 SIZE(k->device_free), SIZE(k->cached), only ? "<" : "(in pieces) and", SIZE(k->need),
+                 SIZE(k->pools_free));
+    hri_oom_say(f, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY,
+                "%s lie free in other pools, which a request of a private pool (CUDA graphs, MemPool) may not use",
+                SIZE(k->pools_free));
+    return true;
+  }
   hri_oom_line(f, "free %s + cached %s %s %s asked of the driver; %s more lie free in private pools",
                SIZE(k->device_free), SIZE(k->cached), only ? "<" : "(in pieces) and", SIZE(k->need),
                SIZE(k->pools_free));
@@ -174,10 +183,20 @@ static bool step_is_carried(const hri_oom_facts *k) {
          hri_oom_step_carried(k) && !rises(k) && left_more(k->i) < k->live / 10;
 }
 
+/* What the failing step would need in one piece, by a whole step before it, where that is a twentieth more than there is:
+ * then it would fail however its blocks lay. 0: it is not known, or would do. */
+static uint64_t step_too_big(const hri_oom_facts *k) {
+  const hr_replay *r = k->evidence->replay;
+  const uint64_t room = k->reserved + k->device_free;
+  if (!r || r->trust == HR_REPLAY_ROUGH || !k->knows_free || hri_oom_step_carried(k)) return 0;
+  return r->step_need_bytes > room + room / 20 ? r->step_need_bytes : 0;
+}
+
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
   const bool carried = hri_oom_carried_count(k) > 0, proven = carried && !hri_oom_rest_fails(k);
   int weight = hri_short_by_pieces(&k->shortage) > 0 ? hri_short_by_pieces(&k->shortage) : step_is_carried(k);
   const char *doubt = proven && weight == 2 ? doubt_of_pieces(k) : NULL;
+  if (step_too_big(k)) return false;
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
   if (k->oom->live_bytes + k->request <= hri_live_before(&k->shortage))
@@ -206,13 +225,22 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
   hri_oom_line(f, "%s more with every %s, in %u of them, %s left at the end; most by %s", SIZE((uint64_t)each),
                k->leak->kind == HR_GROWTH_CACHE ? "token" : "pass of the model", k->leak->steps_seen,
                SIZE(k->leak_bytes), where);
-  if (k->leak->kind == HR_GROWTH_GRAPH)
+  if (k->leak->freed_in_steps)
+    hri_oom_line(
+        f,
+        "in the steps before, what such passes keep was freed again: this one has more of them, or has not come to its end");
+  else if (k->leak->kind == HR_GROWTH_GRAPH)
     hri_oom_line(f, "no backward follows these passes, and what their forward saved for it is kept");
 }
 
 static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
   char where[160];
   hri_oom_stack_text(k->i->snapshot, k->leak->stack, where, sizeof where);
+  if (k->leak->kind == HR_GROWTH_LARGER) {
+    hri_oom_line(f, "made anew %u times, larger by %s each time, %s in all: %s", k->leak->steps_grown,
+                 SIZE((uint64_t)k->leak->bytes_per_step), SIZE(k->leak->bytes), where);
+    return;
+  }
   if (!hr_growth_by_step(k->leak->kind)) {
     note_passes(f, k, where);
     return;
@@ -227,7 +255,7 @@ static const char *what_grows(const hri_oom_facts *k) {
   case HR_GROWTH_GRAPH: return "every pass of the model keeps its graph";
   case HR_GROWTH_OUTPUTS: return "every pass of the model leaves results behind";
   case HR_GROWTH_CACHE: return "a cache grows with every token";
-  case HR_GROWTH_LARGER: return "a tensor is made anew in every step, each time larger";
+  case HR_GROWTH_LARGER: return "a tensor is made anew again and again, each time larger";
   default: return hr_growth_every_step(k->leak) ? "memory grows with every step" : "memory grows from step to step";
   }
 }
@@ -240,7 +268,8 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   /* Steps that are only repetition can be the layers of a model that loads. */
   every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
           (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
-          k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE; /* which a long text needs */
+          k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
+          !k->leak->freed_in_steps;                                                /* ... or a long step */
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
                SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {
@@ -249,10 +278,11 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
     every = false;
   }
   hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "%s: %s of the %s live are left over from %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
-              hr_growth_by_step(k->leak->kind)   ? "earlier steps"
-              : k->leak->kind == HR_GROWTH_CACHE ? "earlier tokens"
-                                                 : "earlier passes");
+              "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
+              k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
+              : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"
+              : k->leak->kind == HR_GROWTH_CACHE ? "left over from earlier tokens"
+                                                 : "left over from earlier passes");
   return true;
 }
 
@@ -271,7 +301,8 @@ static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wante
 
 /* A fifth above the median of the steps and a tenth above each of the three before: what grows slowly is no outlier. */
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
-  uint64_t wanted = k->oom->live_bytes + k->request, usual = k->i->usual_peak_bytes;
+  const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
+  const uint64_t wanted = whole > so_far ? whole : so_far;
   uint32_t step = step_of(k->i, k->oom->event);
   if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return false;
   if (wanted < usual + usual / 5) return false;
@@ -283,7 +314,10 @@ static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
     return false;
   }
   hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)",
-               SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(wanted), SIZE(usual), k->i->step_count);
+               SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(so_far), SIZE(usual), k->i->step_count);
+  if (whole)
+    hri_oom_line(f, "its rest as in step %u, in the sizes of this one, would come to %s",
+                 k->evidence->replay->step_need_step, SIZE(whole));
   hri_oom_say(f, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY, "step %u needs %.0f %% more than the others: an outlier batch",
               step + 1, 100.0 * (double)wanted / (double)usual - 100.0);
   return true;
@@ -332,9 +366,24 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
     hri_oom_say(f, HR_OOM_TOO_BIG,
                 never && is_usual_step(k, k->need - have) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
+  else if (step_too_big(k))
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "this step, its rest as in step %u, needs %s of %s",
+                k->evidence->replay->step_need_step, SIZE(step_too_big(k)), SIZE(k->reserved + k->device_free));
   else
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "live tensors fill what this process has: %s of %s", SIZE(k->live),
-                SIZE(k->reserved + k->device_free));
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
+                "what is live and this request fill what this process has: %s + %s of %s", SIZE(k->live),
+                SIZE(k->request), SIZE(k->reserved + k->device_free));
+}
+
+/* A tenth of what is reserved and more that nobody asked for: mostly what roundup_power2_divisions adds. */
+static void note_rounding(hr_oom_failure *f, const hri_oom_facts *k) {
+  const uint64_t rounding = k->i->at.rounding_bytes;
+  bool by_setting = false;
+  for (int n = 0; n < HR_ALLOC_DIVISION_COUNT; n++)
+    by_setting |= k->i->snapshot->settings.roundup_power2_divisions[n] > 1;
+  if (rounding < k->reserved / 10 || rounding == 0) return;
+  hri_oom_line(f, "%s of what is live are rounding of blocks, which nobody asked for%s", SIZE(rounding),
+               by_setting ? ": roundup_power2_divisions is set" : "");
 }
 
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -342,6 +391,7 @@ static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
   if (k->need > k->request && k->request < MIB(10) && !k->i->snapshot->settings.expandable_segments)
     hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names",
                  SIZE(k->request), SIZE(k->need));
+  note_rounding(f, k);
   if (judge_absurd(f, k) || judge_cap(f, k) || judge_cached(f, k) || judge_pools(f, k) || judge_shrunk(f, k) ||
       judge_growth(f, k) || judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_outlier(f, k) ||
       judge_pieces(f, k, false) || judge_missing(f, k, 10))
@@ -364,8 +414,8 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
     hri_oom_line(f, "needed: the text of the error, or a memory snapshot taken when it fails");
   } else if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
-    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but %s: %s are left over", what_grows(k),
-                SIZE(k->leak_bytes));
+    hri_oom_say(f, HR_OOM_GROWTH, HR_OOM_LIKELY, "nothing failed yet, but %s: %s are %s", what_grows(k),
+                SIZE(k->leak_bytes), k->leak->kind == HR_GROWTH_LARGER ? "what it grew by" : "left over");
   } else {
     hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "no failure is recorded; the peak was %s of live tensors",
                 SIZE(i->peak_live_bytes));
@@ -396,6 +446,10 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
       {HR_GROWTH_GRAPH,
        "keep numbers, not tensors with a graph: total += loss.item(), outputs.append(x.detach().cpu())", "none"},
       {HR_GROWTH_LARGER,
+       "make it once, as large as it will be (a buffer, cache_implementation=\"static\"), and write into it: each new size "
+       "needs the old one beside it",
+       "none"},
+      {HR_GROWTH_LARGER,
        "collect in a list on the host and join once at the end, or keep the last N: torch.cat of all so far needs old and new at once",
        "small"},
       {HR_GROWTH_OUTPUTS, "move what is kept off the device: outputs.append(x.detach().cpu()); keep numbers by .item()",
@@ -417,7 +471,8 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
         "except block, not in it, and keep str(e), not e",
         "none", "", 0);
   for (size_t k = 0; k < sizeof tips / sizeof *tips; k++)
-    if (tips[k].kind == kind) hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
+    if (tips[k].kind == kind && !(k == 0 && facts->leak->freed_in_steps))
+      hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 
 uint32_t hr_explain_trace(const hr_snapshot *snapshot) {

@@ -75,7 +75,7 @@ static uint64_t collect(const hri_inside *in, choice *counts, survivor *rows) {
 
 typedef struct judging {
   const hri_inside *in;
-  int64_t *change; /* room for a number for each step, and one more */
+  int64_t *change; /* room for three numbers for each step, and for one more */
 } judging;
 
 /* The steps that left something which is kept. */
@@ -102,20 +102,32 @@ static bool is_regular(const grown_steps *g, uint32_t steps) {
          steps - 1 - g->last <= g->longest;
 }
 
-/* Whether nine tenths of what is kept at the end were there before the last third of the steps: by what was kept then and
- * has gone since. */
+enum { LEAST_GONE = 3 };
+
+/* Whether what is kept at the end was there before, by what was kept then and has gone since: nine tenths of the bytes
+ * before the last third of the steps; or, in the last third, as many, of which three have gone since (sizes differ, so
+ * as many need not be as much). */
 static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept) {
   const uint32_t steps = j->in->public.step_count;
-  int64_t *change = j->change, level = 0;
+  int64_t *bytes = j->change, *held = bytes + steps + 1, *gone = held + steps + 1;
+  int64_t to_go = 0, many = 0, much = 0;
   bool found = false;
-  memset(change, 0, ((size_t)steps + 1) * sizeof *change);
+  memset(bytes, 0, 3 * ((size_t)steps + 1) * sizeof *bytes);
   for (uint64_t k = 0; k < count; k++) {
-    change[rows[k].step] += (int64_t)rows[k].bytes;
-    change[rows[k].gone] -= (int64_t)rows[k].bytes;
+    bytes[rows[k].step] += (int64_t)rows[k].bytes;
+    bytes[rows[k].gone] -= (int64_t)rows[k].bytes;
+    held[rows[k].step]++;
+    held[rows[k].gone]--;
+    gone[rows[k].gone]++;
+    to_go += rows[k].gone < steps;
   }
-  for (uint32_t s = 0; s + 2 < steps - steps / 3 && !found; s++) {
-    level += change[s];
-    found = level > 0 && (uint64_t)level >= kept - kept / 10;
+  const int64_t end = (int64_t)count - to_go;
+  for (uint32_t s = 0; s + 2 < steps && !found; s++) {
+    much += bytes[s];
+    many += held[s];
+    to_go -= gone[s];
+    if (s + 2 < steps - steps / 3) found = much > 0 && (uint64_t)much >= kept - kept / 10;
+    else found = many >= end && to_go >= LEAST_GONE;
   }
   return found;
 }
@@ -127,7 +139,7 @@ static hr_growth_kind kind_of(const grown_steps *g, bool regular) {
 }
 
 /* `rows` are of one key, in the order of time. False when nothing is older than the last two steps. */
-static bool judge(const judging *j, const survivor *rows, uint64_t count, hr_growth *g) {
+static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g) {
   const hri_inside *in = j->in;
   const uint32_t steps = in->public.step_count;
   uint64_t after_two = 0, old_bytes = 0, gone = 0, newest_bytes = 0, newest_count = 0;
@@ -173,18 +185,29 @@ static bool judge(const judging *j, const survivor *rows, uint64_t count, hr_gro
 
 enum { LEAST_LARGER = 6 };
 
+/* Of each step the largest: without C++ frames other results of the same line have the same stack. */
+static uint64_t largest_of_steps(survivor *rows, uint64_t count) {
+  uint64_t kept = 0;
+  for (uint64_t k = 0; k < count; k++) {
+    if (kept && rows[kept - 1].step == rows[k].step) {
+      if (rows[k].bytes > rows[kept - 1].bytes) rows[kept - 1] = rows[k];
+    } else rows[kept++] = rows[k];
+  }
+  return kept;
+}
+
 /* One a step, replaced in the next, larger each time, by about as much in both halves, and nearly all that the peaks of
  * the steps grow by. */
-static bool judge_larger(const judging *j, const survivor *rows, uint64_t count, hr_growth *g) {
+static bool judge_larger(const judging *j, survivor *rows, uint64_t all, hr_growth *g) {
   const hri_inside *in = j->in;
   const hr_inspection *p = &in->public;
+  const uint64_t count = largest_of_steps(rows, all);
   const survivor *first = rows, *last = rows + (count - 1), *middle = rows + count / 2;
   uint64_t grown, half, peak, before, kept = 0;
   uint32_t not_larger = 0;
   if (count < LEAST_LARGER || last->bytes <= first->bytes || last->step + 3 < p->step_count) return false;
   if (last->step - first->step + 1 > count + count / 8) return false; /* in nearly every step */
   for (uint64_t k = 1; k < count; k++) {
-    if (rows[k].step == rows[k - 1].step) return false;
     not_larger += rows[k].bytes <= rows[k - 1].bytes;
     kept += hri_life_kept(in, &in->lives->lives[rows[k - 1].life]);
   }
@@ -217,7 +240,7 @@ static int growth_order(const void *a, const void *b) {
   return (x->stack > y->stack) - (x->stack < y->stack);
 }
 
-typedef bool judgement(const judging *j, const survivor *rows, uint64_t count, hr_growth *g);
+typedef bool judgement(const judging *j, survivor *rows, uint64_t count, hr_growth *g);
 
 /* Adds what `judges` finds in the rows of each key; p->growth has room for it. */
 static void judge_keys(hri_inside *in, int64_t *change, survivor *rows, uint64_t count, judgement *judges) {
@@ -241,7 +264,7 @@ hr_status hri_growth_find(hri_inside *in, hr_error *error) {
   carried = collect(in, is_carried, NULL);
   most = left > carried ? left : carried;
   rows = hri_alloc((size_t)(most + 1) * sizeof *rows);
-  change = hri_alloc(((size_t)p->step_count + 1) * sizeof *change);
+  change = hri_alloc(3 * ((size_t)p->step_count + 1) * sizeof *change);
   p->growth = hri_alloc((size_t)(left + carried / LEAST_LARGER + 1) * sizeof *p->growth);
   if (rows && change && p->growth) {
     judge_keys(in, change, rows, collect(in, is_left, rows), judge);

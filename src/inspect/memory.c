@@ -167,6 +167,9 @@ hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_err
   f->segment_bytes = segment = segment_for(in, &in->lives->events[oom->event], oom->size);
   for (uint64_t k = 0; k < in->state.segment_count; k++)
     if (!in->state.segments[k].pool) back += returnable(&in->state, &in->state.segments[k]);
+  f->returnable_bytes = back;
+  f->in_private_pool = in->lives->events[oom->event].pool != 0;
+  if (f->in_private_pool) free_bytes = f->pool_free_bytes;
   f->fits_block = f->pool_largest_free_bytes >= f->request_bytes;
   f->fits_contiguous = f->pool_free_bytes >= f->request_bytes;
   f->fits_after_return = f->device_free_bytes >= segment || back >= segment - f->device_free_bytes;

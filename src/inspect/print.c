@@ -64,7 +64,10 @@ static void say_cause(hri_text *t, const hri_shortage *s) {
                                        : "what refused it the snapshot does not say");
   else if (f->fits_after_return) hri_text_add(t, "CACHED MEMORY, if returned to the device, would make room\n");
   else if (hri_short_by_pools(s))
-    hri_text_add(t, "PRIVATE POOLS hold %s free, where nobody else may use them\n", SIZE(s->pools_free));
+    hri_text_add(t,
+                 f->in_private_pool ? "OTHER POOLS hold %s free, which a request of a private pool may not use\n"
+                                    : "PRIVATE POOLS hold %s free, where nobody else may use them\n",
+                 SIZE(s->pools_free));
   else if ((lost = hri_short_by_loss(s)))
     hri_text_add(t, "HELD ELSEWHERE: %s that this allocator had before went to somebody else\n", SIZE(lost));
   else if (hri_short_by_growth(s))
@@ -111,11 +114,15 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
     bool steps = hr_growth_by_step(s.largest->kind);
     for (uint32_t k = 0; k < p->growth_count; k++)
       if (hr_growth_goes_on(p->growth[k].kind)) per_step += p->growth[k].bytes_per_step;
-    hri_text_add(t, "GROWS by %s %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
-                 !steps                            ? "every pass"
-                 : hr_growth_every_step(s.largest) ? "every step"
-                                                   : "per step on average",
-                 SIZE(s.growing), steps ? "steps" : "passes");
+    if (s.largest->kind == HR_GROWTH_LARGER)
+      hri_text_add(t, "GROWS by %s each time that it is made anew: a tensor, %s larger in all (below)\n",
+                   SIZE((uint64_t)s.largest->bytes_per_step), SIZE(s.largest->bytes));
+    else
+      hri_text_add(t, "GROWS by %s %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
+                   !steps                            ? "every pass"
+                   : hr_growth_every_step(s.largest) ? "every step"
+                                                     : "per step on average",
+                   SIZE(s.growing), steps ? "steps" : "passes");
   }
   if (p->outlier_step != UINT64_MAX)
     hri_text_add(t, "STEP %llu STANDS OUT: its peak is %s, that of other steps %s\n",
@@ -133,7 +140,7 @@ static void say_fit(hri_text *t, const hr_inspection *p) {
                f->fits_block ? "yes" : "no", SIZE(f->pool_free_bytes), SIZE(f->pool_largest_free_bytes));
   hri_text_add(t, "  if the pool's free memory were contiguous: %s\n", f->fits_contiguous ? "yes" : "no");
   hri_text_add(t, "  if cached blocks were returned: %-3s (free %s + returnable %s, needed %s)\n",
-               f->fits_after_return ? "yes" : "no", SIZE(f->device_free_bytes), SIZE(p->at.free_returnable_bytes),
+               f->fits_after_return ? "yes" : "no", SIZE(f->device_free_bytes), SIZE(f->returnable_bytes),
                SIZE(f->segment_bytes));
   hri_text_add(t, "  if all free memory were one piece: %s\n", f->fits_compacted ? "yes" : "no");
 }
@@ -232,8 +239,8 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
     const hr_growth *g = &p->growth[k];
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));
     if (hr_growth_goes_on(g->kind))
-      hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step),
-                   hr_growth_by_step(g->kind) ? "step" : "pass", g->steps_grown, g->steps_seen);
+      hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), hr_growth_unit(g->kind),
+                   g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));
     add_brief(t, p, g->stack, hr_growth_goes_on(g->kind) ? 66 : 48);
   }

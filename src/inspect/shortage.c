@@ -30,6 +30,7 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
   hri_shortage s = {.in = in, .reserved = at->reserved_bytes};
   s.live = at->requested_bytes + at->rounding_bytes + at->pending_bytes;
   s.pools_free = at->private_pool_free_bytes < cached ? at->private_pool_free_bytes : cached;
+  if (f->in_private_pool) s.pools_free = cached - (f->pool_free_bytes < cached ? f->pool_free_bytes : cached);
   s.cached = cached - s.pools_free;
   find_growth(&s);
   if (in->oom_count == 0) return s;

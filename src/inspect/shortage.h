@@ -2,7 +2,7 @@
  * that both say the same of one snapshot. docs/inspect.md lists the headlines, docs/explain.md the causes.
  *
  * At the failing request: R reserved, F free on the device, N asked of the driver, C cached in the default pools, P free in
- * private pools. */
+ * private pools; of a request of a private pool C is what that pool has free for it, P all else that is cached. */
 #ifndef HRI_INSPECT_SHORTAGE_H
 #define HRI_INSPECT_SHORTAGE_H
 

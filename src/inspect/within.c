@@ -7,9 +7,12 @@
  * passes could be layers that a program calls one by one.
  *
  * What a pass leaves behind counts from the first to the last but two: the one at hand has its activations, and a
- * variable may hold what the one before gave. Where several tensors of the model's inside stay, it is the graph; where
- * few do, it is outputs. A cache is another pattern: a stack whose tensors get larger and larger, each in the place of
- * one that goes; outside the model's call it is outputs that are joined. */
+ * variable may hold what the one before gave. Where several tensors of the model's inside stay, or a third of all that
+ * it makes, it is the graph; where few do, it is outputs. What a backward freed in whole steps before is the graph too,
+ * of a step with more passes than those had, or that has not come to its backward.
+ *
+ * A cache is another pattern: a stack whose tensors get larger and larger, each in the place of one that goes. Outside
+ * the model's call it is outputs that are joined, where it comes with each pass, or a table that is enlarged. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
@@ -29,6 +32,7 @@ typedef struct window {
   HRI_ARRAY(uint64_t) passes; /* events at which they begin */
   HRI_ARRAY(hr_growth) found;
   uint32_t site, graph_stacks;
+  uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
   bool has_backward;
 } window;
 
@@ -122,6 +126,41 @@ static bool once_a_pass(const window *w, size_t from, size_t to) {
   return met + 2 > w->passes.count;
 }
 
+/* A first stack that comes several times in a pass (layers of one line, a cell's two products) begins it only once: where
+ * something outside the model's call allocates once for every so many of its allocations, never more and never fewer.
+ * 0: these rows tell no such number. */
+static size_t starts_a_pass(const window *w, size_t from, size_t to) {
+  size_t each = 0, last = w->passes.count;
+  for (size_t k = from; k < to; k++) {
+    const size_t at = pass_of(w, life_of(w, k)->alloc), past = at == w->passes.count ? 0 : at + 1;
+    if (k == from + 1) each = past - last;
+    if (k > from && past - last != each) return 0;
+    last = past;
+  }
+  return w->passes.count - last <= each ? each : 0;
+}
+
+static void thin_passes(window *w) {
+  size_t best = 0, best_from = 0, count = 0;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    next = stack_end(w, k);
+    size_t each;
+    if (!w->rows.items[k].stack || w->in->stacks[w->rows.items[k].stack].site || next - k < LEAST_PASSES ||
+        next - k <= count || (each = starts_a_pass(w, k, next)) == 0)
+      continue;
+    best = each;
+    best_from = k;
+    count = next - k;
+  }
+  if (best < 2) return;
+  {
+    size_t at = pass_of(w, life_of(w, best_from)->alloc), kept = 0;
+    for (at = at == w->passes.count ? 0 : at + 1; at < w->passes.count; at += best)
+      w->passes.items[kept++] = w->passes.items[at];
+    w->passes.count = kept;
+  }
+}
+
 /* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. */
 static bool are_passes(const window *w) {
   if (w->passes.count < LEAST_PASSES) return false;
@@ -142,7 +181,9 @@ static bool add_kept(window *w, size_t from, size_t to) {
   for (size_t k = from; k < to; k++) {
     const hri_life *life = life_of(w, k);
     size_t pass = pass_of(w, life->alloc);
+    if (pass < old && stack->site == w->site) w->graph_made++;
     if (pass >= old || !is_kept(w, life)) continue;
+    if (stack->site == w->site) w->graph_kept++;
     g.bytes += life->size;
     g.count++;
     if (life->size > bytes) {
@@ -181,8 +222,10 @@ static bool add_cache(window *w, size_t from, size_t to) {
   uint32_t sizes = 1, kept = 0;
   const hri_life *first = life_of(w, begin), *last = life_of(w, to - 1);
   hr_growth g = {.kind = HR_GROWTH_CACHE, .stack = last->stack};
-  /* What the program around the model joins, pass by pass, is no cache of the model's. */
-  if (w->site && !w->in->stacks[w->rows.items[from].stack].site) g.kind = HR_GROWTH_OUTPUTS;
+  /* What the program around the model joins, pass by pass, is no cache of the model's; nor are those results that are
+   * made anew from time to time. */
+  if (w->site && !w->in->stacks[w->rows.items[from].stack].site)
+    g.kind = once_a_pass(w, from, to) ? HR_GROWTH_OUTPUTS : HR_GROWTH_LARGER;
   for (size_t k = begin; k < to; k++) {
     const hri_life *life = life_of(w, k);
     if (k > begin) sizes += life->size > life_of(w, k - 1)->size;
@@ -201,8 +244,60 @@ static bool add_cache(window *w, size_t from, size_t to) {
   return hri_array_push(&w->found, g);
 }
 
+static bool is_graph(const window *w) {
+  return w->graph_stacks >= GRAPH_STACKS || (w->graph_stacks > 1 && w->graph_kept * 3 >= w->graph_made);
+}
+
+static bool goes_in_backward(const window *w, const hri_life *life) {
+  const uint64_t end = life->request != HRI_NEVER ? life->request : life->end;
+  return end < w->from && w->in->stages[end] == HR_STAGE_BACKWARD;
+}
+
+/* What became of a stack's tensors in the whole steps before. */
+typedef struct past {
+  uint64_t one_before, two_before; /* lives, and 1 */
+  bool in_backward, held;          /* freed there; or elsewhere, but two of the stack were made while it lived */
+} past;
+
+static void note_past(const window *w, past *of, uint64_t life) {
+  const hri_life *lives = w->in->lives->lives;
+  const uint64_t old = of->two_before;
+  if (old && lives[old - 1].end < w->from && lives[old - 1].end > lives[life].alloc) of->held = true;
+  if (goes_in_backward(w, &lives[life])) of->in_backward = true;
+  of->two_before = of->one_before;
+  of->one_before = life + 1;
+}
+
+static bool is_left(const hr_growth *g) { return g->kind == HR_GROWTH_GRAPH || g->kind == HR_GROWTH_OUTPUTS; }
+
+/* Marks what was kept by the passes of whole steps before too, and went again. */
+static bool look_back(window *w) {
+  const hri_lives *l = w->in->lives;
+  past *rows = w->from && w->found.count ? hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *rows) : NULL;
+  uint64_t again = 0, never = 0;
+  if (!w->from || !w->found.count) return true;
+  if (!rows) return false;
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->from; k++)
+    note_past(w, &rows[w->in->stacks[l->lives[k].stack].plain], k);
+  for (size_t k = 0; k < w->found.count; k++) {
+    hr_growth *g = &w->found.items[k];
+    const past *of = &rows[w->in->stacks[g->stack].plain];
+    if (!is_left(g) || !g->stack) continue;
+    g->freed_in_steps = of->in_backward || of->held;
+    if (of->in_backward) g->kind = HR_GROWTH_GRAPH;
+    if (g->freed_in_steps) again += g->bytes;
+    else never += g->bytes;
+  }
+  for (size_t k = 0; k < w->found.count && again > never; k++) /* what has no stack is as most of it */
+    w->found.items[k].freed_in_steps |= is_left(&w->found.items[k]) && !w->found.items[k].stack;
+  hri_free(rows);
+  return true;
+}
+
 static bool find_growth(window *w) {
-  bool passes = are_passes(w);
+  bool passes;
+  thin_passes(w);
+  passes = are_passes(w);
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     size_t before = w->found.count;
     next = stack_end(w, k);
@@ -210,9 +305,8 @@ static bool find_growth(window *w) {
     if (w->found.count == before && passes && !add_kept(w, k, next)) return false;
   }
   for (size_t k = 0; k < w->found.count; k++)
-    if (w->found.items[k].kind == HR_GROWTH_OUTPUTS && w->graph_stacks >= GRAPH_STACKS)
-      w->found.items[k].kind = HR_GROWTH_GRAPH;
-  return true;
+    if (w->found.items[k].kind == HR_GROWTH_OUTPUTS && is_graph(w)) w->found.items[k].kind = HR_GROWTH_GRAPH;
+  return look_back(w);
 }
 
 /* ---- together with what the steps tell ---- */

@@ -26,6 +26,7 @@ typedef struct pass {
   hr_replay_result *result;
   hri_agreement *agreement;
   const hri_rest *rest; /* NULL: the whole recording */
+  const hri_rest *held; /* not NULL: keeps the failed request as long as this says */
   slot *slots;
   uint64_t mask, used;
   uint32_t *pools; /* of the snapshot -> of the allocator */
@@ -129,6 +130,15 @@ static void drop_block(pass *p, slot *at) {
   drop(p, at);
 }
 
+/* Segments returned for a request of a private pool are counted: a graph that is captured into the pool cannot do that,
+ * and a trace does not say whether one is. */
+static hr_status ask(pass *p, uint32_t pool, uint64_t size, uint64_t stream, uint64_t *address, hr_error *error) {
+  const uint64_t returned = p->world.released_count;
+  const hr_status status = hr_alloc_malloc_in(p->alloc, pool, size, stream, address, error);
+  if (status == HR_OK && pool && p->world.released_count > returned) p->result->returned_for_pools++;
+  return status;
+}
+
 static void request(pass *p, uint64_t k) {
   const hr_trace_event *e = &p->recording->lives->events[k];
   uint64_t address;
@@ -138,7 +148,7 @@ static void request(pass *p, uint64_t k) {
   if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return; /* damage: lives leave it out too */
   p->result->request_count++;
   if (stale) drop_block(p, stale); /* its free was lost */
-  status = hr_alloc_malloc_in(p->alloc, pool_of(p, k), e->size, e->stream, &address, &error);
+  status = ask(p, pool_of(p, k), e->size, e->stream, &address, &error);
   if (status != HR_OK) {
     if (host_refused(&error)) p->out_of_memory = true;
     else fail_at(p, k, e->size);
@@ -150,16 +160,17 @@ static void request(pass *p, uint64_t k) {
   p->agreement->same_address_count += address == e->addr;
 }
 
-/* The size of an out-of-memory event is rounded already; whatever pool it went to, the default one is asked. */
+/* The size of an out-of-memory event is rounded already. */
 static void failed_request(pass *p, uint64_t k) {
   const hr_trace_event *e = &p->recording->lives->events[k];
   uint64_t address;
   hr_error error;
   if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return;
   p->result->request_count++;
-  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK)
-    tolerate(hr_alloc_free(p->alloc, address, NULL)); /* the program went on without it */
-  else if (host_refused(&error)) p->out_of_memory = true;
+  if (ask(p, pool_of(p, k), e->size, e->stream, &address, &error) == HR_OK) {
+    if (p->held && k == p->recording->oom_event) put(p, HRI_REST_FAILED, address);
+    else tolerate(hr_alloc_free(p->alloc, address, NULL)); /* the program went on without it */
+  } else if (host_refused(&error)) p->out_of_memory = true;
   else fail_at(p, k, e->size);
 }
 
@@ -210,6 +221,8 @@ static void taken(pass *p, const hr_trace_event *e) {
 
 static void step(pass *p, uint64_t k) {
   const hr_trace_event *e = &p->recording->lives->events[k];
+  slot *held = p->held && k == p->held->freed_before ? find(p, HRI_REST_FAILED) : NULL;
+  if (held) drop_block(p, held);
   switch (e->action) {
   case HR_TRACE_ALLOC: request(p, k); break;
   case HR_TRACE_FREE_REQUESTED:
@@ -231,7 +244,7 @@ static void finish_step(pass *p) {
   const hr_trace_event *e = &r->lives->events[r->oom_event];
   uint64_t address;
   hr_error error;
-  if (hr_alloc_malloc(p->alloc, e->size, e->stream, &address, &error) == HR_OK) put(p, HRI_REST_FAILED, address);
+  if (ask(p, pool_of(p, r->oom_event), e->size, e->stream, &address, &error) == HR_OK) put(p, HRI_REST_FAILED, address);
   else if (host_refused(&error)) p->out_of_memory = true;
   else fail_at(p, r->oom_event, e->size);
   for (size_t k = 0; k < p->rest->ops.count && !p->out_of_memory && !p->world.failed && !p->result->failed; k++) {
@@ -239,8 +252,7 @@ static void finish_step(pass *p) {
     slot *at = op->free ? find(p, op->key) : NULL;
     if (at) drop_block(p, at);
     if (op->free || op->size == 0) continue;
-    if (hr_alloc_malloc_in(p->alloc, r->event_pool ? p->pools[op->pool] : 0, op->size, op->stream, &address, &error) ==
-        HR_OK)
+    if (ask(p, r->event_pool ? p->pools[op->pool] : 0, op->size, op->stream, &address, &error) == HR_OK)
       put(p, op->key, address);
     else if (host_refused(&error)) p->out_of_memory = true;
     else fail_at(p, r->oom_event, op->size);
@@ -332,5 +344,11 @@ hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config 
 hr_status hri_replay_rest(const hri_recording *recording, const hr_alloc_config *config, const hri_rest *rest,
                           hr_replay_result *result, hr_error *error) {
   pass p = {.recording = recording, .result = result, .rest = rest};
+  return run(&p, config, false, error);
+}
+
+hr_status hri_replay_held(const hri_recording *recording, const hr_alloc_config *config, const hri_rest *rest,
+                          hr_replay_result *result, hr_error *error) {
+  pass p = {.recording = recording, .result = result, .held = rest};
   return run(&p, config, false, error);
 }

@@ -19,12 +19,26 @@ bool hr_replay_is_proven(const hr_replay *r, const hr_replay_result *x) {
   return x->reach == HR_REPLAY_RECORDING && r->trust == HR_REPLAY_EXACT && !moves_frees(r, x);
 }
 
-static const char *no_proof(const hr_replay *r) {
+/* A failure states the device's room, and so may the caller; that segments were returned says only what is too much. */
+bool hri_replay_needs_more(const hr_replay *r, const hr_replay_result *x) {
+  return !r->recorded_failed && strcmp(r->capacity_from, "given") != 0 &&
+         x->reserved_peak_bytes > r->trace_reserved_peak_bytes;
+}
+
+bool hri_replay_returns_in_pools(const hr_replay *r, const hr_replay_result *x) {
+  return x->returned_for_pools > r->recorded.returned_for_pools;
+}
+
+static const char *no_proof(const hr_replay *r, const hr_replay_result *x) {
   if (r->trust == HR_REPLAY_ROUGH) return "the replay is only rough";
   if (!r->began_empty) return "the recording lost its beginning";
   if (hr_replay_failed_before(r))
     return "what the program would have done without its earlier failures is not recorded";
-  return "under the recorded settings the failure does not come out again";
+  if (r->recorded_failed && !r->recorded.failed)
+    return "under the recorded settings the failure does not come out again";
+  if (hri_replay_returns_in_pools(r, x))
+    return "cached memory is returned for a private pool, which cannot be where a graph is captured";
+  return "it reserves more than was recorded, and what the device has is not known";
 }
 
 static void say_reach(const hr_replay *r, const hr_replay_result *x, char *text, size_t capacity) {
@@ -34,7 +48,7 @@ static void say_reach(const hr_replay *r, const hr_replay_result *x, char *text,
     (void)snprintf(text, capacity, "fails at a request of %s", hri_size_text(x->failed_bytes, size));
     return;
   case HR_REPLAY_UNPROVEN:
-    (void)snprintf(text, capacity, "does not fail in replay, but that is no proof: %s", no_proof(r));
+    (void)snprintf(text, capacity, "does not fail in replay, but that is no proof: %s", no_proof(r, x));
     return;
   case HR_REPLAY_REQUEST:
     if (x->rest_failed_bytes)

@@ -56,8 +56,11 @@ static hr_status read_pools(const hr_snapshot *s, hri_recording *r, hr_error *er
   r->event_pool = hri_alloc_zero((size_t)l->event_count + 1, sizeof *r->event_pool);
   if (!r->event_pool) return hri_fail_memory(error, l->event_count * sizeof *r->event_pool, "the pools of a trace");
   for (uint64_t k = 0; k < l->event_count && !stated; k++) stated = l->events[k].pool != 0;
-  for (uint64_t k = 0; k < l->event_count; k++)
-    r->event_pool[k] = stated ? l->events[k].pool : pool_at(s, s->traces[l->trace].device, l->events[k].addr);
+  for (uint64_t k = 0; k < l->event_count; k++) {
+    if (stated) r->event_pool[k] = l->events[k].pool;
+    else if (l->events[k].action != HR_TRACE_OOM) /* which has no address */
+      r->event_pool[k] = pool_at(s, s->traces[l->trace].device, l->events[k].addr);
+  }
   return HR_OK;
 }
 

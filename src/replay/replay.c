@@ -74,14 +74,35 @@ static bool can_prove(const hr_replay *r) {
 
 static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, const hr_alloc_config *config,
                             const hr_replay *r, hr_replay_result *result, hr_error *error) {
-  hr_replay_result longer;
+  hr_replay_result longer = {.failed = true};
   if (result->failed) return HR_OK;
-  result->reach = !can_prove(r) ? HR_REPLAY_UNPROVEN : r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
+  if (!can_prove(r) || hri_replay_needs_more(r, result) || hri_replay_returns_in_pools(r, result))
+    result->reach = HR_REPLAY_UNPROVEN;
+  else result->reach = r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
   if (result->reach != HR_REPLAY_REQUEST || !rest->step) return HR_OK;
+  if (rest->recorded) HRI_TRY(hri_replay_held(rec, config, rest, &longer, error));
+  if (!longer.failed) {
+    *result = longer;
+    result->reach = HR_REPLAY_RECORDING;
+    result->reach_step = rest->step;
+    return HR_OK;
+  }
   result->reach_step = rest->step;
   HRI_TRY(hri_replay_rest(rec, config, rest, &longer, error));
   if (longer.failed) result->rest_failed_bytes = longer.failed_bytes;
-  else result->reach = rest->recorded ? HR_REPLAY_RECORDING : HR_REPLAY_STEP;
+  else result->reach = HR_REPLAY_STEP;
+  return HR_OK;
+}
+
+/* What the failing step comes to where nothing refuses it. */
+static hr_status find_need(const hri_recording *rec, const hri_rest *rest, hr_replay *r, hr_error *error) {
+  hri_recording wide = *rec;
+  hr_replay_result whole;
+  if (!rest->step) return HR_OK;
+  wide.capacity_bytes = UINT64_MAX;
+  HRI_TRY(hri_replay_rest(&wide, &rec->config, rest, &whole, error));
+  r->step_need_bytes = whole.allocated_peak_bytes;
+  r->step_need_step = rest->step;
   return HR_OK;
 }
 
@@ -237,6 +258,7 @@ hr_status hr_replay_search(const hr_snapshot *snapshot, const hr_replay_options 
     goto out;
   }
   HRI_TRY_OUT(hri_rest_find(&rec, &rest, error));
+  HRI_TRY_OUT(find_need(&rec, &rest, replay, error));
   HRI_TRY_OUT(try_all(&rec, &rest, replay, rows, count, error));
   for (uint32_t k = 0; k < *count; k++) (*results)[k] = rows[k].result;
 out:

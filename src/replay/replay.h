@@ -41,4 +41,9 @@ typedef struct hri_agreement {
 hr_status hri_replay_pass(const hri_recording *recording, const hr_alloc_config *config, hr_replay_result *result,
                           hri_agreement *agreement, hr_error *error);
 
+/* What keeps a result from being a proof: it reserves more than the recorded process did, and nothing recorded says that
+ * the device has it; or it returns cached memory for a request of a private pool, where the recorded process did not. */
+bool hri_replay_needs_more(const hr_replay *replay, const hr_replay_result *result);
+bool hri_replay_returns_in_pools(const hr_replay *replay, const hr_replay_result *result);
+
 #endif

@@ -223,6 +223,29 @@ static bool goes_on(const finder *f, uint64_t end) {
   return true;
 }
 
+/* Whether the program later asks as much at the same place: then it did not learn from the failure to ask for less, or
+ * no more. What one that did learn asks where nothing fails, is not recorded. */
+static bool asks_again(const finder *f) {
+  const hri_lives *l = f->l;
+  const hr_trace_event *failed = &l->events[f->failed];
+  const uint32_t stack = f->in->stacks[failed->stack].plain;
+  for (uint64_t k = life_from(l, f->failed + 1); k < l->count; k++)
+    if (f->in->stacks[l->lives[k].stack].plain == stack &&
+        hri_round_request(&l->snapshot->settings, l->lives[k].size) >= failed->size)
+      return true;
+  return false;
+}
+
+/* The failed request's block, had it been met, is freed after as many requests as in the whole step, which are those of
+ * the recording. HRI_NEVER: it outlives that step, and when it goes is not known. */
+static uint64_t freed_before(const finder *f, uint64_t end) {
+  const hri_lives *l = f->l;
+  const uint64_t place = life_from(l, f->place), here = life_from(l, f->failed + 1);
+  const uint64_t freed = l->lives[place].end, more = freed < end ? life_from(l, freed) - place - 1 : 0;
+  if (freed >= end) return HRI_NEVER;
+  return here + more < l->count ? l->lives[here + more].alloc : l->event_count - 1;
+}
+
 static bool try_step(finder *f, uint32_t step, hri_rest *rest, bool *found) {
   const hr_step_sums *steps = f->in->public.steps, *s = &steps[step];
   sizes z = {.growth = 1};
@@ -233,7 +256,8 @@ static bool try_step(finder *f, uint32_t step, hri_rest *rest, bool *found) {
   if (*found && ok) {
     ok = learn_sizes(f->l, &f->then, &f->now, f->place, steps[0].first_event, &z) && list_ops(f, step_end(s), &z, rest);
     rest->step = step + 1;
-    rest->recorded = goes_on(f, step_end(s));
+    rest->freed_before = freed_before(f, step_end(s));
+    rest->recorded = rest->freed_before != HRI_NEVER && goes_on(f, step_end(s)) && asks_again(f);
   }
   hri_array_free(&z.pairs);
   hri_array_free(&z.kept);

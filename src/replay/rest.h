@@ -18,7 +18,9 @@ typedef struct hri_rest_op {
 typedef struct hri_rest {
   HRI_ARRAY(hri_rest_op) ops; /* after the failed request, to the step's end */
   uint32_t step;              /* whose requests they are, from 1; 0: no whole step fits */
-  bool recorded;              /* the recording goes on with the same requests after the failure */
+  /* The recording goes on with the same requests after the failure, and later asks for as much at the same place. */
+  bool recorded;
+  uint64_t freed_before; /* recorded: the event before which the failed request, had it been met, would be freed */
 } hri_rest;
 
 /* Of the recording's last out-of-memory event. MEMORY is the only failure. */
@@ -27,6 +29,10 @@ static inline void hri_rest_deinit(hri_rest *rest) { hri_array_free(&rest->ops);
 
 /* The recorded requests up to the failed one, that one kept, then the rest. */
 hr_status hri_replay_rest(const hri_recording *recording, const hr_alloc_config *config, const hri_rest *rest,
+                          hr_replay_result *result, hr_error *error);
+
+/* The whole recording, with the failed request kept until rest->freed_before. */
+hr_status hri_replay_held(const hri_recording *recording, const hr_alloc_config *config, const hri_rest *rest,
                           hr_replay_result *result, hr_error *error);
 
 #endif

@@ -116,7 +116,7 @@ static void put_growth(hri_json_writer *w, const hr_inspection *in, hri_report_t
     hri_json_begin_object(w);
     hri_json_field_string(w, "kind", hr_growth_name(growth->kind));
     hri_json_field_bool(w, "goesOn", hr_growth_goes_on(growth->kind));
-    hri_json_field_bool(w, "byPass", !hr_growth_by_step(growth->kind));
+    hri_json_field_string(w, "by", hr_growth_unit(growth->kind));
     hri_json_field_u64(w, "grown", growth->steps_grown);
     hri_json_field_u64(w, "seen", growth->steps_seen);
     hri_json_field_u64(w, "stack", hri_report_stack(tables, growth->stack));

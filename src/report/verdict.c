@@ -9,6 +9,7 @@ static double share(uint64_t part, uint64_t whole) { return whole ? 100.0 * (dou
 static void add_fit(const hr_inspection *in, hri_text *text) {
   const hr_fragmentation *f = &in->fragmentation;
   uint64_t free_bytes = f->device_free_bytes + in->at.free_returnable_bytes + in->at.free_pinned_bytes;
+  if (f->in_private_pool) free_bytes = f->device_free_bytes + f->pool_free_bytes;
   char a[32], b[32];
   if (f->request_bytes == 0) return;
   if (f->fits_block) {
@@ -19,11 +20,11 @@ static void add_fit(const hr_inspection *in, hri_text *text) {
   if (f->fits_contiguous)
     hri_text_add(text, " Its pool had %s free, enough, but in pieces of at most %s.",
                  hri_size_text(f->pool_free_bytes, a), hri_size_text(f->pool_largest_free_bytes, b));
-  if (f->fits_after_return && in->at.free_returnable_bytes == 0)
+  if (f->fits_after_return && f->returnable_bytes == 0)
     hri_text_add(text, " The device reported %s free, enough for it.", hri_size_text(f->device_free_bytes, a));
   else if (f->fits_after_return)
     hri_text_add(text, " Returning the cached segments that hold nothing (%s) would have made room.",
-                 hri_size_text(in->at.free_returnable_bytes, a));
+                 hri_size_text(f->returnable_bytes, a));
   else if (f->fits_compacted && !f->fits_contiguous)
     hri_text_add(
         text, " All free bytes together would have been enough, but %s of them lie in segments that live blocks pin.",

@@ -45,6 +45,7 @@ static const struct {
      "7zXZ",
      5,
      {"a file compressed with xz", UNPACK, false}},
+    {"\x1f\x8b", 2, {"gzip within gzip", "undo one of the two (\"gunzip\"), and give what is in it", false}},
     {"BZh", 3, {"a file compressed with bzip2", UNPACK, false}},
 };
 

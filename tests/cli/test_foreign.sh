@@ -46,6 +46,8 @@ for file in rows.jsonl blanks.jsonl list.json one.jsonl; do
   run tokenize $file rows.jsonl; refuses 5; expect_err 'rows of data.*are no tokenizer'
 done
 run inspect rows.jsonl.gz; refuses 5; expect_err 'rows.jsonl.gz is rows of data'; expect_err 'train MODEL --data'
+gzip -c rows.jsonl.gz >twice.gz
+run inspect twice.gz; refuses 5; expect_err 'twice.gz is gzip within gzip'; expect_err 'gunzip'
 printf '{\n "a": 1}\n{"b": 2}\n' >no-rows.json
 run inspect no-rows.json; refuses 5; grep -q 'rows of data' err && fail "an object over two lines is taken for rows"
 printf '{"level": "info", "text": "step 1"}\n{"level": "error", "text": "%s"}\n' \

@@ -39,7 +39,7 @@ run replay "$oom" --alloc-conf backend:cudaMallocAsync; refuses 2; expect_err 'n
 run replay "$oom" --trace 1; refuses 2; expect_err 'no trace 1'
 run replay "$oom" --trace 4294967296; refuses 2; expect_err '4294967296'
 run replay "$made/profiler.pickle"; refuses 5; expect_err 'profiler'
-run replay "$made/bare-list.pickle"; refuses 5; expect_err 'no events'
+run replay "$made/bare-list.pickle"; refuses 5; expect_err 'bare-list.pickle: .*no events'
 printf 'step 1 loss 2.0\n' >log.txt; run replay log.txt; refuses 5; expect_err 'log.txt'
 run replay missing.pickle; refuses 1; expect_err 'missing.pickle'
 finish

@@ -478,26 +478,92 @@ static void evaluation(program *p, int variant) {
 
 /* A library tries a workspace, does without it where there is no room, and the step goes on: the recording has the rest
  * of it. Between the steps other memory falls to pieces. */
+/* A gigabyte in parts of which every fourth stays: pieces that pin what is free between them. */
+static void leave_pieces(program *p, uint64_t held[32]) {
+  says(p, "init", "temporary", "load_shard", -1);
+  drop(p, need(p, MIB(1024)));
+  says(p, "init", "weight", "convert", -1);
+  for (int n = 0; n < 32; n++) held[n] = need(p, MIB(32));
+  for (int n = 0; n < 32; n++)
+    if (n % 4) drop(p, held[n]), held[n] = 0;
+}
+
+static void drop_pieces(program *p, uint64_t held[32]) {
+  for (int n = 0; n < 32; n += 4) drop(p, held[n]), held[n] = 0;
+}
+
+static uint64_t workspace(program *p, uint64_t bytes) {
+  says(p, "forward", "temporary", "workspace", -1);
+  return need(p, bytes);
+}
+
 static void tries_a_workspace(program *p, int variant) {
-  uint64_t held[32], big;
+  uint64_t held[32];
   training t = usual();
   p->go_on = true;
   load(p, &t);
   for (int k = 0; k < 7; k++) {
-    if (k == 2) {
-      says(p, "init", "temporary", "load_shard", -1);
-      big = need(p, MIB(1024));
-      drop(p, big);
-      says(p, "init", "weight", "convert", -1);
-      for (int n = 0; n < 32; n++) held[n] = need(p, MIB(32));
-      for (int n = 0; n < 32; n++)
-        if (n % 4) drop(p, held[n]), held[n] = 0;
-    }
+    if (k == 2) leave_pieces(p, held);
     forward(p, &t, 1);
-    says(p, "forward", "temporary", "workspace", -1);
-    drop(p, need(p, k == 4 ? MIB(800 + 20 * variant) : MIB(64)));
+    drop(p, workspace(p, k == 4 ? MIB(800 + 20 * variant) : MIB(64)));
     backward(p, &t, 1);
     update(p, &t);
+  }
+}
+
+/* The pieces go, and what could not be met is asked for again and is met. */
+static void tries_it_again(program *p, int variant) {
+  uint64_t held[32];
+  training t = usual();
+  p->go_on = true;
+  load(p, &t);
+  for (int k = 0; k < 8; k++) {
+    if (k == 2) leave_pieces(p, held);
+    if (k == 6) drop_pieces(p, held);
+    forward(p, &t, 1);
+    drop(p, workspace(p, k == 4 || k == 6 ? MIB(800 + 20 * variant) : MIB(64)));
+    backward(p, &t, 1);
+    update(p, &t);
+  }
+}
+
+/* Where it fails once, it is never tried again; where it does not, more and more is asked for. */
+static void gives_a_workspace_up(program *p, int variant) {
+  uint64_t held[32];
+  training t = usual();
+  bool fast = true;
+  p->go_on = true;
+  load(p, &t);
+  for (int k = 0; k < 8; k++) {
+    if (k == 2) leave_pieces(p, held);
+    forward(p, &t, 1);
+    if (fast) {
+      const uint64_t place = workspace(p, k == 4 ? MIB(800 + 20 * variant) : k == 6 ? MIB(2600) : MIB(64));
+      fast = place != 0;
+      drop(p, place);
+    }
+    backward(p, &t, 1);
+    update(p, &t);
+  }
+}
+
+/* It is kept until the next one takes its place, and what fitted between the pieces does not fit beside it. */
+static void keeps_a_workspace(program *p, int variant) {
+  uint64_t held[32], between[8], kept = 0;
+  training t = usual();
+  p->go_on = true;
+  load(p, &t);
+  for (int k = 0; k < 8; k++) {
+    if (k == 2) leave_pieces(p, held);
+    if (k == 6) drop_pieces(p, held);
+    says(p, "data", "input", "pictures", -1);
+    for (int n = 0; n < 8; n++) between[n] = k == 5 ? need(p, MIB(90)) : 0;
+    forward(p, &t, 1);
+    drop(p, kept);
+    kept = workspace(p, k == 4 || k == 6 ? MIB(800 + 20 * variant) : MIB(64));
+    backward(p, &t, 1);
+    update(p, &t);
+    for (int n = 0; n < 8; n++) drop(p, between[n]);
   }
 }
 
@@ -552,6 +618,12 @@ static const scenario scenarios[] = {
      true},
     {"longer and longer", longer_and_longer, 4, GIB(3), "", true, C(TOO_BIG) | C(FRAGMENTED), 0, false, true},
     {"workspace that is tried", tries_a_workspace, 3, GIB(3.3), "", true, C(FRAGMENTED) | C(TOO_BIG), 0, false, false},
+    {"workspace that is tried again", tries_it_again, 3, GIB(3.3), "", true, C(FRAGMENTED) | C(TOO_BIG), 0, true,
+     false},
+    {"workspace that is given up", gives_a_workspace_up, 3, GIB(3.3), "", true,
+     C(FRAGMENTED) | C(TOO_BIG) | C(OUTLIER_BATCH), 0, false, false},
+    {"workspace that is kept", keeps_a_workspace, 3, GIB(3.3), "", true, C(FRAGMENTED) | C(TOO_BIG) | C(OUTLIER_BATCH),
+     0, false, false},
     {"evaluation", evaluation, 3, GIB(3), "", true, C(TOO_BIG), 0, false, false},
 };
 enum { SCENARIOS = sizeof scenarios / sizeof *scenarios };

@@ -83,8 +83,10 @@ static void scene_fail(scene *s, uint64_t live, uint64_t returnable, uint64_t pi
   s->i.ooms = s->ooms;
   s->i.oom_count = 1;
   s->i.oom_total = 1;
-  s->i.fragmentation =
-      (hr_fragmentation){.request_bytes = request, .device_free_bytes = device_free, .device_free_known = true};
+  s->i.fragmentation = (hr_fragmentation){.request_bytes = request,
+                                          .device_free_bytes = device_free,
+                                          .device_free_known = true,
+                                          .returnable_bytes = returnable};
   s->i.at_event = 9000;
 }
 
@@ -257,8 +259,70 @@ static void test_cached(void **state) {
   expect(&s, HR_OOM_CACHED_NOT_RETURNED, HR_OOM_CERTAIN);
   s.i.at.private_pool_bytes = GIB(3); /* the free segments are the pools' */
   s.i.at.private_pool_free_bytes = GIB(2);
+  s.i.fragmentation.returnable_bytes = 0;
   expect(&s, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY);
   scene_close(&s);
+}
+
+/* What a private pool has free serves its own requests and nobody else's. */
+static void test_request_of_a_private_pool(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(5), 0, GIB(2), MIB(300), GIB(0.9));
+  s.i.at.private_pool_bytes = GIB(4);
+  s.i.at.private_pool_free_bytes = GIB(1.9);
+  expect(&s, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY);
+  s.i.fragmentation.in_private_pool = true;
+  s.i.fragmentation.pool_free_bytes = GIB(1.9);
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.i.fragmentation.pool_free_bytes = MIB(100);
+  expect(&s, HR_OOM_PRIVATE_POOL, HR_OOM_LIKELY);
+  e = explain(&s);
+  assert_non_null(strstr(e->failures[0].verdict, "lie free in other pools, which a request of a private pool"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
+/* Pieces are not the cause where the rest of the step, as a whole step before shows it, needs more than there is. */
+static void test_need_of_the_step(void **state) {
+  (void)state;
+  for (int more = 0; more < 2; more++) {
+    scene s;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(5), 0, GIB(2), MIB(300), GIB(0.5));
+    scene_steps(&s, 6, GIB(5.2));
+    scene_replay(&s, true, true);
+    s.replay.step_need_bytes = more ? GIB(9) : GIB(7);
+    s.replay.step_need_step = 5;
+    if (more) expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+    else expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+    scene_close(&s);
+  }
+}
+
+/* Bytes that nobody asked for are told where they are a tenth of what is reserved. */
+static void test_rounding(void **state) {
+  static const char line[] = "are rounding of blocks, which nobody asked for";
+  (void)state;
+  for (int by_setting = 0; by_setting < 2; by_setting++) {
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    if (by_setting) s.snapshot->settings.roundup_power2_divisions[5] = 2;
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    e = explain(&s);
+    assert_false(says(&e->failures[0], line));
+    hr_explanation_destroy(e);
+    s.i.at.rounding_bytes = GIB(1);
+    s.i.at.requested_bytes = GIB(6);
+    e = explain(&s);
+    assert_true(says(&e->failures[0], line));
+    assert_int_equal(says(&e->failures[0], "roundup_power2_divisions is set"), by_setting);
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
 }
 
 static void test_shrunk(void **state) {
@@ -512,9 +576,9 @@ static void test_growth_of_passes(void **state) {
        {"torch.no_grad()", "(loss / n).backward()"}},
       {HR_GROWTH_LARGER,
        HR_OOM_LIKELY,
-       "a tensor is made anew in every step, each time larger: 3.00 GiB of the 7.00 GiB",
-       "384.00 MiB more every step",
-       {"join once at the end", ""}},
+       "a tensor is made anew again and again, each time larger: 3.00 GiB of the 7.00 GiB live are what it grew by",
+       "made anew 7 times, larger by 384.00 MiB each time, 3.00 GiB in all",
+       {"write into it", "join once at the end"}},
       {HR_GROWTH_OUTPUTS,
        HR_OOM_CERTAIN,
        "leaves results behind",
@@ -542,6 +606,22 @@ static void test_growth_of_passes(void **state) {
     assert_true(says(f, cases[c].line));
     for (int k = 0; k < 2; k++) assert_non_null(strstr(f->advice[k].text, cases[c].advice[k]));
     for (uint32_t k = 0; k < f->advice_count; k++) assert_null(strstr(f->advice[k].text, "zero_grad"));
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
+  { /* what went again in the steps before is the graph of a long step: nothing certain, and no_grad() is no advice */
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = HR_GROWTH_GRAPH;
+    s.growth[0].freed_in_steps = true;
+    expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+    e = explain(&s);
+    assert_true(says(&e->failures[0], "what such passes keep was freed again"));
+    for (uint32_t k = 0; k < e->failures[0].advice_count; k++)
+      assert_null(strstr(e->failures[0].advice[k].text, "no_grad"));
     hr_explanation_destroy(e);
     scene_close(&s);
   }
@@ -721,6 +801,9 @@ int main(void) {
       cmocka_unit_test(test_cap),
       cmocka_unit_test(test_chunks),
       cmocka_unit_test(test_cached),
+      cmocka_unit_test(test_request_of_a_private_pool),
+      cmocka_unit_test(test_rounding),
+      cmocka_unit_test(test_need_of_the_step),
       cmocka_unit_test(test_shrunk),
       cmocka_unit_test(test_missing),
       cmocka_unit_test(test_fragmented),

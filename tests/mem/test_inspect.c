@@ -46,13 +46,14 @@ typedef struct run_options {
   int settle_steps;      /* a cache that grows in so many steps */
   int big_step;          /* whose activations are twice as large; -1: none */
   uint64_t joined_bytes; /* each step joins so much more to a tensor that it makes anew */
+  bool beside;           /* ... and another result of the same line lives as long */
   bool longer;           /* batches get longer, step by step, and their logits live until the next ones are there */
   bool no_stacks, python_only, annotate, late_start;
 } run_options;
 
 /* What a step leaves for the next one to replace. */
 typedef struct carried {
-  uint64_t gradients[LAYERS], joined, logits, kept[32];
+  uint64_t gradients[LAYERS], joined, beside, logits, kept[40];
 } carried;
 
 #define S(text) (o->no_stacks ? NULL : (text))
@@ -95,7 +96,9 @@ static void one_step(story *s, const run_options *o, int step, carried *c) {
   if (o->joined_bytes) {
     uint64_t joined = story_alloc(s, o->joined_bytes * (1 + (uint64_t)step), S("cat@train.py:70" MAIN));
     if (step) story_free(s, c->joined);
+    if (step && o->beside) story_free(s, c->beside);
     c->joined = joined;
+    if (o->beside) c->beside = story_alloc(s, 2 * MIB, S("cat@train.py:70" MAIN));
   }
   if (step == 0)
     for (int k = 0; k < 2 * LAYERS; k++) story_alloc(s, WEIGHT, S(OPT_STATE));
@@ -104,7 +107,7 @@ static void one_step(story *s, const run_options *o, int step, carried *c) {
 
 static hr_snapshot *train(const run_options *o) {
   story *s = malloc(sizeof *s);
-  carried c = {{0}, 0, 0, {0}};
+  carried c = {.joined = 0};
   hr_snapshot *snapshot;
   story_begin(s, 1024 * MIB);
   s->silent_start = o->late_start;
@@ -254,7 +257,9 @@ static void leaks_at_distances_and_windows(void **unused) {
       {{.steps = 16, .big_step = -1, .leak_bytes = 300000, .leak_every = 6}, "log_metrics", 1 + HR_GROWTH_LEAK, 2},
       {{.steps = 10, .big_step = -1, .leak_bytes = 300000, .leak_every = 6}, "log_metrics", 0, 0}, /* twice */
       {{.steps = 40, .big_step = -1, .window = 8}, "remember", 1 + HR_GROWTH_SETTLED, 8},
-      {{.steps = 40, .big_step = -1, .window = 30}, "remember", 1 + HR_GROWTH_LEAK, 30}, /* up to step 30 it grew */
+      {{.steps = 40, .big_step = -1, .window = 30}, "remember", 1 + HR_GROWTH_SETTLED, 30},
+      {{.steps = 15, .big_step = -1, .window = 11}, "remember", 1 + HR_GROWTH_SETTLED, 11},
+      {{.steps = 40, .big_step = -1, .window = 38}, "remember", 1 + HR_GROWTH_LEAK, 38}, /* up to step 38 it grew */
       {{.steps = 40, .big_step = -1, .flush = 15}, "remember", 1 + HR_GROWTH_SETTLED, 10},
       {{.steps = 26, .big_step = -1, .flush = 15}, "remember", 1 + HR_GROWTH_SETTLED, 11},
   };
@@ -279,18 +284,24 @@ static void leaks_at_distances_and_windows(void **unused) {
 static void what_is_made_anew_and_larger(void **unused) {
   run_options joins = {.steps = 12, .big_step = -1, .joined_bytes = 4 * MIB},
               longer = {.steps = 12, .big_step = -1, .longer = true};
-  hr_snapshot *s = train(&joins);
-  hr_inspection *p = inspect(s, HR_AT_PEAK);
-  const hr_growth *g = growth_at(p, "train.py:70");
+  hr_snapshot *s;
+  hr_inspection *p;
   (void)unused;
-  check_all(p);
-  assert_ptr_equal(g, p->growth);
-  assert_int_equal(g->kind, HR_GROWTH_LARGER);
-  assert_true(g->bytes_per_step == 4 * MIB && g->bytes == 11 * 4 * MIB && g->count == 1);
-  assert_int_equal(g->steps_seen, 11);
-  assert_int_equal(g->steps_grown, 11);
-  hr_inspection_destroy(p);
-  hr_snapshot_destroy(s);
+  for (int beside = 0; beside < 2; beside++) {
+    const hr_growth *g;
+    joins.beside = beside != 0;
+    s = train(&joins);
+    p = inspect(s, HR_AT_PEAK);
+    g = growth_at(p, "train.py:70");
+    check_all(p);
+    assert_ptr_equal(g, p->growth);
+    assert_int_equal(g->kind, HR_GROWTH_LARGER);
+    assert_true(g->bytes_per_step == 4 * MIB && g->bytes == 11 * 4 * MIB && g->count == 1);
+    assert_int_equal(g->steps_seen, 11);
+    assert_int_equal(g->steps_grown, 11);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
   s = train(&longer);
   p = inspect(s, HR_AT_PEAK);
   for (uint32_t k = 0; k < p->growth_count; k++) assert_int_not_equal(p->growth[k].kind, HR_GROWTH_LARGER);
@@ -1026,7 +1037,7 @@ enum { SEQUENCE = 24 }; /* passes of a sequence that is generated: KEEPS_CACHE_A
 static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
   run_options o = {.steps = steps, .big_step = -1};
   story *s = malloc(sizeof *s);
-  carried c = {{0}, 0, 0, {0}};
+  carried c = {.joined = 0};
   uint64_t cache[LAYERS] = {0}, out = 0;
   hr_snapshot *snapshot;
   story_begin(s, 2048 * MIB);
@@ -1112,6 +1123,110 @@ static void growth_within_a_step(void **unused) {
   }
 }
 
+#define CELL CPP_ALLOC "at::_ops::gru_cell::call(...)@??:0;forward@model.py:71" CALL LOOP
+#define GATE CPP_ALLOC "at::_ops::mul::call(...)@??:0;forward@model.py:71" CALL LOOP
+#define HIDDEN CPP_ALLOC "at::_ops::add::call(...)@??:0;forward@model.py:72" CALL LOOP
+#define TALLY "tally@eval.py:15;loop@eval.py:13;<module>@eval.py:20"
+#define TABLE "enlarge@eval.py:17;loop@eval.py:16;<module>@eval.py:20"
+
+/* A model whose first place makes two tensors a pass; the program makes something in each pass, and in each tenth. The
+ * graph is kept, with the gate or without, or a table is made anew in each fourth pass, larger. */
+static hr_snapshot *tick(int passes, bool graph, bool gate) {
+  story *s = malloc(sizeof *s);
+  uint64_t table = 0;
+  hr_snapshot *snapshot;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int pass = 0; pass < passes; pass++) {
+    uint64_t batch = story_alloc(s, 65536, BATCH), made[4], larger;
+    made[0] = story_alloc(s, ACTIVATION, CELL);
+    made[1] = story_alloc(s, ACTIVATION, CELL);
+    made[2] = story_alloc(s, ACTIVATION / 2, GATE);
+    if (pass + 1 == passes) break;
+    made[3] = story_alloc(s, ACTIVATION / 2, HIDDEN);
+    for (int k = 0; k < 4; k++)
+      if (!graph || (k == 2 && !gate)) story_free(s, made[k]);
+    story_free(s, batch);
+    if (pass % 10 == 9) story_free(s, story_alloc(s, 512, TALLY));
+    if (graph || pass % 4 != 3) continue;
+    larger = story_alloc(s, (uint64_t)(pass + 1) * MIB, TABLE);
+    if (table) story_free(s, table);
+    table = larger;
+  }
+  story_event(s, HR_TRACE_OOM, 0, ACTIVATION / 2, HIDDEN);
+  snapshot = story_end(s);
+  free(s);
+  return snapshot;
+}
+
+static void passes_that_begin_twice(void **unused) {
+  (void)unused;
+  for (int gate = 0; gate < 2; gate++) { /* without it two places are kept: three of the four tensors of a pass */
+    hr_snapshot *s = tick(45, true, gate != 0);
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_GRAPH);
+    assert_int_equal(p->growth[0].steps_seen, 45);
+    assert_int_equal(p->growth[0].steps_grown, 43);
+    assert_true(per_pass(p, HR_GROWTH_GRAPH) == (gate ? 3.0 : 2.5) * ACTIVATION);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
+/* Training that goes through several passes before what they kept is freed, by one backward or when the next step begins:
+ * the last step has more of them. Of its two places in the model one is kept, which alone looks like results. */
+static void passes_whose_tensors_go_again(void **unused) {
+  enum { STEPS = 4, PASSES = 5, MORE = 12 };
+  (void)unused;
+  for (int late = 0; late < 2; late++) {
+    story *s = malloc(sizeof *s);
+    uint64_t kept[MORE];
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int step = 0; step <= STEPS; step++) {
+      uint64_t scratch;
+      const int passes = step < STEPS ? PASSES : MORE;
+      for (int pass = 0; pass < PASSES && late && step; pass++) story_free(s, kept[pass]);
+      for (int pass = 0; pass < passes; pass++) {
+        uint64_t batch = story_alloc(s, 65536, BATCH);
+        kept[pass] = story_alloc(s, ACTIVATION, CELL);
+        story_free(s, story_alloc(s, ACTIVATION / 2, GATE));
+        story_free(s, batch);
+      }
+      if (step == STEPS) break;
+      scratch = story_alloc(s, 1000000, BACKWARD);
+      for (int pass = 0; pass < passes && !late; pass++) story_free(s, kept[pass]);
+      story_free(s, scratch);
+      story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+    }
+    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, CELL);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_true(p->growth_count > 0);
+    assert_int_equal(p->growth[0].kind, late ? HR_GROWTH_OUTPUTS : HR_GROWTH_GRAPH);
+    assert_true(p->growth[0].freed_in_steps);
+    assert_int_equal(p->growth[0].steps_seen, MORE);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
+/* No results of passes, which it would be if it came with each. */
+static void a_table_that_is_enlarged(void **unused) {
+  hr_snapshot *s = tick(50, false, false);
+  hr_inspection *p = inspect(s, HR_AT_OOM);
+  const hr_growth *g = growth_at(p, "eval.py:17");
+  (void)unused;
+  assert_non_null(g);
+  assert_int_equal(g->kind, HR_GROWTH_LARGER);
+  assert_true(g->bytes == 44 * MIB && g->bytes_per_step == 4 * MIB);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f", line[] = "a\nb";
   (void)state;
@@ -1129,6 +1244,9 @@ int main(void) {
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
       cmocka_unit_test(what_is_made_anew_and_larger),
+      cmocka_unit_test(passes_that_begin_twice),
+      cmocka_unit_test(passes_whose_tensors_go_again),
+      cmocka_unit_test(a_table_that_is_enlarged),
       cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(the_users_own_frame_stands),
       cmocka_unit_test(mixed_rows_say_so),

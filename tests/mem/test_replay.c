@@ -10,6 +10,7 @@
 
 #include <cmocka.h>
 
+#include <headroom/inspect.h>
 #include <headroom/replay.h>
 
 #include "base/mem.h"
@@ -364,6 +365,87 @@ static void test_private_pools_stay_apart(void **state) {
   hr_snapshot_destroy(s);
 }
 
+static uint64_t take_in(recorder *r, uint32_t pool, uint64_t bytes) {
+  uint64_t address = 0;
+  return hr_alloc_malloc_in(r->alloc, pool, bytes, 0, &address, NULL) == HR_OK ? address : 0;
+}
+
+/* A request that failed in a private pool fails there again, though a free block of the default pool would do. */
+static void test_a_failure_in_a_private_pool_comes_out_again(void **state) {
+  recorder r = begin("", MIB(60), 0);
+  uint32_t pool;
+  uint64_t whole;
+  hr_snapshot *s;
+  hr_inspection *inspection;
+  hr_replay replay;
+  (void)state;
+  whole = take(&r, MIB(40));
+  drop(&r, whole);
+  assert_true(take(&r, MIB(12)) != 0); /* 28 MiB of its segment stay free, and nobody can return them */
+  assert_int_equal(hr_alloc_pool_create(r.alloc, 7, 1, &pool, NULL), HR_OK);
+  assert_true(take_in(&r, pool, MIB(2)) != 0);
+  assert_true(take_in(&r, pool, MIB(26)) == 0);
+  s = end(&r);
+  replay = replay_of(s, NULL);
+  assert_true(replay.recorded_failed && replay.recorded.failed);
+  assert_int_equal(replay.recorded.failed_bytes, MIB(26));
+  assert_int_equal(replay.trust, HR_REPLAY_EXACT);
+  assert_int_equal(hr_inspect(s, NULL, &inspection, NULL), HR_OK);
+  assert_true(inspection->fragmentation.in_private_pool);
+  assert_int_equal(inspection->fragmentation.pool_free_bytes, MIB(18));
+  assert_false(inspection->fragmentation.fits_compacted); /* the default pool's 28 MiB are not its own */
+  hr_inspection_destroy(inspection);
+  hr_snapshot_destroy(s);
+}
+
+/* Cached memory that only another setting returns for a private pool: a graph that is captured into it could not do that,
+ * so it is no proof. */
+static void test_returns_for_a_private_pool_prove_nothing(void **state) {
+  static const char conf[] = "roundup_power2_divisions:4";
+  recorder r = begin("", 0, 0);
+  uint32_t pool;
+  hr_snapshot *s;
+  hr_replay replay;
+  char sentence[256];
+  (void)state;
+  drop(&r, take(&r, MIB(50))); /* 56 MiB under the other setting */
+  assert_int_equal(hr_alloc_pool_create(r.alloc, 7, 1, &pool, NULL), HR_OK);
+  assert_true(take_in(&r, pool, MIB(48)) != 0);
+  s = end(&r);
+  replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .alloc_conf = conf, .capacity_bytes = MIB(100)});
+  assert_false(replay.asked.failed);
+  assert_int_equal(replay.asked.returned_for_pools, 1);
+  assert_int_equal(replay.asked.reach, HR_REPLAY_UNPROVEN);
+  assert_false(hr_replay_is_proven(&replay, &replay.asked));
+  hr_replay_sentence(&replay, &replay.asked, sentence, sizeof sentence);
+  assert_non_null(strstr(sentence, "private pool"));
+  replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .alloc_conf = conf, .capacity_bytes = MIB(110)});
+  assert_int_equal(replay.asked.returned_for_pools, 0);
+  assert_true(hr_replay_is_proven(&replay, &replay.asked));
+  hr_snapshot_destroy(s);
+}
+
+/* Nothing failed, and what the device has is not recorded: a setting that reserves more may be more than it has. */
+static void test_more_than_was_recorded_is_no_proof(void **state) {
+  static const char conf[] = "roundup_power2_divisions:4";
+  recorder r = begin("", MIB(52), 0);
+  hr_snapshot *s;
+  hr_replay replay;
+  char sentence[256];
+  (void)state;
+  assert_true(take(&r, MIB(50)) != 0);
+  s = end(&r);
+  replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .alloc_conf = conf});
+  assert_int_equal(replay.asked.reserved_peak_bytes, MIB(56));
+  assert_int_equal(replay.asked.reach, HR_REPLAY_UNPROVEN);
+  hr_replay_sentence(&replay, &replay.asked, sentence, sizeof sentence);
+  assert_non_null(strstr(sentence, "reserves more than was recorded"));
+  assert_true(hr_replay_is_proven(&replay, &replay.recorded));
+  replay = replay_of(s, &(hr_replay_options){.trace = UINT32_MAX, .alloc_conf = conf, .capacity_bytes = MIB(56)});
+  assert_true(hr_replay_is_proven(&replay, &replay.asked));
+  hr_snapshot_destroy(s);
+}
+
 static void test_what_cannot_be_replayed_is_refused(void **state) {
   hri_snapshot_builder b;
   hr_snapshot *s;
@@ -517,6 +599,9 @@ int main(void) {
       cmocka_unit_test(test_garbage_collection_shows_what_was_allowed),
       cmocka_unit_test(test_failures_without_end_are_cut_off),
       cmocka_unit_test(test_private_pools_stay_apart),
+      cmocka_unit_test(test_a_failure_in_a_private_pool_comes_out_again),
+      cmocka_unit_test(test_returns_for_a_private_pool_prove_nothing),
+      cmocka_unit_test(test_more_than_was_recorded_is_no_proof),
       cmocka_unit_test(test_what_cannot_be_replayed_is_refused),
       cmocka_unit_test(test_an_empty_trace_is_refused),
       cmocka_unit_test(test_absurd_addresses_are_not_handed_out),

@@ -562,6 +562,7 @@ static void test_verdict_by_what_would_have_fit(void **state) {
     in.fragmentation = (hr_fragmentation){.request_bytes = 20 << 20,
                                           .device_free_bytes = 3 << 20,
                                           .device_free_known = true,
+                                          .returnable_bytes = k == 5 ? 0 : 7 << 20,
                                           .fits_block = cases[k].block,
                                           .fits_contiguous = cases[k].contiguous,
                                           .fits_after_return = cases[k].after_return,
