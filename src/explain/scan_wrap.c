@@ -70,6 +70,18 @@ static bool has_width(const hri_scan_wrap *w, unsigned last, uint16_t before) {
   return before == most && most >= LEAST && widest >= 2 && nearly == 0;
 }
 
+/* Whether the last lines, of which the last was `before` wide, fill a terminal: several are as wide as none is wider. Prose and
+ * tables have such lines too, so neither side of the break is what a table is drawn with. */
+static bool fills(const hri_scan_wrap *w, char next, uint16_t before) {
+  enum { SEVERAL = 3 };
+  static const char drawn[] = "+|-=#*>~^";
+  uint16_t most = 0;
+  unsigned same = 0;
+  for (unsigned i = 0; i < HRI_SCAN_WIDTHS; i++) most = w->widths[i] > most ? w->widths[i] : most;
+  for (unsigned i = 0; i < HRI_SCAN_WIDTHS; i++) same += w->widths[i] == most;
+  return before == most && most >= LEAST && same >= SEVERAL && !strchr(drawn, next) && !strchr(drawn, w->last_end);
+}
+
 bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const hri_scan_window *window, const char *line, size_t count,
                            uint64_t number) {
   const unsigned last = w->count % HRI_SCAN_WIDTHS, previous = (last + HRI_SCAN_WIDTHS - 1) % HRI_SCAN_WIDTHS;
@@ -82,7 +94,7 @@ bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const hri_scan_window *window, cons
   w->opens[last] = false;
   w->opens[previous] = joins;
   w->count++;
-  goes_on = (joins && has_width(w, last, w->widths[previous])) ||
+  goes_on = (joins && has_width(w, last, w->widths[previous])) || (could && fills(w, line[0], w->widths[previous])) ||
             (could && w->widths[previous] >= LEAST && completes_words(window, line, count));
   memcpy(w->last_head, line, count < sizeof w->last_head ? count : sizeof w->last_head);
   w->last_end = (char)(count > 0 ? hri_line_lower(line[count - 1]) : ' ');
