@@ -143,6 +143,7 @@ static bool read_broken(const char *text, size_t gap, size_t count, hr_oom_value
 bool hri_oom_size_at(const char *text, size_t at, size_t end, hr_oom_value *value) {
   size_t behind;
   while (at < end && (text[at] == ' ' || text[at] == ':' || text[at] == '=')) at++;
+  if (at >= end) return false;
   if (read_sized(text, at, end, value, &behind)) return true;
   while (at < end && is_number_part(text[at])) at++;
   return at < end && read_broken(text, at, end, value);

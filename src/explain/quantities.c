@@ -475,7 +475,8 @@ void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_mes
   }
   if (message->kind == HRI_OOM_FOREIGN && hri_oom_word(at, 0, count < 300 ? count : 300, " hbm") < count) {
     size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
-    if (of - used < 20 && hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL])) /* what the program as a whole needs */
+    if (of < count && of - used < 20 &&
+        hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL])) /* what the program as a whole needs */
       (void)hri_oom_size_at(at, used + 5, of, &f[HR_OOM_REQUESTED]);
   }
   if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */

@@ -36,7 +36,7 @@ static bool is_path(const hri_oom_place *p, size_t from, size_t to) {
 /* Whether the value of a field that is named text[..., to) is one that a program printed: "oomkilled\": true". */
 static bool is_printed_value(const hri_oom_place *p, size_t at) {
   while (at < p->line_end && strchr(" \"':=", p->text[at])) at++;
-  return hri_match_at(p->text, at, p->line_end, "true|yes|1") || hri_is_digit(p->text[at]);
+  return at < p->line_end && (hri_match_at(p->text, at, p->line_end, "true|yes") || hri_is_digit(p->text[at]));
 }
 
 /* A name whose parts are joined by what no sentence has: "memory.oom.group", "x.oomkilled", "opstatus::out_of_memory,". */
@@ -77,7 +77,7 @@ bool hri_voice_is_name(const hri_oom_place *p, size_t from, size_t to) {
            !hri_match_any(p->text, p->line, from, "exception|type|what");
   }
   if (killed && p->at > p->line && hri_is_name(p->text[p->at - 1])) return true; /* "pod_oom_killer", "podoomkilled" */
-  if (killed && to < p->line_end && p->text[to] == '-' && hri_is_letter(p->text[to + 1])) return true;
+  if (killed && to + 1 < p->line_end && p->text[to] == '-' && hri_is_letter(p->text[to + 1])) return true;
   if (hri_match_at(p->text, p->at, p->line_end, "oomkilled")) {
     const size_t end = p->at + strlen("oomkilled");
     if (end < p->line_end && hri_is_name(p->text[end])) return true; /* "oomkilledtrigger" */

@@ -141,8 +141,8 @@ static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) 
   at = hri_oom_word(p->text, from, to, "memory pool usage: ");
   if (at == to || f[HR_OOM_ALLOCATED].state != HR_OOM_ABSENT) return;
   (void)hri_oom_size_at(p->text, at + 19, to, &f[HR_OOM_ALLOCATED]);
-  at = hri_oom_word(p->text, at, at + 40 < to ? at + 40 : to, " (");
-  if (!hri_oom_size_at(p->text, at + 2, to, &other)) return;
+  for (slash = at + 40 < to ? at + 40 : to; at < slash && !hri_match_at(p->text, at, slash, " (");) at++;
+  if (at == slash || !hri_oom_size_at(p->text, at + 2, to, &other)) return;
   to = hri_oom_word(p->text, at + 2, to, ")");
   if (hri_oom_word(p->text, at, to, " reserved") < to) f[HR_OOM_RESERVED] = other;
   else if (hri_oom_word(p->text, at, to, " allocated") < to) f[HR_OOM_ALLOCATED] = other;
@@ -152,8 +152,9 @@ static void read_usage(const hri_oom_place *p, size_t from, hri_oom_message *m) 
 static void read_share_used(const hri_oom_place *p, size_t from, hr_oom_value *figures) {
   hr_oom_value *allowed = &figures[HR_OOM_ALLOWED], *has = &figures[HR_OOM_THIS_PROCESS];
   size_t used = hri_oom_word(p->text, from, p->line_end, " used)"), slash = used, open;
+  if (used == p->line_end) return;
   while (slash > from && used - slash < 24 && p->text[slash] != '/') slash--;
-  if (used == p->line_end || p->text[slash] != '/') return;
+  if (p->text[slash] != '/') return;
   for (open = slash; open > from && slash - open < 24 && p->text[open] != '(';) open--;
   if (allowed->state == HR_OOM_ABSENT && !hri_oom_size_at(p->text, slash + 1, used, allowed))
     (void)hri_oom_count_after(p->text + slash, used - slash, "/", allowed); /* in bytes, without a unit */
