@@ -97,18 +97,19 @@ static void begin_message(hr_explainer *e, size_t m) {
   e->message.failure.event = UINT64_MAX;
 }
 
-/* Whether what stands at the place is worth a look: a line, or a part of one that is too long, holds few of them, and a
+/* Whether what stands in the line of mark `m` is worth a look: a line, or a part of one that is too long, holds few of them, and a
  * word of the general rule needs another one that says that something failed. */
-static bool is_worth_it(hr_explainer *e, const hri_oom_place *p, size_t m, bool general) {
+static bool is_worth_it(hr_explainer *e, size_t m, bool general) {
   static const char words[] =
       "fail|unable|cannot|can't|could|not |out of|out_of|outof|insuff|exhaust|exceed|error|no |oom|lack|"
       "than|too |full|overflow|enomem|refuse|ran out|impossible|n't |paging";
-  size_t line = e->window.marks.items[m].offset, end = hri_scan_mark_end(&e->window, m);
-  end = end + 120 < p->count ? end + 120 : p->count; /* or in the next line, where one was wrapped */
+  const hri_scan_window *w = &e->window;
+  size_t line = w->marks.items[m].offset, end = hri_scan_mark_end(w, m);
+  end = end + 120 < w->count ? end + 120 : w->count; /* or in the next line, where one was wrapped */
   if (e->judged_line != line + 1) {
     e->judged_line = line + 1;
     e->tries = 0;
-    e->may_fail = hri_match_part(p->text, line, end, words);
+    e->may_fail = hri_match_part(w->text, line, end, words);
   }
   return e->tries < TRIES && (e->may_fail || !general);
 }
@@ -153,14 +154,15 @@ static size_t go_on(hr_explainer *e, size_t at, size_t m, size_t end) {
 static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   const hri_scan_excerpt *x = &e->excerpt;
   const bool general = hri_oom_is_general(e->window.text, at, e->window.count);
-  hri_oom_place place = hri_scan_place_of(&e->window, at, m);
+  hri_oom_place place;
   bool whole = false, open = true;
   size_t end;
-  place.ear = e->ear;
   e->message.kind = HRI_OOM_NOTHING;
-  if (is_rest(e, at, m) || !is_worth_it(e, &place, m, general)) return at + 1;
-  if (general ? at < e->spoken || !hri_oom_is_reported(&place) : at < e->muted) {
-    e->tries += general;
+  if (is_rest(e, at, m) || !is_worth_it(e, m, general) || (!general && at < e->muted)) return at + 1;
+  place = hri_scan_place_of(&e->window, at, m); /* what costs more than all before it */
+  place.ear = e->ear;
+  if (general && (at < e->spoken || !hri_oom_is_reported(&place))) {
+    e->tries++;
     return at + 1;
   }
   hri_scan_excerpt_take(&e->excerpt, &e->window, at, m);

@@ -130,6 +130,7 @@ static bool shows_output(const char *text, size_t from, size_t end) {
   static const char codes[] = "code|status|statuscode|status_code|errno|ok|exitcode|exit_code|pid|line|syscall";
   static const char times[] = "timestamp|time|date|ts|datetime|created|@timestamp|started|finished|when";
   size_t key, behind, at, digits;
+  if (end - from > LINE_AHEAD) end = from + LINE_AHEAD;
   while (from < end && strchr(" {[\"'", text[from])) from++;
   if (hri_match_at(text, from, end, "at ") && hri_match_part(text, from, end, "(|.java:|.js:|.ts:|.py:|.cc:|native"))
     return true;
@@ -189,7 +190,7 @@ static size_t intro_of(const hri_scan_window *w, size_t m, size_t from, size_t *
   enum { BLOCK = 6 };
   const hri_scan_mark *marks = w->marks.items;
   size_t at = m;
-  while (m > 0 && marks[m].shape & HRI_OOM_FENCED && marks[m - 1].shape & HRI_OOM_FENCED) m--;
+  while (m > 0 && marks[m].offset > from && marks[m].shape & HRI_OOM_FENCED && marks[m - 1].shape & HRI_OOM_FENCED) m--;
   if (!(marks[m].shape & HRI_OOM_FENCED)) {
     while (at > 0 && m - at < BLOCK && marks[at].line - marks[at - 1].line <= 1 && !is_intro(w, at - 1)) at--;
     if (at > 0 && marks[at].line - marks[at - 1].line <= 2 && is_intro(w, at - 1)) m = at;
@@ -219,9 +220,14 @@ static unsigned shape_of(const hri_scan_window *w, size_t m) {
 
 /* The back quotes of the line, and those around the word. */
 static void find_ticks(const hri_scan_window *w, hri_oom_place *p) {
-  for (size_t i = w->ticks.count; i-- > 0 && w->ticks.items[i].to > p->line;) {
+  size_t i = 0, behind = w->ticks.count; /* the spans that begin in the lines behind */
+  while (i < behind) {
+    const size_t middle = i + (behind - i) / 2;
+    if (w->ticks.items[middle].from < p->line_end) i = middle + 1;
+    else behind = middle;
+  }
+  while (i-- > 0 && w->ticks.items[i].to > p->line) {
     const hri_scan_span *s = &w->ticks.items[i];
-    if (s->from >= p->line_end) continue;
     p->has_ticks = true;
     if (s->from > p->at || s->to <= p->at) continue;
     p->tick_from = s->from;
