@@ -706,7 +706,9 @@ static void test_hostile(void **state) {
                                       "[rank1]:\n",
                                       "\x1b[",
                                       "exitcode ",
-                                      "bad_alloc"};
+                                      "bad_alloc",
+                                      "`x` oom ",
+                                      "`x`memory error\n"};
   (void)state;
   for (size_t w = 0; w < sizeof words / sizeof *words; w++) {
     size_t length = strlen(words[w]), count = 4u << 20;
