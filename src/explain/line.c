@@ -158,19 +158,35 @@ static size_t skip_label(const char *line, size_t count, size_t at, int32_t *ran
   return number + 1;
 }
 
+size_t hri_line_behind_shape(const char *line, size_t at, size_t count, const char *shape) {
+  const size_t length = strlen(shape);
+  if (count - at < length) return at;
+  for (size_t i = 0; i < length; i++) {
+    const char c = line[at + i];
+    const bool fits = shape[i] == 'd'   ? hri_is_digit(c)
+                      : shape[i] == 'a' ? hri_is_letter(hri_line_lower(c))
+                      : shape[i] == '?' ? hri_is_digit(c) || c == ' '
+                                        : shape[i] == c;
+    if (!fits) return at;
+  }
+  return at + length;
+}
+
+/* Behind a date or a time at line[at]; `at` when none stands there. */
+static size_t behind_date(const char *line, size_t at, size_t count) {
+  static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
+  size_t end = at;
+  for (size_t i = 0; i < HRI_COUNT(shapes) && end == at && at < count && hri_is_digit(line[at]); i++)
+    end = hri_line_behind_shape(line, at, count, shapes[i]);
+  return end;
+}
+
 /* "2024-01-31T10:11:12,123" or "10:11:12". */
 static size_t skip_time(const char *line, size_t count, size_t at) {
-  static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
-  for (size_t s = 0; s < sizeof shapes / sizeof *shapes; s++) {
-    size_t i = 0;
-    while (shapes[s][i] && at + i < count &&
-           (shapes[s][i] == 'd' ? hri_is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
-      i++;
-    if (shapes[s][i]) continue;
-    for (i += at; i < count && !hri_line_is_blank(line[i]);) i++;
-    return i + 2 < count && line[i + 1] == '-' && line[i + 2] == ' ' ? i + 3 : i;
-  }
-  return at;
+  size_t end = behind_date(line, at, count);
+  if (end == at) return at;
+  while (end < count && !hri_line_is_blank(line[end])) end++;
+  return end + 2 < count && line[end + 1] == '-' && line[end + 2] == ' ' ? end + 3 : end;
 }
 
 static bool ends_blank(const char *line, size_t at, size_t count) {
@@ -205,15 +221,8 @@ size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64
 
 /* Whether a time or a date stands near the beginning: "10:11:12", "2024-01-31". */
 static bool is_dated(const char *line, size_t count) {
-  static const char *const shapes[] = {"dddd-dd-dd", "dd:dd:dd", "dddd/dd/dd"};
   for (size_t at = 0; at < 60 && at < count; at++)
-    for (size_t s = 0; s < sizeof shapes / sizeof *shapes && hri_is_digit(line[at]); s++) {
-      size_t i = 0;
-      while (shapes[s][i] && at + i < count &&
-             (shapes[s][i] == 'd' ? hri_is_digit(line[at + i]) : shapes[s][i] == line[at + i]))
-        i++;
-      if (!shapes[s][i]) return true;
-    }
+    if (behind_date(line, at, count) > at) return true;
   return false;
 }
 

@@ -9,6 +9,9 @@
 static inline bool hri_line_is_blank(char c) { return c == ' ' || c == '\t' || c == '\v' || c == '\f' || c == '\0'; }
 static inline char hri_line_lower(char c) { return c >= 'A' && c <= 'Z' ? (char)(c + 32) : c; }
 
+/* Where line[at, count) goes on behind a shape: 'd' a digit, 'a' a letter, '?' a digit or a blank; `at` when it is
+ * another. */
+size_t hri_line_behind_shape(const char *line, size_t at, size_t count, const char *shape);
 /* Where the text begins, behind marks, brackets, times and labels. `rank` and `who` are set where one of them says it. */
 size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64_t *who);
 /* HRI_OOM_LEVEL and the like: what the beginning of a raw line, whose text starts at `start`, says about it. */

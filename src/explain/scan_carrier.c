@@ -14,22 +14,6 @@
 #include "explain/match.h"
 #include "explain/report.h"
 
-/* Where line[at, count) goes on behind a shape: 'd' a digit, 'a' a letter, '?' a digit or a blank; `at` when it is
- * another. */
-static size_t behind_shape(const char *line, size_t at, size_t count, const char *shape) {
-  const size_t length = strlen(shape);
-  if (count - at < length) return at;
-  for (size_t i = 0; i < length; i++) {
-    const char c = line[at + i];
-    const bool fits = shape[i] == 'd'   ? hri_is_digit(c)
-                      : shape[i] == 'a' ? hri_is_letter(hri_line_lower(c))
-                      : shape[i] == '?' ? hri_is_digit(c) || c == ' '
-                                        : shape[i] == c;
-    if (!fits) return at;
-  }
-  return at + length;
-}
-
 static size_t behind_word(const char *line, size_t at, size_t count) {
   while (at < count && !hri_line_is_blank(line[at])) at++;
   return at;
@@ -68,10 +52,10 @@ static size_t behind_host(const char *line, size_t at, size_t count, bool bare, 
 
 /* Behind what a system's log puts first; 0 when nothing of it is there. */
 static size_t behind_system(const char *line, size_t count, bool *known) {
-  const size_t dated = behind_shape(line, 0, count, "aaa ?d dd:dd:dd ");
+  const size_t dated = hri_line_behind_shape(line, 0, count, "aaa ?d dd:dd:dd ");
   size_t at = dated, text;
   if (dated == 0) {
-    if (behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd") == 0) return 0;
+    if (hri_line_behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd") == 0) return 0;
     at = behind_word(line, 0, count) + 1;
     if (at >= count) return 0;
   }
@@ -84,10 +68,10 @@ static size_t behind_system(const char *line, size_t count, bool *known) {
 static size_t behind_runtime(const char *line, size_t count) {
   static const char runner[] = "dddd-dd-ddTdd:dd:dd.dddddddZ ";
   size_t at;
-  if (behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd.d") == 0) return 0;
+  if (hri_line_behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd.d") == 0) return 0;
   at = behind_word(line, 0, count);
   if (hri_match_at(line, at, count, " stderr F | stdout F | stderr P | stdout P ")) return at + 10;
-  return behind_shape(line, 0, count, runner);
+  return hri_line_behind_shape(line, 0, count, runner);
 }
 
 static size_t drop_front(char *line, size_t at, size_t count) {

@@ -339,13 +339,8 @@ static bool is_directive(const span *s) {
 
 /* A date and a time of day at the line's beginning: no statement begins so. */
 static bool is_dated(const span *s) {
-  static const char shape[] = "dddd-dd-dd";
-  size_t i = 0;
-  while (shape[i] && s->from + i < s->to &&
-         (shape[i] == 'd' ? hri_is_digit(s->text[s->from + i]) : shape[i] == s->text[s->from + i]))
-    i++;
-  return !shape[i] && s->from + i + 2 < s->to && strchr("T ", s->text[s->from + i]) &&
-         hri_is_digit(s->text[s->from + i + 1]);
+  const size_t end = hri_line_behind_shape(s->text, s->from, s->to, "dddd-dd-dd");
+  return end > s->from && end + 2 < s->to && strchr("T ", s->text[end]) && hri_is_digit(s->text[end + 1]);
 }
 
 /* An object in braces on one line: a record of a log. */
