@@ -8,6 +8,7 @@
 #define OTHERS HRI_TIP_OWNERS
 #define UNNAMED HRI_TIP_UNNAMED
 #define RECORDS HRI_TIP_RECORDS
+#define FOREIGN (ON(NOT_PYTORCH) | ON(TOO_BIG)) /* of a framework that is not PyTorch */
 
 /* Those of whom an allocator of PyTorch's kind speaks, by device. */
 #define OTHER_DEVICES "pytorch-xpu pytorch-npu pytorch-hpu pytorch-musa pytorch-mlu"
@@ -40,15 +41,15 @@ const hri_tip
                  "subdivisions higher in the .cfg: batch / subdivisions images are on the GPU at once; width and height lower, random=0"},
                 {ON(NOT_PYTORCH), "caffe", HRI_TOPIC_LESS, "some speed",
                  "batch_size lower in the prototxt, with iter_size of the solver raised in turn"},
-                {ON(NOT_PYTORCH) | ON(HOST_MEMORY), "ollama", HRI_TOPIC_LESS, "small",
+                {FOREIGN | ON(HOST_MEMORY), "ollama", HRI_TOPIC_LESS, "small",
                  "num_ctx or OLLAMA_NUM_PARALLEL lower, OLLAMA_KV_CACHE_TYPE=q8_0 with OLLAMA_FLASH_ATTENTION=1, fewer layers on the GPU (num_gpu), or a smaller quantization"},
-                {ON(NOT_PYTORCH), "ggml", HRI_TOPIC_LESS, "small",
+                {FOREIGN, "ggml", HRI_TOPIC_LESS, "small",
                  "llama.cpp: fewer layers on the GPU (-ngl), a shorter context (-c), a smaller -ub, the KV cache in 8 bits (-ctk q8_0 -ctv q8_0 with flash attention), or a smaller quantization"},
                 {ON(NOT_PYTORCH), "ctranslate2", HRI_TOPIC_LESS, "small",
                  "compute_type=\"int8_float16\" or \"int8\", a smaller batch_size or beam_size, or a smaller model"},
                 {ON(NOT_PYTORCH), "turbomind", HRI_TOPIC_LESS, "small",
                  "--cache-max-entry-count lower (the share of free memory for the KV cache, 0.8 unless given), --session-len or --max-batch-size lower"},
-                {ON(NOT_PYTORCH), "tensorrt", HRI_TOPIC_LESS, "small",
+                {FOREIGN, "tensorrt", HRI_TOPIC_LESS, "small",
                  "a smaller workspace for the builder (trtexec --memPoolSize=workspace:MIB) and smaller shapes in its profiles; TensorRT-LLM: a lower share for the KV cache (free_gpu_memory_fraction), max_batch_size, max_num_tokens"},
                 {ON(NOT_PYTORCH), "xgboost", HRI_TOPIC_LESS, "small",
                  "QuantileDMatrix instead of DMatrix, a smaller max_bin or max_depth; data that do not fit: external memory (a DataIter)"},
@@ -56,9 +57,9 @@ const hri_tip
                  "Render properties, Simplify: smaller textures, fewer subdivisions; or render by the CPU"},
                 {ON(NOT_PYTORCH), "matlab", HRI_TOPIC_LESS, "small",
                  "reset(gpuDevice) frees what was left; a smaller MiniBatchSize; gather() what need not stay on the GPU"},
-                {ON(NOT_PYTORCH), "jax", HRI_TOPIC_LESS, "some speed",
+                {FOREIGN, "jax", HRI_TOPIC_LESS, "some speed",
                  "a smaller batch; jax.checkpoint for what backward needs; donate_argnums for the state that a step replaces"},
-                {ON(NOT_PYTORCH), "tensorflow", HRI_TOPIC_LESS, "some speed",
+                {FOREIGN, "tensorflow", HRI_TOPIC_LESS, "some speed",
                  "a smaller batch or image; mixed precision (tf.keras.mixed_precision)"},
                 {ON(NOT_PYTORCH) | ON(TOO_BIG), "openmm gromacs lammps amber", HRI_TOPIC_LESS, "small",
                  "a smaller system (fewer atoms, a smaller box of solvent), single or mixed precision, more GPUs, or a device that nothing else uses"},
@@ -373,7 +374,7 @@ const hri_tip
                 {ON(UNKNOWN) | TEXT, "nvrm amdgpu", HRI_TOPIC_RECORD, NULL, NULL},
                 {ON(UNKNOWN) | TEXT, "nvrm amdgpu", HRI_TOPIC_STEP, NULL, NULL},
                 {ON(UNKNOWN) | TEXT, "petsc", HRI_TOPIC_LOOK, "none",
-                 "see which memory it is: -malloc_view and -memory_view print what PETSc holds, free -h shows the machine's, nvidia-smi or amd-smi a GPU's; it is less of it over more processes"},
+                 "see which memory it is: -malloc_view and -memory_view print what PETSc holds, free -h shows the machine's, nvidia-smi or amd-smi a GPU's; over more processes, each holds less"},
                 {ON(UNKNOWN) | TEXT, "petsc", HRI_TOPIC_RECORD, NULL, NULL},
                 {ON(UNKNOWN) | TEXT, "petsc", HRI_TOPIC_STEP, NULL, NULL},
                 {ON(UNKNOWN) | TEXT | UNNAMED, NULL, HRI_TOPIC_LOOK, "none",

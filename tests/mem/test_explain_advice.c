@@ -185,6 +185,9 @@ static void test_owners(void **state) {
        "_memdescAllocInternal(pMemDesc) @ mem_desc.c:1353",
        "/proc/buddyinfo", "snapshot"},
       {"[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Not enough memory for command submission!", "amd-smi", "snapshot"},
+      {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 18.31G of "
+       "15.48G hbm. Exceeded hbm capacity by 2.83G.",
+       "jax.checkpoint", "torch"},
       {"lowmemorykiller: Killing 'com.example.trainer' (4021), adj 900, to free 412344kB on behalf of 'kswapd0' (61)",
        "onTrimMemory", "docker|num_workers"},
       {"07-02 11:20:31.013  4120  4177 W app.chat: Throwing OutOfMemoryError \"Failed to allocate a 25165836 byte "
