@@ -142,9 +142,9 @@ static inline bool hr_growth_goes_on(hr_growth_kind kind) { return kind == HR_GR
 /* Whether it comes with each step, and not with each pass of a model. */
 static inline bool hr_growth_by_step(hr_growth_kind kind) { return kind < HR_GROWTH_GRAPH; }
 
-/* What it comes with: "step", "pass", or "time" for what is made anew. */
+/* What it comes with: "step", "pass", or "copy" of what is made anew. */
 static inline const char *hr_growth_unit(hr_growth_kind kind) {
-  return kind == HR_GROWTH_LARGER ? "time" : hr_growth_by_step(kind) ? "step" : "pass";
+  return kind == HR_GROWTH_LARGER ? "copy" : hr_growth_by_step(kind) ? "step" : "pass";
 }
 
 /* Allocations of one stack that outlive their step. */

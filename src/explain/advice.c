@@ -68,7 +68,9 @@ static uint32_t version_of(const hr_oom_failure *f) {
 static uint32_t owner_of(const hr_oom_failure *f) {
   static const char *const ours[] = {"snapshot", "run",    "headroom", "vllm",
                                      "sglang",   "caffe2", "web-ui",   "cuda-extension"};
-  if (strcmp(f->source, "unknown speaker") == 0 || strcmp(f->source, "device") == 0) return HRI_TIP_UNNAMED;
+  static const char *const nobodys[] = {"unknown speaker", "device", "a run time"};
+  for (size_t i = 0; i < sizeof nobodys / sizeof *nobodys; i++)
+    if (strcmp(f->source, nobodys[i]) == 0) return HRI_TIP_UNNAMED;
   if (strncmp(f->source, "pytorch-", 8) == 0) return 0;
   for (size_t i = 0; i < sizeof ours / sizeof *ours; i++)
     if (strcmp(f->source, ours[i]) == 0) return 0;
@@ -111,7 +113,10 @@ void hri_oom_advise(hr_oom_failure *failure, bool expandable) {
   if (failure->cause == HR_OOM_TOO_BIG && hri_oom_is_wrong_size(failure)) {
     hr_oom_add_advice(
         failure, HR_OOM_ADVICE,
-        "find where the size is computed: print the shapes and lengths that the last lines of the traceback use",
+        strcmp(failure->source, "postgresql") == 0
+            ? "no setting helps: the row or index that it read is likely damaged. Find it (SELECT parts of the table until one "
+              "fails, amcheck, pg_amcheck), REINDEX, or restore it from a backup"
+            : "find where the size is computed: print the shapes and lengths that the last lines of the traceback use",
         "none", "", 0);
     return;
   }

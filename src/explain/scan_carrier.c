@@ -10,6 +10,7 @@
 
 #include <string.h>
 
+#include "base/utf8.h"
 #include "explain/line.h"
 #include "explain/match.h"
 #include "explain/report.h"
@@ -79,12 +80,42 @@ static size_t drop_front(char *line, size_t at, size_t count) {
   return count - at;
 }
 
+/* Four hexadecimal digits behind "\u" at line[at]; -1 when that is not there. */
+static int32_t escaped_unit(const char *line, size_t at, size_t count) {
+  int32_t unit = 0;
+  if (count - at < 6 || line[at] != '\\' || line[at + 1] != 'u') return -1;
+  for (size_t i = at + 2; i < at + 6; i++) {
+    const char c = hri_line_lower(line[i]);
+    if (!hri_is_digit(c) && !(c >= 'a' && c <= 'f')) return -1;
+    unit = unit * 16 + (hri_is_digit(c) ? c - '0' : c - 'a' + 10);
+  }
+  return unit;
+}
+
+/* The character that JSON writes as "\u4e2d", or as two of these, at line[at]; returns how long that is, 0 when it is none or
+ * a sign that means something as it stands. */
+static size_t escaped_point(const char *line, size_t at, size_t count, uint32_t *point) {
+  const int32_t unit = escaped_unit(line, at, count);
+  const int32_t low = unit >= 0xd800 && unit < 0xdc00 ? escaped_unit(line, at + 6, count) : -1;
+  if (low >= 0xdc00 && low < 0xe000) {
+    *point = 0x10000 + ((uint32_t)(unit - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+    return 12;
+  }
+  *point = (uint32_t)unit;
+  return unit >= 0x80 && (unit < 0xd800 || unit >= 0xe000) ? 6 : 0;
+}
+
 size_t hri_scan_decode_entities(char *line, size_t count) {
   static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&#x27;", "&apos;", "&nbsp;"};
   static const char signs[] = "<>&\"''' ";
   size_t put = 0;
-  if (!memchr(line, '&', count)) return count;
+  uint32_t point;
+  if (!memchr(line, '&', count) && hri_oom_word(line, 0, count, "\\u") == count) return count;
   for (size_t at = 0, length; at < count; at += length) {
+    if (line[at] == '\\' && (length = escaped_point(line, at, count, &point)) > 0) {
+      put += hri_utf8_encode(point, line + put); /* at most 4 bytes of 6 or 12 */
+      continue;
+    }
     line[put] = line[at];
     length = 1;
     for (size_t i = 0; line[at] == '&' && i < HRI_COUNT(entities) && length == 1; i++) {

@@ -13,7 +13,8 @@ size_t hri_scan_open_object(char *line, size_t count);
  * is a dated record of somebody who is known by the name before it. */
 size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated);
 
-/* What stands for a sign in a page's source, "&lt;", becomes the sign, in place; returns how long the line is. */
+/* What stands for a sign in a page's source, "&lt;", or in JSON, "\\u4e2d", becomes the sign, in place; returns how long the
+ * line is. */
 size_t hri_scan_decode_entities(char *line, size_t count);
 
 #endif

@@ -367,11 +367,12 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                 never && is_usual_step(k, k->need - have) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else if (step_too_big(k))
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "this step, its rest as in step %u, needs %s of %s",
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
+                "with its rest as in step %u this step needs %s, and this process has %s",
                 k->evidence->replay->step_need_step, SIZE(step_too_big(k)), SIZE(k->reserved + k->device_free));
   else
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
-                "what is live and this request fill what this process has: %s + %s of %s", SIZE(k->live),
+                "what is live and this request nearly fill what this process has: %s + %s of %s", SIZE(k->live),
                 SIZE(k->request), SIZE(k->reserved + k->device_free));
 }
 

@@ -81,7 +81,7 @@ static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, cons
   else result->reach = r->recorded_failed ? HR_REPLAY_REQUEST : HR_REPLAY_RECORDING;
   if (result->reach != HR_REPLAY_REQUEST || !rest->step) return HR_OK;
   if (rest->recorded) HRI_TRY(hri_replay_held(rec, config, rest, &longer, error));
-  if (!longer.failed) {
+  if (!longer.failed && !hri_replay_returns_in_pools(r, &longer)) {
     *result = longer;
     result->reach = HR_REPLAY_RECORDING;
     result->reach_step = rest->step;

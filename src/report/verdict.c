@@ -25,6 +25,9 @@ static void add_fit(const hr_inspection *in, hri_text *text) {
   else if (f->fits_after_return)
     hri_text_add(text, " Returning the cached segments that hold nothing (%s) would have made room.",
                  hri_size_text(f->returnable_bytes, a));
+  else if (f->fits_compacted && !f->fits_contiguous && f->in_private_pool)
+    hri_text_add(text, " The device's free bytes (%s) and its pool's (%s) together would have been enough.",
+                 hri_size_text(f->device_free_bytes, a), hri_size_text(f->pool_free_bytes, b));
   else if (f->fits_compacted && !f->fits_contiguous)
     hri_text_add(
         text, " All free bytes together would have been enough, but %s of them lie in segments that live blocks pin.",

@@ -185,6 +185,30 @@ static void test_owners(void **state) {
        "_memdescAllocInternal(pMemDesc) @ mem_desc.c:1353",
        "/proc/buddyinfo", "snapshot"},
       {"[drm:amdgpu_cs_ioctl [amdgpu]] *ERROR* Not enough memory for command submission!", "amd-smi", "snapshot"},
+      {"jaxlib.xla_extension.XlaRuntimeError: RESOURCE_EXHAUSTED: Ran out of memory in memory space hbm. Used 18.31G of "
+       "15.48G hbm. Exceeded hbm capacity by 2.83G.",
+       "jax.checkpoint", "torch"},
+      {"lowmemorykiller: Killing 'com.example.trainer' (4021), adj 900, to free 412344kB on behalf of 'kswapd0' (61)",
+       "onTrimMemory", "docker|num_workers"},
+      {"07-02 11:20:31.013  4120  4177 W app.chat: Throwing OutOfMemoryError \"Failed to allocate a 25165836 byte "
+       "allocation with 4194304 free bytes and 5MB until OOM\"",
+       "largeHeap", "docker|num_workers"},
+      {"Not enough memory in the system to start the virtual machine Ubuntu.", "startup memory", "docker|num_workers"},
+      {"ERROR:  out of memory\nDETAIL:  Failed on request of size 524288 in memory context \"HashBatchContext\".",
+       "work_mem", "docker|num_workers"},
+      {"[ERROR] mysqld: Out of memory (Needed 128917504 bytes)", "innodb_buffer_pool_size", "docker|num_workers"},
+      {"ERROR:  invalid memory alloc request size 18446744073709551613", "damaged", "traceback"},
+      {"cc1plus: out of memory allocating 65536 bytes after a total of 1234567 bytes", "MAX_JOBS", "num_workers"},
+      {"2019-05-04T18:05:45.011072877-05:00 container oom 29d72966e0beb17d9b0b9fbcbfc734e2df2eb5428690115f9b24430357de08e5 "
+       "(image=train:1, name=job)",
+       "docker inspect|--memory-swap", "Slurm"},
+      {"[0]PETSC ERROR: Out of memory. This could be due to allocating\n[0]PETSC ERROR: too large an object or bleeding "
+       "by not properly",
+       "-malloc_view", "torch|PyTorch|snapshot"},
+      {"Out of memory allocating 1073741824 bytes of device memory\nFailing in Thread:1\nAccelerator Fatal Error: call "
+       "to cuMemAlloc returned error 2 (CUDA_ERROR_OUT_OF_MEMORY): Out of memory",
+       "smaller arrays", "per_process|empty_cache"},
+      {"Error: Worker exceeded memory limit.", "settings of that service", "PyTorch|num_workers"},
       {"rocBLAS error: rocblas_status_memory_error out of memory, failed to allocate workspace", "AMD_SERIALIZE_KERNEL",
        "CUDA_LAUNCH_BLOCKING"},
   };

@@ -551,7 +551,8 @@ static void test_verdict_by_what_would_have_fit(void **state) {
                {false, false, true, true, "(7.00 MiB) would have made room"},
                {false, false, false, true, "9.00 MiB of them lie in segments that live blocks pin"},
                {false, false, false, false, "fall short of the request by 1.00 MiB"},
-               {false, false, true, true, "The device reported 3.00 MiB free, enough for it"}};
+               {false, false, true, true, "The device reported 3.00 MiB free, enough for it"},
+               {false, false, false, true, "(3.00 MiB) and its pool's (18.00 MiB) together would have been enough"}};
   hr_oom_event oom = {.event = 5, .size = 20 * 1048576, .live_bytes = 100, .reserved_bytes = 200};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
@@ -567,7 +568,8 @@ static void test_verdict_by_what_would_have_fit(void **state) {
                                           .fits_contiguous = cases[k].contiguous,
                                           .fits_after_return = cases[k].after_return,
                                           .fits_compacted = cases[k].compacted,
-                                          .pool_free_bytes = 30 << 20,
+                                          .in_private_pool = k == 6,
+                                          .pool_free_bytes = (k == 6 ? 18 : 30) << 20,
                                           .pool_largest_free_bytes = 1 << 20};
     hri_report_verdict(&in, &text);
     assert_non_null(strstr(text.chars, cases[k].says));
