@@ -24,4 +24,11 @@ static inline size_t hri_utf8_mark(const char *bytes, uint64_t count) {
   return count >= 3 && bytes[0] == '\xEF' && bytes[1] == '\xBB' && bytes[2] == '\xBF' ? 3 : 0;
 }
 
+/* The character that UTF-16 writes as two units, a high one (0xD800..0xDBFF) and a low one (0xDC00..0xDFFF). */
+static inline bool hri_utf16_is_high(uint32_t unit) { return unit >= 0xD800 && unit < 0xDC00; }
+static inline bool hri_utf16_is_low(uint32_t unit) { return unit >= 0xDC00 && unit < 0xE000; }
+static inline uint32_t hri_utf16_pair(uint32_t high, uint32_t low) {
+  return 0x10000 + ((high - 0xD800) << 10) + (low - 0xDC00);
+}
+
 #endif

@@ -329,12 +329,11 @@ static hr_status take_unit(hr_explainer *e, uint32_t unit, hr_error *error) {
   char bytes[4];
   size_t count;
   uint32_t point = unit;
-  if (unit >= 0xd800 && unit < 0xdc00) {
+  if (hri_utf16_is_high(unit)) {
     e->high = unit;
     return HR_OK;
   }
-  if (unit >= 0xdc00 && unit < 0xe000)
-    point = e->high ? 0x10000 + ((e->high - 0xd800) << 10) + (unit - 0xdc00) : 0xfffd;
+  if (hri_utf16_is_low(unit)) point = e->high ? hri_utf16_pair(e->high, unit) : HRI_REPLACEMENT;
   e->high = 0;
   count = hri_utf8_encode(point, bytes);
   for (size_t i = 0; i < count; i++) HRI_TRY(take_byte(e, bytes[i], error));
@@ -346,7 +345,7 @@ static void see_mark(hr_explainer *e) {
   const unsigned char *mark = e->mark;
   if (e->bytes == 2 && mark[0] == 0xff && mark[1] == 0xfe) e->encoding = UTF16_LITTLE;
   if (e->bytes == 2 && mark[0] == 0xfe && mark[1] == 0xff) e->encoding = UTF16_BIG;
-  if (e->encoding != BYTES || (e->bytes == 3 && memcmp(mark, "\xef\xbb\xbf", 3) == 0)) e->intake.count = 0;
+  if (e->encoding != BYTES || (e->bytes == 3 && hri_utf8_mark((const char *)mark, 3))) e->intake.count = 0;
 }
 
 static hr_status take_encoded(hr_explainer *e, unsigned char byte, hr_error *error) {

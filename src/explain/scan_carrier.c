@@ -76,7 +76,7 @@ static size_t behind_runtime(const char *line, size_t count) {
 }
 
 static size_t drop_front(char *line, size_t at, size_t count) {
-  memmove(line, line + at, count - at);
+  if (at > 0) memmove(line, line + at, count - at);
   return count - at;
 }
 
@@ -96,13 +96,14 @@ static int32_t escaped_unit(const char *line, size_t at, size_t count) {
  * a sign that means something as it stands. */
 static size_t escaped_point(const char *line, size_t at, size_t count, uint32_t *point) {
   const int32_t unit = escaped_unit(line, at, count);
-  const int32_t low = unit >= 0xd800 && unit < 0xdc00 ? escaped_unit(line, at + 6, count) : -1;
-  if (low >= 0xdc00 && low < 0xe000) {
-    *point = 0x10000 + ((uint32_t)(unit - 0xd800) << 10) + (uint32_t)(low - 0xdc00);
+  const bool high = unit >= 0 && hri_utf16_is_high((uint32_t)unit);
+  const int32_t low = high ? escaped_unit(line, at + 6, count) : -1;
+  if (low >= 0 && hri_utf16_is_low((uint32_t)low)) {
+    *point = hri_utf16_pair((uint32_t)unit, (uint32_t)low);
     return 12;
   }
   *point = (uint32_t)unit;
-  return unit >= 0x80 && (unit < 0xd800 || unit >= 0xe000) ? 6 : 0;
+  return unit >= 0x80 && !high && !hri_utf16_is_low(*point) ? 6 : 0;
 }
 
 size_t hri_scan_decode_entities(char *line, size_t count) {

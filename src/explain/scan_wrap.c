@@ -55,31 +55,33 @@ static bool completes_words(const hri_scan_window *window, const char *line, siz
   return !has_words_over(text, seam, seam + 1 + taken);
 }
 
-/* Whether the lines before, of which the last was `before` wide, were broken by a width; `last` is where the present
- * one stands. The one before is as wide as any of the last lines are; so is one more that goes on, or the present one
- * where the one before speaks of memory; and none that goes on is nearly as wide. */
-static bool has_width(const hri_scan_wrap *w, unsigned last, uint16_t before) {
-  enum { NEARLY = 10 };
+static uint16_t widest_of(const hri_scan_wrap *w) {
   uint16_t most = 0;
-  unsigned widest = 0, nearly = 0;
   for (unsigned i = 0; i < HRI_SCAN_WIDTHS; i++) most = w->widths[i] > most ? w->widths[i] : most;
+  return most;
+}
+
+/* Whether the lines before, as wide as `most` at the most, were broken by that width; `last` is where the present one stands.
+ * One more that goes on is as wide, or the present one where the one before speaks of memory; and none that goes on is
+ * nearly as wide. */
+static bool has_width(const hri_scan_wrap *w, unsigned last, uint16_t most) {
+  enum { NEARLY = 10 };
+  unsigned widest = 0, nearly = 0;
   for (unsigned i = 0; i < HRI_SCAN_WIDTHS; i++) {
     widest += w->widths[i] == most && (w->opens[i] || (i == last && w->last_speaks));
     nearly += w->opens[i] && w->widths[i] < most && w->widths[i] + NEARLY > most;
   }
-  return before == most && most >= LEAST && widest >= 2 && nearly == 0;
+  return widest >= 2 && nearly == 0;
 }
 
-/* Whether the last lines, of which the last was `before` wide, fill a terminal: several are as wide as none is wider. Prose and
- * tables have such lines too, so neither side of the break is what a table is drawn with. */
-static bool fills(const hri_scan_wrap *w, char next, uint16_t before) {
+/* Whether the last lines, as wide as `most` at the most, fill a terminal: several are as wide as that. Prose and tables have
+ * such lines too, so neither side of the break is what a table is drawn with. */
+static bool fills(const hri_scan_wrap *w, char next, uint16_t most) {
   enum { SEVERAL = 3 };
   static const char drawn[] = "+|-=#*>~^";
-  uint16_t most = 0;
   unsigned same = 0;
-  for (unsigned i = 0; i < HRI_SCAN_WIDTHS; i++) most = w->widths[i] > most ? w->widths[i] : most;
   for (unsigned i = 0; i < HRI_SCAN_WIDTHS; i++) same += w->widths[i] == most;
-  return before == most && most >= LEAST && same >= SEVERAL && !strchr(drawn, next) && !strchr(drawn, w->last_end);
+  return same >= SEVERAL && !strchr(drawn, next) && !strchr(drawn, w->last_end);
 }
 
 bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const hri_scan_window *window, const char *line, size_t count,
@@ -87,14 +89,16 @@ bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const hri_scan_window *window, cons
   const unsigned last = w->count % HRI_SCAN_WIDTHS, previous = (last + HRI_SCAN_WIDTHS - 1) % HRI_SCAN_WIDTHS;
   const bool could = could_go_on(w, line, count, number);
   const bool joins = could && count > 3 && hri_is_name(w->last_end) && hri_is_name(hri_line_lower(line[0]));
-  uint16_t width = 0;
-  bool goes_on;
+  uint16_t width = 0, most;
+  bool full, goes_on;
   for (size_t i = 0; i < count; i++) width = (uint16_t)(width + ((line[i] & 0xc0) != 0x80));
   w->widths[last] = width;
   w->opens[last] = false;
   w->opens[previous] = joins;
   w->count++;
-  goes_on = (joins && has_width(w, last, w->widths[previous])) || (could && fills(w, line[0], w->widths[previous])) ||
+  most = could ? widest_of(w) : 0;
+  full = most >= LEAST && w->widths[previous] == most; /* the line before is as wide as any of the last */
+  goes_on = (full && ((joins && has_width(w, last, most)) || fills(w, line[0], most))) ||
             (could && w->widths[previous] >= LEAST && completes_words(window, line, count));
   memcpy(w->last_head, line, count < sizeof w->last_head ? count : sizeof w->last_head);
   w->last_end = (char)(count > 0 ? hri_line_lower(line[count - 1]) : ' ');

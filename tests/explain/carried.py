@@ -11,7 +11,6 @@ import concurrent.futures
 import html
 import json
 import os
-import subprocess
 
 import collection
 import score
@@ -36,16 +35,6 @@ def each_line(text, form):
     return "".join(form(line) + "\n" for line in text.rstrip("\n").split("\n"))
 
 
-def explain(program, text):
-    run = subprocess.run([program, "explain", "--json", "-"], input=text.encode("utf-8", "surrogateescape"), capture_output=True, check=False)
-    if run.returncode == 5:
-        return None
-    if run.returncode != 0:
-        raise SystemExit(f"{program} explain ended with {run.returncode}: {run.stderr.decode(errors='replace').strip()}")
-    answer = json.loads(run.stdout)
-    return answer["failures"][answer["primary"]]
-
-
 def read(path):
     with open(path, encoding="utf-8", errors="surrogateescape") as text:
         return text.read()
@@ -60,7 +49,7 @@ def main():
     texts = [read(row["path"]) for row in rows]
     with concurrent.futures.ThreadPoolExecutor(os.cpu_count()) as pool:
         for name, way in WAYS.items():
-            answers = pool.map(lambda text, way=way: explain(options.program, way(text)), texts)
+            answers = pool.map(lambda text, way=way: score.explain(options.program, "-", way(text).encode("utf-8", "surrogateescape")), texts)
             kinds = [(row["failure"], score.judge(row, answer)[0]) for row, answer in zip(rows, answers)]
             right = sum(failure and kind == "right" for failure, kind in kinds)
             alarms = sum(not failure and kind != "right" for failure, kind in kinds)

@@ -13,13 +13,13 @@ import subprocess
 import collection
 
 
-def explain(program, path):
-    """The failure to read first; None when the program finds none."""
-    run = subprocess.run([program, "explain", "--json", path], capture_output=True, text=True, errors="replace", check=False)
+def explain(program, path, text=None):
+    """The failure to read first in a file, or in the bytes of a text where `path` is "-"; None when the program finds none."""
+    run = subprocess.run([program, "explain", "--json", path], input=text, capture_output=True, check=False)
     if run.returncode == 5:
         return None
     if run.returncode != 0:
-        raise SystemExit(f"{path}: {program} explain ended with {run.returncode}: {run.stderr.strip()}")
+        raise SystemExit(f"{path}: {program} explain ended with {run.returncode}: {run.stderr.decode(errors='replace').strip()}")
     answer = json.loads(run.stdout)
     return answer["failures"][answer["primary"]]
 
