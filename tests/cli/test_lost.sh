@@ -43,6 +43,24 @@ kill -9 $pid; wait $pid 2>/dev/null
 run train $job --out early --steps 3 --lr 1e-2; refuses 2; expect_err 'lr was'; expect_err 'no checkpoint'
 run train $job --out early --steps 3 -q; expect_rc 0
 
+# Data that changes under a run ends it, and costs none of its steps; put back as it was, the run is the same.
+cp text.txt moving.txt; cp held.txt moving.held; cp -p moving.txt kept.txt; cp -p moving.held kept.held
+moving="$model --seq 12 --threads 1 --data moving.txt --schedule constant"
+for what in txt held; do
+  "$program" train $moving --out moved-$what --steps 1000000 --save-every 400000 --eval-data moving.held --eval-every 50 --eval-batches 1 -q >out 2>err &
+  pid=$!
+  for _ in $(seq 400); do [ -s moved-$what/metrics.jsonl ] && [ "$(wc -l <moved-$what/metrics.jsonl)" -gt 20 ] && break; sleep 0.01; done
+  echo more >>moving.$what; wait $pid; rc=$?
+  last="training beside moving.$what, which grows"; refuses 5; expect_err "moving.$what was changed while it was in use"; expect_err 'step [0-9]+ is saved: .*--resume'
+  cp -p kept.$what moving.$what
+  run inspect moved-$what --verify; expect_rc 0
+  steps=$(wc -l <moved-$what/metrics.jsonl); at=$(readlink moved-$what/checkpoints/last); at=$((10#${at#step-}))
+  run train --resume moved-$what --steps $((at + 10)) -q; expect_rc 0
+  run train $moving --out straight-$what --steps $((at + 10)) -q; expect_rc 0
+  cmp -s moved-$what/final/model.safetensors straight-$what/final/model.safetensors || fail "data that was put back trains to other weights"
+  [ "$at" -gt 5 ] || fail "the steps before the change are lost: $at, $steps lines"
+done
+
 # ---- 2. one writer ----
 "$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 >busy.out 2>busy.err &
 pid=$!
