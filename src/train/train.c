@@ -421,10 +421,8 @@ static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
   uint64_t tokens;
   *best = false;
   if (t->eval_data) {
-    status = hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens,
-                                  error);
-    t->rows_failed = status != HR_OK;
-    HRI_TRY(status);
+    HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens,
+                                 error));
     t->progress.eval_loss = t->metrics.eval_loss;
     t->eval_tokens = tokens;
     if (!isfinite(t->metrics.eval_loss)) {
@@ -462,15 +460,16 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
   return HR_OK;
 }
 
-/* Data that cannot be read any more, or is no longer what the run began with, costs nobody the steps that are done. */
+/* Training data that cannot be read any more, or is no longer what the run began with, costs nobody the steps that are
+ * done. Not so where an evaluation fails: its step's checkpoint would not be that of an undisturbed run. */
 static hr_status save_before(trainer *t, hr_status failure, hr_error *error) {
   hr_error own = {0};
   if (t->progress.step == t->steps_at_start) return failure;
   if (settle_all(t, &own) != HR_OK) return failure;
   if (t->saved != t->progress.step && checkpoint(t, false, &own) != HR_OK) return failure;
   return hri_hint(error, failure,
-                  "step %llu is saved: put the data back as it was and go on with --resume %s (--allow-different data, "
-                  "eval-data goes on with other data)",
+                  "step %llu is saved: put the data back as it was and go on with --resume %s (with other data: "
+                  "--allow-different data)",
                   (unsigned long long)t->progress.step, t->run.directory);
 }
 
