@@ -133,6 +133,7 @@ static size_t skip_label(const char *line, size_t count, size_t at, int32_t *ran
       return number + 1;
     }
   }
+  if (at > 0 && line[at - 1] == '\t') return at; /* a table's key in a program: srun fills up with blanks */
   number = at;
   int32_t task = read_small(line, count, &number);
   if (task >= 0 && number + 1 < count && line[number] == ':' && line[number + 1] == ' ') {

@@ -317,6 +317,7 @@ static const struct {
     {"pytorch-xpu", " total capacity", HRI_OOM_LIMIT, 200, HR_OOM_TOTAL, BEFORE},
     {"pytorch-xpu", " already allocated", HRI_OOM_LIMIT, 240, HR_OOM_ALLOCATED, BEFORE},
     {"pytorch-xpu", " reserved in total", HRI_OOM_LIMIT, 300, HR_OOM_RESERVED, BEFORE},
+    {"habana", "for size::", HRI_OOM_FOREIGN, 80, HR_OOM_REQUESTED, BARE},
     {"duckdb", "memory limit to", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, BARE},
     {"duckdb", "block of size", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
     {"duckdb", "block of", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},

@@ -53,6 +53,7 @@ static bool drop_comment(span *s) {
   static const char *const marks[] = {" //", "\t//", "/*", "  # ", "\t# "};
   for (size_t i = 0; i < HRI_COUNT(marks); i++) {
     size_t at = hri_oom_word(s->text, s->from, s->to, marks[i]);
+    if (marks[i][0] == '/' && hri_oom_word(s->text, at, s->to, "*/") + 2 < s->to) continue; /* amid a statement */
     if (at > s->from && at < s->to) s->to = at;
   }
   while (s->to > s->from && hri_line_is_blank(s->text[s->to - 1])) s->to--;
@@ -155,24 +156,27 @@ static bool is_assignment(const span *s) {
   if (at >= s->to || s->text[at] != '=' || (at + 1 < s->to && s->text[at + 1] == '=')) return false;
   for (at++; at < s->to && s->text[at] == ' ';) at++;
   if (at == s->to || strchr("([{", s->text[at]) || is_literal_at(s, at, &end)) return true;
+  at += s->text[at] == '&';
   end = name_end(s, at);
   return end > at && (end == s->to || s->text[end] == '(' || s->text[end] == ';' || s->text[end] == '[');
 }
 
 /* A keyword that begins a statement, with what makes it one: English has most of these words too. */
 static bool begins_statement(const span *s) {
-  static const char *const alone[] = {"def ",    "elif ",    "elseif ",   "#include",   "#define",    "#if",
-                                      "#endif",  "#pragma",  "import ",   "raise ",     "assert ",    "assert!",
-                                      "throw ",  "throws ",  "pub ",      "fn ",        "func ",      "impl ",
-                                      "struct ", "enum ",    "typedef ",  "template",   "namespace ", "constexpr ",
-                                      "static_", "public ",  "private ",  "protected ", "@",          "return ",
-                                      "std::",   "self.",    "this.",     "console.",   "logger.",    "logging.",
-                                      "EXPECT_", "ASSERT_",  "REQUIRE",   "CASE(",      "printf(",    "fprintf(",
-                                      "print(",  "println!", "panic!",    "async ",     "await ",     "yield ",
-                                      "except ", "except:",  "package ",  "using ",     "extern ",    "override ",
-                                      "echo \"", "echo '",   "printf \"", "printf '",   "export ",    "assert_",
-                                      "/*",      "*/",       "cdef ",     "inline ",    "unsigned ",  "const ",
-                                      "let ",    "var ",     "(def"};
+  static const char *const alone[] = {"def ",    "elif ",     "elseif ",   "#include",   "#define",    "#if",
+                                      "#endif",  "#pragma",   "import ",   "raise ",     "assert ",    "assert!",
+                                      "throw ",  "throws ",   "pub ",      "fn ",        "func ",      "impl ",
+                                      "struct ", "enum ",     "typedef ",  "template",   "namespace ", "constexpr ",
+                                      "static_", "public ",   "private ",  "protected ", "@",          "return ",
+                                      "std::",   "self.",     "this.",     "console.",   "logger.",    "logging.",
+                                      "EXPECT_", "ASSERT_",   "REQUIRE",   "CASE(",      "printf(",    "fprintf(",
+                                      "print(",  "println!",  "panic!",    "async ",     "await ",     "yield ",
+                                      "except ", "except:",   "package ",  "using ",     "extern ",    "override ",
+                                      "echo \"", "echo '",    "printf \"", "printf '",   "export ",    "assert_",
+                                      "/*",      "*/",        "cdef ",     "inline ",    "unsigned ",  "const ",
+                                      "let ",    "var ",      "(def",      "use ",       "mod ",       "val ",
+                                      "local ",  "function ", "require ",  "module ",    "crate ",     "final ",
+                                      "static ", "auto ",     "void ",     "mutable ",   "lazy ",      "abstract "};
   static const char *const closed[] = {"if ", "for ",    "while ", "with ", "class ", "else",
                                        "try", "finally", "match ", "case ", "catch",  "switch",
                                        "if(", "for(",    "while(", "else:", "try:",   "} "};
@@ -256,14 +260,15 @@ static bool is_sentence(const span *s) {
 
 /* How a statement ends, or a part of one that goes on. */
 static bool ends_statement(const span *s) {
-  static const char *const operands[] = {");",  "\";", "';", "];",    "};",  "\",",  "',", ");\\", "({",   "=>",
-                                         "; }", "&&",  "||", "\\n\"", "\")", "\"))", "')", "\"]",  "\" +", "' +"};
+  static const char *const operands[] = {");",  "\";",  "';",  "];",  "};",   "\",",    "',",   ");\\",
+                                         "({",  "=>",   "; }", "&&",  "||",   "; then", "; do", "\\n\"",
+                                         "\")", "\"))", "')",  "\"]", "\" +", "' +"};
   if (ends(s, "(") && is_sentence(s)) return false;
   if (ends(s, "{") || ends(s, "(") || ends(s, "[") || ends(s, "};")) return true;
   for (size_t i = 0; i < HRI_COUNT(operands); i++)
     if (ends(s, operands[i])) return !is_remark(s) && !is_labelled(s);
   if (ends(s, "),") || ends(s, "],") || ends(s, "},")) return is_call_at(s);
-  if ((ends(s, "\\") && has(s, "-")) || (has(s, " || ") && ends(s, "\""))) return true; /* a shell's */
+  if ((ends(s, "\\") && (has(s, "-") || has(s, "="))) || (has(s, " || ") && ends(s, "\""))) return true; /* a shell's */
   return ends(s, ";") && (has(s, " = ") || name_end(s, s->from) == s->to - 1);
 }
 
@@ -308,6 +313,85 @@ static bool is_entry(const span *s, bool commented) {
     return at + 1 == s->to ||           /* "errCode = 2, detailMessage = [...]" is printed */
            (has(s, " = ") && !memchr(s->text + at, '[', s->to - at));
   return commented && at == s->to && has(s, " = ");
+}
+
+/* An entry of a table of codes that a number names, `9:  "killed",`. */
+static bool is_numbered(const span *s) {
+  size_t at = s->from, end;
+  while (at < s->to && hri_is_digit(s->text[at])) at++;
+  if (at == s->from || at == s->to || s->text[at] != ':') return false;
+  for (at++; at < s->to && hri_line_is_blank(s->text[at]);) at++;
+  return is_literal_at(s, at, &end) && end + 1 == s->to && s->text[end] == ',';
+}
+
+/* Words of a language and nothing that a program computes with: a sentence, or a list of what was counted. */
+static bool is_wordy(const span *s) {
+  return is_sentence(s) || has(s, ". ") || !hri_match_any(s->text, s->from, s->to, "(|)|=|[|]|<|>|::|->|*|{|}");
+}
+
+/* A statement set in that ends with a semicolon, "break;", "pool.reserve(n).map_err(|oom| E::new(oom))?;", and a path of Rust's,
+ * "use crate::error::OutOfMemory;", wherever it stands. */
+static bool is_closed_statement(const span *s) {
+  if (!ends(s, ";")) return false;
+  if (name_end(s, s->from) == s->to - 1) return true;
+  if (is_wordy(s)) return false;
+  return s->from > 0 || has(s, "::") || has(s, "->") || ends(s, ");");
+}
+
+/* A call on what the line before made, ".map(|x| x + 1)"; an arm of a choice, "A::B | C => D,". */
+static bool is_chained(const span *s) {
+  if (s->text[s->from] == '.' && s->from + 1 < s->to) {
+    const span rest = {s->text, s->from + 1, s->to};
+    const size_t at = name_end(&rest, rest.from);
+    return at > rest.from && at < s->to && s->text[at] == '(';
+  }
+  return has(s, " => ") && s->from > 0 && (ends(s, ",") || ends(s, ";") || ends(s, "{")) && !is_sentence(s);
+}
+
+/* A parameter or a member with its type, set in: "size: Option<u64>,", "inner: &'a T,". */
+static bool is_typed_name(const span *s) {
+  size_t at = name_end(s, s->from), from;
+  if (s->from == 0 || at == s->from || at + 2 >= s->to || s->text[at] != ':' || s->text[at + 1] != ' ') return false;
+  if (!ends(s, ",")) return false;
+  for (from = at += 2; at < s->to - 1; at++)
+    if (s->text[at] == ' ' || hri_is_digit(s->text[from])) return false;
+  return hri_match_any(s->text, from, s->to - 1, "<|&|::|[]") || (s->text[from] >= 'A' && s->text[from] <= 'Z');
+}
+
+/* "a, b = f(x)", "n = n + 1", "x = y.z * 2", "var = &name": what is assigned is computed; set in, for programs print
+ * equations too. */
+static bool is_computation(const span *s) {
+  const size_t eq = hri_oom_word(s->text, s->from, s->to, " = ");
+  size_t at = eq + 3, end;
+  if (s->from == 0 || eq == s->to || name_end(s, s->from) == s->from || at >= s->to) return false;
+  for (size_t i = s->from; i < eq; i++)
+    if (!is_word_char(s->text[i]) && !strchr(" ,.[]:*<>\"'", s->text[i])) return false;
+  if (strchr("&*!-", s->text[at])) at++;
+  end = name_end(s, at);
+  if (end == at) return s->text[at] == '(' || s->text[at] == '[';
+  if (end == s->to) return memchr(s->text + at, '.', end - at) != NULL || at > eq + 3;
+  return s->text[end] == '(' || s->text[end] == '[' ||
+         hri_match_at(
+             s->text, end, s->to,
+             " + | - | * | / | % | << | >> |  | \\| | & | ==  | == | if | or | and | ? | ?? | || | && |?.|!.|::");
+}
+
+/* The first line of a call whose arguments go on in the next one, "copy(to = (char *)calloc(1, n), NULL, ret,". */
+static bool opens_call(const span *s) {
+  size_t at = name_end(s, s->from);
+  int depth = 0;
+  if (!ends(s, ",") || at == s->from || at >= s->to || s->text[at] != '(' || names_error(s, at)) return false;
+  for (; at < s->to; at++) depth += s->text[at] == '(' ? 1 : s->text[at] == ')' ? -1 : 0;
+  return depth > 0 && has(s, " = ");
+}
+
+/* A choice between two operands, "error == full ? FATAL : FINISHED;", and a member of a class whose body is empty,
+ * "bad_alloc::bad_alloc(const char *msg) : what{msg} {}". */
+static bool is_choice_or_member(const span *s) {
+  size_t at = name_end(s, s->from);
+  if (ends(s, ";")) return has(s, " ? ") && has(s, " : ");
+  return ends(s, ") {}") ||
+         (ends(s, "} {}") && at < s->to && s->text[at] == '(' && memchr(s->text + s->from, ':', at - s->from));
 }
 
 /* A field of a structure that a program makes, as Go writes them: "ExitCode: 137,", "OOMKilled: s.OOMKilled,". */
@@ -541,7 +625,8 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   if (is_literal_line(&s)) return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
   if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
   return begins_statement(&s) || ends_statement(&s) || is_assignment(&s) || is_call(&s) || is_entry(&s, commented) ||
-                 is_member(&s)
+                 is_member(&s) || is_numbered(&s) || opens_call(&s) || is_choice_or_member(&s) ||
+                 is_closed_statement(&s) || is_chained(&s) || is_typed_name(&s) || is_computation(&s)
              ? is_typed(line, &whole) ? HRI_SOURCE_TYPED : HRI_SOURCE_CODE
              : HRI_SOURCE_NONE;
 }

@@ -481,7 +481,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
-      "in case you|in case anyone|the reason";
+      "in case you|in case anyone|the reason|if relevant|if applicable|if any|if available|if possible";
   /* "running it will produce the following error:" is what somebody did */
   static const char results[] =
       "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";

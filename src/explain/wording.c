@@ -241,13 +241,16 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
     if (before_ends(a, "confirms|confirm|means|explains|identify|identifying|troubleshoot|prevent")) return nothing;
+    if (before_ends(a, "name:|app:|image:|which have been in an|that have been in an|that are in an|which are in an"))
+      return nothing;                                  /* somebody calls it so; of a kind */
     if (before_ends(a, "for reason:")) return nothing; /* "look for Reason: OOMKilled" */
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
+    const bool kind = after_starts(a, " pods| containers| processes| jobs| events"); /* "get oomkilled pods" */
     bool adjective =
-        after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-        !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
-        !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with"); /* "with oomkilled status" */
+        kind || (after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
+                 !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
+                 !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with")); /* "with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
