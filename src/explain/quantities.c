@@ -369,6 +369,8 @@ static void read_spoken(const char *text, size_t count, hri_oom_message *message
     if (spoken[i].placing == BEFORE) (void)hri_oom_size_before(text, within, spoken[i].words, figure);
     else if (!hri_oom_size_after(text, within, spoken[i].words, figure) && spoken[i].placing == BARE)
       (void)hri_oom_count_after(text, within, spoken[i].words, figure);
+    if (spoken[i].figure == HR_OOM_REQUESTED && figure->bytes == 0) /* "new bytes reserved: [0/0b]" refused nothing */
+      *figure = (hr_oom_value){.state = HR_OOM_ABSENT};
   }
 }
 

@@ -19,6 +19,7 @@ enum {
   HRI_OOM_REMARK = 1024,   /* with one "#", or "//": no item */
   HRI_OOM_PRINTED = 4096,  /* a field or an element of an object that a program printed */
   HRI_OOM_ENCLOSED = 8192, /* a remark, with statements right before and right behind those around it */
+  HRI_OOM_HASHES = 16384,  /* a heading that begins with "##" */
   HRI_OOM_FENCED = 256     /* it is in a block of output or code, between lines of three back quotes */
 };
 

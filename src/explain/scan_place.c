@@ -124,10 +124,11 @@ static bool is_among_source(const hri_scan_window *w, size_t m) {
 /* Whether mark `m` is among remarks that a program's statements enclose, line by line: nothing was pasted there. */
 static bool is_enclosed(const hri_scan_window *w, size_t m) {
   enum { REACH = 12 };
+  const uint16_t remark = HRI_OOM_REMARK | HRI_OOM_HASHES;
   const hri_scan_mark *marks = w->marks.items;
   size_t from = m, to = m;
-  while (from > 0 && m - from < REACH && marks[from].shape & HRI_OOM_REMARK) from--;
-  while (to + 1 < w->marks.count && to - m < REACH && marks[to].shape & HRI_OOM_REMARK) to++;
+  while (from > 0 && m - from < REACH && marks[from].shape & remark) from--;
+  while (to + 1 < w->marks.count && to - m < REACH && marks[to].shape & remark) to++;
   return from < m && m < to && is_one_block(w, from, to) && is_source_beside(w, from, m) && is_source_beside(w, to, m);
 }
 

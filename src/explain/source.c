@@ -153,6 +153,7 @@ static bool is_assignment(const span *s) {
   }
   while (at < s->to && s->text[at] == ' ') at++;
   if (at + 1 < s->to && strchr("+-|:?", s->text[at]) && s->text[at + 1] == '=') at++;
+  if (begins(s, at, "<- ") && at + 3 < s->to) return name_end(s, at + 3) > at + 3; /* R's */
   if (at >= s->to || s->text[at] != '=' || (at + 1 < s->to && s->text[at + 1] == '=')) return false;
   for (at++; at < s->to && s->text[at] == ' ';) at++;
   if (at == s->to || strchr("([{", s->text[at]) || is_literal_at(s, at, &end)) return true;
@@ -183,6 +184,7 @@ static bool begins_statement(const span *s) {
   for (size_t i = 0; i < HRI_COUNT(alone); i++)
     if (begins(s, s->from, alone[i])) {
       size_t behind = s->from + strlen(alone[i]);
+      if (begins(s, s->from, "std::bad_alloc")) return s->to > behind + 9 && strchr("(;{", s->text[behind + 9]);
       if (alone[i][0] == '@') { /* a decorator; somebody is addressed otherwise */
         size_t name = name_end(s, behind);
         return name > behind && (name == s->to || s->text[name] == '(');
@@ -326,7 +328,7 @@ static bool is_numbered(const span *s) {
 
 /* Words of a language and nothing that a program computes with: a sentence, or a list of what was counted. */
 static bool is_wordy(const span *s) {
-  return is_sentence(s) || has(s, ". ") || !hri_match_any(s->text, s->from, s->to, "(|)|=|[|]|<|>|::|->|*|{|}");
+  return is_sentence(s) || has(s, ". ") || !hri_match_part(s->text, s->from, s->to, "(|)|=|[|]|<|>|::|->|*|{|}");
 }
 
 /* A statement set in that ends with a semicolon, "break;", "pool.reserve(n).map_err(|oom| E::new(oom))?;", and a path of Rust's,
@@ -355,7 +357,7 @@ static bool is_typed_name(const span *s) {
   if (!ends(s, ",")) return false;
   for (from = at += 2; at < s->to - 1; at++)
     if (s->text[at] == ' ' || hri_is_digit(s->text[from])) return false;
-  return hri_match_any(s->text, from, s->to - 1, "<|&|::|[]") || (s->text[from] >= 'A' && s->text[from] <= 'Z');
+  return hri_match_part(s->text, from, s->to - 1, "<|&|::|[]") || (s->text[from] >= 'A' && s->text[from] <= 'Z');
 }
 
 /* "a, b = f(x)", "n = n + 1", "x = y.z * 2", "var = &name": what is assigned is computed; set in, for programs print
@@ -371,9 +373,7 @@ static bool is_computation(const span *s) {
   if (end == at) return s->text[at] == '(' || s->text[at] == '[';
   if (end == s->to) return memchr(s->text + at, '.', end - at) != NULL || at > eq + 3;
   return s->text[end] == '(' || s->text[end] == '[' ||
-         hri_match_at(
-             s->text, end, s->to,
-             " + | - | * | / | % | << | >> |  | \\| | & | ==  | == | if | or | and | ? | ?? | || | && |?.|!.|::");
+         hri_match_at(s->text, end, s->to, " + | - | * | / | % | << | >> | & | == | if | ? | ?? | && |?.|!.|::");
 }
 
 /* The first line of a call whose arguments go on in the next one, "copy(to = (char *)calloc(1, n), NULL, ret,". */
@@ -557,12 +557,13 @@ static bool is_thrown(const span *s) {
          has(s, "called `Option::unwrap()` on a");
 }
 
-/* Behind a bar and a level, "| WARNING: ...": a record of a log. */
+/* A level and what it is of, "WARNING: ...", also behind a bar, "| ERROR: ...": a record of a log. */
 static bool is_levelled(const span *s) {
-  size_t at = s->from + 2;
-  if (!begins(s, s->from, "| ")) return false;
-  while (at < s->to && s->text[at] >= 'A' && s->text[at] <= 'Z') at++;
-  return at > s->from + 5 && begins(s, at, ": ");
+  static const char *const levels[] = {"WARN: ", "WARNING: ", "ERROR: ", "FATAL: ", "CRITICAL: ", "SEVERE: ", "INFO: "};
+  const size_t from = s->from + (begins(s, s->from, "| ") ? 2 : 0);
+  for (size_t i = 0; i < HRI_COUNT(levels); i++)
+    if (begins(s, from, levels[i])) return true;
+  return false;
 }
 
 bool hri_source_opens_literal(const char *line, size_t count) {

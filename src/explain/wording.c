@@ -568,7 +568,8 @@ static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading p
   if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
       !after_has(a, 160, "cudaerrormemoryallocation") && !after_has(a, 20, "rmm failure at"))
     return plain;
-  if (after_has(a, 260, "maximum pool size exceeded")) return (hri_oom_reading){HRI_OOM_LIBRARY, "rmm"};
+  if (after_has(a, 260, "maximum pool size exceeded") || before_has(a, "maximum pool size exceeded"))
+    return (hri_oom_reading){HRI_OOM_LIBRARY, "rmm"};
   return before_has(a, "rmm") || after_has(a, 160, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
                                                           : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
 }
