@@ -287,12 +287,18 @@ static bool goes_on_in_words(const span *s, size_t open) {
   return begins(s, at, ": ");
 }
 
+/* Whether one name is all that stands between the bracket at `open` and the one that closes it: "IsOOMError(err)". */
+static bool takes_name(const span *s, size_t open) {
+  const size_t end = name_end(s, open + 1);
+  return end > open + 1 && end < s->to && s->text[end] == ')';
+}
+
 /* "name.of.function(...)" and nothing behind it. The name of an error before a bracket is how an exception prints
- * itself. */
+ * itself, but for one name in it. */
 static bool is_call(const span *s) {
   size_t at = name_end(s, s->from);
   if (at == s->from || at >= s->to || s->text[at] != '(' || !ends(s, ")") || goes_on_in_words(s, at)) return false;
-  return !names_error(s, at);
+  return !names_error(s, at) || takes_name(s, at);
 }
 
 /* A plain word at the very beginning of a line: how people greet. */
@@ -525,7 +531,7 @@ static bool is_repr(const span *s) {
   if (s->text[s->to - 1] != ')') return false;
   at = name_end(s, s->from);
   if (at == s->from || at >= s->to || s->text[at] != '(') return false;
-  return (s->from == 0 && names_error(s, at)) || has(s, "Message='") || has(s, "Message=\"");
+  return (s->from == 0 && names_error(s, at) && !takes_name(s, at)) || has(s, "Message='") || has(s, "Message=\"");
 }
 
 /* A code before a colon, "ORA-04031: ...": how databases number what they say. */

@@ -415,7 +415,15 @@ bool hri_voice_denies(const hri_oom_place *p) {
          is_corruption(p);
 }
 
-bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
+/* "{{value}}", in a text that a program fills in; "out of memory kills = yes", a setting. */
+static bool is_to_be_filled(const hri_oom_place *p) {
+  size_t end = p->line_end;
+  while (end > p->at && p->text[end - 1] == ' ') end--;
+  return hri_match_part(p->text, p->line, p->line_end, "{{ |{{.|{{$|{{value") ||
+         hri_match_end(p->text, p->at, end, " = yes| = no");
+}
+
+bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p) || is_to_be_filled(p); }
 
 /* Behind the words that introduce the message, without the mark of a block and the "+" of a difference. */
 static size_t intro_end(const hri_oom_place *p) {

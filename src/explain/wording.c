@@ -242,8 +242,9 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
     if (before_ends(a, "confirms|confirm|means|explains|identify|identifying|troubleshoot|prevent")) return nothing;
     if (before_ends(a, "name:|app:|image:|which have been in an|that have been in an|that are in an|which are in an"))
-      return nothing;                                  /* somebody calls it so; of a kind */
-    if (before_ends(a, "for reason:")) return nothing; /* "look for Reason: OOMKilled" */
+      return nothing;                                                      /* somebody calls it so; of a kind */
+    if (before_ends(a, " or") && !before_has(a, "either")) return nothing; /* nobody knows which */
+    if (before_ends(a, "for reason:")) return nothing;                     /* "look for Reason: OOMKilled" */
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     const bool kind = after_starts(a, " pods| containers| processes| jobs| events"); /* "get oomkilled pods" */
