@@ -239,7 +239,9 @@ static uint64_t space_begin(const hri_added_walk *walk, uint64_t at) {
   return at > walk->taken ? at : walk->taken;
 }
 
-static uint64_t space_end(const hri_added_walk *walk, uint64_t at) {
+/* The end of the white space at `at`; what a call before this one found need not be looked at again. */
+static uint64_t space_end(hri_added_walk *walk, uint64_t at) {
+  if (at < walk->space_end) return walk->space_end;
   while (at < walk->bytes) {
     uint32_t point;
     bool valid;
@@ -247,7 +249,7 @@ static uint64_t space_end(const hri_added_walk *walk, uint64_t at) {
     if (!hri_unicode_is_space(point)) break;
     at += width;
   }
-  return at;
+  return walk->space_end = at;
 }
 
 bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_added_walk *walk, hri_added_match *match) {
@@ -259,11 +261,11 @@ bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_adde
     walk->at = end;
     if (walk->plain && token->special) continue;
     if (token->single_word && word_beside(walk, begin, end)) continue;
+    /* As in the reference: without lstrip a token that lies in the white space which the last match took along is found
+     * all the same, and the rest of that white space is text again; with lstrip nothing of it is left to be found. */
     if (token->lstrip) begin = space_begin(walk, begin);
-    if (token->rstrip)
-      end = space_end(walk, end > walk->taken ? end : walk->taken); /* up to `taken` all is white space */
-    if (begin < walk->taken) begin = walk->taken;                   /* rstrip of the last match reached into this one */
-    if (end < begin) end = begin;
+    if (token->rstrip) end = space_end(walk, end);
+    if (begin >= end) continue;
     walk->taken = end;
     *match = (hri_added_match){.id = found->id, .begin = (uint32_t)begin, .end = (uint32_t)end};
     return true;

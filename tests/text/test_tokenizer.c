@@ -26,7 +26,7 @@ static const char *const families[] = {"gpt2",   "roberta",    "llama3",     "qw
                                        "llama2", "mistral",    "gemma",      "metaspace",
                                        "clip",   "prefixed",   "clip_bytes", "behaviors",
                                        "t5",     "xlmr",       "albert",     "ties",
-                                       "bert",   "bert_cased", "no_prefix"};
+                                       "bert",   "bert_cased", "no_prefix",  "blanks"};
 enum { FAMILY_COUNT = sizeof families / sizeof *families };
 
 static char *data_path(const char *name, const char *end) {
@@ -1001,6 +1001,9 @@ static const struct {
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}," MODEL
      "}",
      "the id of a token of the vocabulary"},
+    {"{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[0]}}},{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",0]}]}," MODEL
+     "}",
+     "post_processor.processors[1]' adds tokens behind a template"},
     {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "decoder 'CTC' is not supported"},
     {"{\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"\"}," MODEL "}", "suffix is not empty"},
 };
