@@ -92,7 +92,8 @@ static hr_status read_unicode(hri_json_scan *scan, char **to, hr_error *error) {
   if (!read_hex4(scan->next, scan->end, &code))
     return hri_json_scan_fail(scan, error, "\\u needs four hexadecimal digits");
   scan->next += 4;
-  if (code == 0) return hri_json_scan_fail(scan, error, "a string may not hold the character U+0000");
+  if (code == 0 && !scan->takes_nul)
+    return hri_json_scan_fail(scan, error, "a string may not hold the character U+0000");
   if (code >= 0xDC00 && code <= 0xDFFF) return hri_json_scan_fail(scan, error, "a lone surrogate \\u%04x", code);
   if (code >= 0xD800 && code <= 0xDBFF) {
     if (scan->end - scan->next < 6 || scan->next[0] != '\\' || scan->next[1] != 'u' ||
@@ -140,6 +141,7 @@ hr_status hri_json_scan_string(hri_json_scan *scan, char **value, hr_error *erro
     for (; length > 0; length--) *to++ = *scan->next++;
   }
   *to = 0; /* at the closing quote or before it */
+  scan->bytes = (uint64_t)(to - *value);
   scan->next++;
   scan->first = false;
   return HR_OK;

@@ -103,10 +103,19 @@ static hr_status add_pattern(hri_pattern_set *set, const char *text, uint64_t by
   return hri_fail_memory(error, sizeof pattern, "added tokens");
 }
 
-/* A normalized token is searched for in normalized text, by its normalized content, and decodes to it. */
+/* A normalized token is searched for in normalized text, by its normalized content, and decodes to it. The reference finds
+ * one of no characters before each character, where it cuts the text. */
 static hr_status add_normalized(hr_tokenizer *tokenizer, hri_added_token *token, const char *text, uint64_t bytes,
                                 uint32_t order, hr_error *error) {
   const hri_vocab *vocab = &tokenizer->vocab;
+  if (bytes == 0) {
+    uint32_t width = vocab->bytes[token->id] < 60 ? vocab->bytes[token->id] : 60;
+    return hri_hint(error,
+                    hri_fail(error, HR_ERROR_INPUT,
+                             "%s: nothing is left of the added token '%.*s' when it is normalized", tokenizer->file,
+                             (int)width, hri_vocab_content(vocab, token->id)),
+                    "say \"normalized\": false of it, so that it is found as it stands");
+  }
   if (bytes != vocab->bytes[token->id] || memcmp(text, hri_vocab_content(vocab, token->id), bytes) != 0) {
     token->decoded = hri_alloc(bytes);
     if (!token->decoded) return hri_fail_memory(error, bytes, "added tokens");

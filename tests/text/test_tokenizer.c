@@ -918,6 +918,56 @@ static void test_content(void **state) {
   assert_int_equal(remove_directory(NULL), 0);
 }
 
+/* Tokens may hold U+0000; what Unigram does not know is trimmed by its own blanks. Ids and offsets are the reference's. */
+static void test_null_and_blanks(void **state) {
+  static const char json[] =
+      "{\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true},\"model\":{\"type\":"
+      "\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0.0],[\"a\",-1.0],[\"\\u0000\",-2.0],[\"b\\u0000a\",-1.5]]}}";
+  static const char numbered[] =
+      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u0000\":0,\"a\":1,\"\\u0000b\":2},\"merges\":[]}}";
+  static const struct {
+    const char *text;
+    uint64_t bytes;
+    uint32_t count, ids[3], ends[6];
+  } cases[] = {{"a\xE3\x80\x80", 4, 2, {1, 0}, {0, 1, 4, 4}},
+               {"\xE3\x80\x80\xE3\x80\x80"
+                "a",
+                7,
+                2,
+                {0, 1},
+                {6, 6, 6, 7}},
+               {"a\xE2\x80\x83\xC3\xA9 a", 8, 3, {1, 0, 1}, {0, 1, 4, 6, 7, 8}},
+               {"\0a", 2, 2, {2, 1}, {0, 1, 1, 2}},
+               {"ab\0a\0", 5, 3, {1, 3, 2}, {0, 1, 1, 4, 4, 5}}};
+  hr_tokens tokens = {0};
+  hr_tokenizer *tokenizer;
+  uint64_t bytes;
+  (void)state;
+  begin_directory(NULL);
+  write_text("tokenizer.json", json);
+  tokenizer = open_directory();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(hr_tokenizer_encode(tokenizer, cases[i].text, cases[i].bytes, HR_ENCODE_OFFSETS, &tokens, NULL),
+                     HR_OK);
+    assert_int_equal(tokens.count, cases[i].count);
+    for (uint32_t k = 0; k < cases[i].count; k++)
+      if ((uint32_t)tokens.ids[k] != cases[i].ids[k] || tokens.begin[k] != cases[i].ends[2 * k] ||
+          tokens.end[k] != cases[i].ends[2 * k + 1])
+        fail_msg("case %zu, token %u: %d at %u to %u", i, k, tokens.ids[k], tokens.begin[k], tokens.end[k]);
+  }
+  hr_tokenizer_close(tokenizer);
+  write_text("tokenizer.json", numbered);
+  tokenizer = open_directory();
+  assert_int_equal(hr_tokenizer_encode(tokenizer, "\0a\0", 3, 0, &tokens, NULL), HR_OK);
+  assert_int_equal(tokens.count, 3);
+  assert_true(tokens.ids[0] == 0 && tokens.ids[1] == 1 && tokens.ids[2] == 0);
+  assert_memory_equal(hr_tokenizer_token(tokenizer, 2, &bytes), "\0b", 3);
+  assert_int_equal(bytes, 2);
+  hr_tokens_deinit(&tokens);
+  hr_tokenizer_close(tokenizer);
+  assert_int_equal(remove_directory(NULL), 0);
+}
+
 /* ---- refusals ---- */
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[[\"a\",\"b\"]]}"
@@ -970,6 +1020,11 @@ static const struct {
     {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}",
      "field 'model.unk_token': 'u' is not in the vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"fuse_unk\":1,\"vocab\":{\"a\":0},\"merges\":[]}}", "expected true or false"},
+    {"{\"added_tokens\":[{\"id\":3,\"content\":\" \",\"normalized\":true}],\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}," MODEL
+     "}",
+     "nothing is left of the added token ' ' when it is normalized"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a \\u0000\"]}}",
+     "may not hold the character U+0000"},
     {"{\"added_tokens\":[{\"id\":5}]," MODEL "}", "an added token without content"},
     {"{\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}," MODEL "}", "normalizer.lowercase"},
     {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," MODEL "}",
@@ -1158,6 +1213,7 @@ int main(void) {
       cmocka_unit_test(test_tekken),
       cmocka_unit_test(test_words),
       cmocka_unit_test(test_content),
+      cmocka_unit_test(test_null_and_blanks),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_threads),
