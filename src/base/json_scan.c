@@ -211,10 +211,10 @@ hr_status hri_json_scan_number(hri_json_scan *scan, bool *is_integer, int64_t *i
   HRI_TRY(skip_number(scan, error));
   for (digit = at + negative; digit < scan->next && *digit >= '0' && *digit <= '9'; digit++)
     fits = fits && hri_mul(magnitude, 10, &magnitude) && hri_add(magnitude, (uint64_t)(*digit - '0'), &magnitude);
-  *is_integer = digit == scan->next;
+  fits = fits && magnitude <= (uint64_t)INT64_MAX + negative;
+  *is_integer = digit == scan->next && (fits || !scan->takes_wide);
   if (!*is_integer) return read_real(scan, at, real, error);
-  if (!fits || magnitude > (uint64_t)INT64_MAX + negative)
-    return hri_json_scan_fail(scan, error, "the integer does not fit 64 bits with a sign");
+  if (!fits) return hri_json_scan_fail(scan, error, "the integer does not fit 64 bits with a sign");
   *integer = negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
   return HR_OK;
 }

@@ -17,6 +17,7 @@ typedef struct hri_json_scan {
   uint32_t depth;   /* open containers */
   bool first;       /* nothing read in the innermost container yet */
   bool takes_nul;   /* set by who reads: strings may hold U+0000 */
+  bool takes_wide;  /* likewise: an integer outside of int64 is a number as one with a point */
   uint64_t bytes;   /* of the last string, without the NUL behind it */
 } hri_json_scan;
 
@@ -32,7 +33,8 @@ char hri_json_scan_peek(hri_json_scan *scan);
 hr_status hri_json_scan_string(hri_json_scan *scan, char **value, hr_error *error);
 /* A plain non-negative integer: no sign, point or exponent, at most UINT64_MAX. */
 hr_status hri_json_scan_u64(hri_json_scan *scan, uint64_t *value, hr_error *error);
-/* Any number. Without point and exponent it is an integer and must fit int64; else a finite double (too small is 0).
+/* Any number. Without point and exponent it is an integer and must fit int64 (but with `takes_wide`); else a finite double
+ * (too small is 0).
  * The byte behind the text must be readable and no digit, as the NUL of hri_file_read. */
 hr_status hri_json_scan_number(hri_json_scan *scan, bool *is_integer, int64_t *integer, double *real, hr_error *error);
 /* Any value; it is checked, not kept. */

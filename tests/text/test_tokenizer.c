@@ -310,7 +310,8 @@ static void test_config(void **state) {
   write_text(
       "tokenizer_config.json",
       "{\"bos_token\":{\"content\":\"<|bos|>\",\"lstrip\":false},\"eos_token\":\"<|endoftext|>\",\"pad_token\":null,\"add_bos_token\":true,"
-      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\"}");
+      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\","
+      "\"model_max_length\":1000000000000000019884624838656}"); /* transformers' word for no limit */
   write_text("special_tokens_map.json", "{\"eos_token\":{\"content\":\"<|end|>\"},\"pad_token\":\"<|endoftext|>\"}");
   tokenizer = open_directory();
   bos = hr_tokenizer_named(tokenizer, HR_TOKEN_BOS);
