@@ -104,7 +104,7 @@ static void print_step_time(const hr_run_result *result) {
                                                 : "assumed");
   if (predicted > 0)
     (void)snprintf(text + used, sizeof text - (size_t)used, ": the run took %+.0f %%",
-                   (result->step_seconds / predicted - 1) * 100);
+                   percent_more(result->step_seconds, predicted));
   screen_beside(stdout, 28, text);
 }
 

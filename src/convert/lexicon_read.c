@@ -167,7 +167,8 @@ static hr_status read_file(reader *r, uint64_t bytes, hr_error *error) {
                                                           : NULL;
     if (tree && tree->value) return hri_json_scan_fail(&scan, error, "the field '%s' stands there twice", key);
     if (tree)
-      HRI_TRY(hri_json_parse(scan.next, (uint64_t)(value_end(scan.next, scan.end) - scan.next), r->path, tree, error));
+      HRI_TRY(
+          hri_json_parse_file(scan.next, (uint64_t)(value_end(scan.next, scan.end) - scan.next), r->path, tree, error));
     if (strcmp(key, "model") == 0) HRI_TRY(read_model(r, &scan, error));
     else HRI_TRY(hri_json_scan_skip(&scan, error));
   }

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "data/words.h"
 #include "device/host.h"
@@ -194,6 +195,7 @@ hr_status hri_session_prepare(hri_session *s, hr_error *error) {
 }
 
 static hr_status reserve(hri_session *s, hr_error *error) {
+  hri_mem_trim();
   HRI_TRY(check_room(s->plan, true, error));
   HRI_TRY(hri_executor_reserve(s->executor, error));
   for (uint32_t k = 0; k < s->shape_count; k++)

@@ -10,6 +10,17 @@ head -n 12 text.txt >few.txt
 run train custom:layers=2,hidden=256,heads=4,mlp=512,family=llama,vocab=257 --data text.txt --seq 32 --steps 4 --lr 3e-3 --out wide --quiet; expect_rc 0
 run train custom:layers=1,hidden=96,heads=2,mlp=200,family=llama,vocab=257 --data text.txt --seq 32 --steps 1 --out narrow --quiet; expect_rc 0
 
+# What is not supported is refused alike in both formats, by every command: exit 5, with file, field and value.
+LC_ALL=C sed 's/general.architecture\(............\)gpt2/general.architecture\1mpt7/' "$data/gpt2.gguf" >odd.gguf
+mkdir odd; echo '{"model_type": "mpt7"}' >odd/config.json
+for model in odd.gguf odd odd/config.json; do
+  for words in "plan $model" "evaluate $model --data few.txt" "generate $model --prompt 5" "train $model --data few.txt --out never"; do
+    # shellcheck disable=SC2086
+    run $words; refuses 5; expect_err 'odd(/config.json|.gguf): .*(model_type|general.architecture) is .mpt7.'
+  done
+done
+run convert odd.gguf never; refuses 5; run convert odd never.gguf; refuses 5; expect_absent never; expect_absent never.gguf
+
 # Each kind: what was written is read, and losing more bits loses more.
 least=0
 for kind in q8_0 q6_K q5_K q4_K q4_0; do

@@ -278,7 +278,7 @@ static const row rows[] = {
      {"config.json", "num_hidden_layers"}},
     {"more layers than weights", edit_config, "num_hidden_layers", "3", NULL, NULL, 5, {WEIGHTS, "model.layers.2."}},
     {"fewer layers than weights", edit_config, "num_hidden_layers", "1", NULL, NULL, 5, {WEIGHTS, "model.layers.1."}},
-    {"absurd vocabulary", edit_config, "vocab_size", "99999999999999999999", NULL, NULL, 5, {"config.json", "line 28"}},
+    {"absurd vocabulary", edit_config, "vocab_size", "99999999999999999999", NULL, NULL, 5, {"config.json", "vocab_size"}},
     {"a billion words", edit_config, "vocab_size", "1000000000", NULL, NULL, 5, {"config.json", "vocab_size"}},
     {"other vocabulary", edit_config, "vocab_size", "300", NULL, NULL, 5, {WEIGHTS, "embed_tokens"}},
     {"heads that do not divide",
