@@ -351,10 +351,27 @@ static hr_status publish(hri_rundir *r, const char *temp, const char *path, hr_e
   return status;
 }
 
+/* A person may have removed RUN/lock. Then nobody is kept out, which is said; who came in meanwhile has the directory. */
+static hr_status check_lock(hri_rundir *r, hr_error *error) {
+  char what[PATH_BYTES + 16], text[PATH_BYTES + 120];
+  hr_status status;
+  bool gone;
+  (void)snprintf(what, sizeof what, "the run %s", r->directory);
+  status = hri_lock_check(r->lock, what, &gone, error);
+  r->lost = status != HR_OK;
+  if (!gone || r->told_unlocked) return status;
+  r->told_unlocked = true;
+  (void)snprintf(text, sizeof text, "%.3900s/lock was removed: nothing keeps another process from writing there now",
+                 r->directory);
+  hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
+  return HR_OK;
+}
+
 hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path,
                                hr_error *error) {
   char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
   hr_status status;
+  HRI_TRY(check_lock(r, error));
   hri_checkpoint_name(p->step, name);
   HRI_TRY(hri_path_at(parent, r->directory, "checkpoints", error));
   HRI_TRY(hri_path_at(path, parent, name, error));

@@ -89,6 +89,23 @@ kill -9 $pid; wait $pid 2>/dev/null
 grep -q '"state": "running"' busy/run.json || fail "a killed run does not say running"
 run train --resume busy --steps 1; refuses 2; expect_err 'is asked for 1'
 
+# The lock is removed under a run: it says so, and gives way to who comes in then.
+cp -r run open; run train --resume open --steps 1000 --allow-different steps -q; expect_rc 0
+"$program" train --resume open --steps 1000000 --allow-different steps --save-every 20 -q >first.out 2>first.err &
+first=$!
+for _ in $(seq 200); do [ "$(readlink open/checkpoints/last)" != step-001000 ] && break; sleep 0.05; done
+rm open/lock
+for _ in $(seq 200); do grep -q 'lock was removed' first.err && break; sleep 0.05; done
+grep -q 'open/lock was removed: nothing keeps another process' first.err || fail "a removed lock is not told"
+"$program" train --resume open --steps 1000000 --allow-different steps,metrics --save-every 20 -q >second.out 2>second.err &
+second=$!
+wait $first; rc=$?; cp first.err err
+last="a run whose lock was removed, beside another one"; expect_rc 2; expect_err "open was taken over: host .*process $second"
+for _ in $(seq 100); do grep -q '"state": "running"' open/run.json && break; sleep 0.05; done
+grep -q '"state": "running"' open/run.json || fail "the first process wrote run.json at its end"
+kill -INT $second; wait $second; rc=$?; cp second.err err; last="the run that took over"; expect_rc 130
+run inspect open --verify; grep -qE 'DAMAGED.*checkpoints' out && fail "a checkpoint was damaged"
+
 # ---- 8. --resume RUN alone; longer runs ----
 run train $job --out whole --steps 8 --save-every 2 --schedule constant --shuffle --optimizer momentum --lr 3e-2 --eval-data held.txt --eval-every 4 -q; expect_rc 0
 run train $job --out part --steps 4 --save-every 2 --schedule constant --shuffle --optimizer momentum --lr 3e-2 --eval-data held.txt --eval-every 4 -q; expect_rc 0
