@@ -276,7 +276,7 @@ static void say_options(const cli_config *config, const change *c, plan_engine_c
   char *text = out->options;
   text[0] = 0;
   if (c->checkpointing) add_option(text, BYTES, "recompute", "block");
-  if (c->rows != config->job.micro_batch) {
+  if (c->rows != config->job.micro_batch || config->job.rows_choice == HR_ROWS_CHOSEN) { /* auto would choose anew */
     add_number(text, BYTES, "micro-batch", c->rows);
     if (!(config->job.given & HR_GIVEN_BATCH_TOKENS)) add_number(text, BYTES, "accumulate", out->job.accumulate);
   }
