@@ -79,6 +79,7 @@ grep -q 'use_liger_kernel=true' fixes || fail "Liger's kernels are not offered"
 each_fix plan llama-3.2-1b --device rtx-4090 --batch-tokens 8192 --precision fp32 --seq 512 --engine pytorch:plain
 each_fix plan llama-3.2-1b --device rtx-4090 --precision bf16 --ranks 4 --engine pytorch --engine-conf use_reentrant=true
 each_fix plan llama-3.2-1b --device l4 --engine pytorch:plain --seq 16 --accumulate 5 --micro-batch auto --budget 50%
+each_fix plan llama-3.2-1b --device rtx-5070-ti --engine pytorch --seq 333 --micro-batch 33 --optimizer momentum --update in-backward --clip 0
 each_fix plan gpt2-774m --device rtx-3060 --micro-batch 4 --engine pytorch; ! grep -q liger fixes || fail "Liger's kernels are offered for gpt2"
 each_fix plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf transformers=4.57; ! grep -q liger fixes || fail "Liger's kernels are offered for 4.57"
 run plan llama-3.2-1b --device rtx-4090 --micro-batch 8 --seq 1024 --precision bf16-pure --engine pytorch --fixes --json
