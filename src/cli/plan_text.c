@@ -463,7 +463,10 @@ void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *f
 
 hr_status fix_list_make(const hr_job *job, fix_list *list, hr_error *error) {
   hr_status status;
-  list->fixes = text_alloc(HR_MAX_FIXES * sizeof *list->fixes);
+  const size_t bytes = HR_MAX_FIXES * sizeof *list->fixes;
+  list->fixes =
+      calloc(1, bytes); /* not text_alloc: where a refusal is explained, its exit code is the one that counts */
+  if (!list->fixes) return hri_fail_memory(error, bytes, "the list of fixes");
   list->count = HR_MAX_FIXES;
   status = hr_plan_fixes(job, list->fixes, &list->count, error);
   if (status != HR_OK) fix_list_free(list);

@@ -500,7 +500,7 @@ static void test_template(void **state) {
   copy_file(recorded("tokenizers/gpt2.json"), path_of("%s/tokenizer.json", directory));
   put_text(
       path_of("%s/tokenizer_config.json", directory),
-      "{\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"no\"},{\"name\":\"default\",\"template\":\"{{ 'yes \\u00e9' }}\"}]}");
+      "{\"model_max_length\":1000000000000000019884624838656,\"chat_template\":[{\"name\":\"tool_use\",\"template\":\"no\"},{\"name\":\"default\",\"template\":\"{{ 'yes \\u00e9' }}\"}]}");
   assert_true(convert(directory, file, NULL).has_template);
   (void)convert(file, back, NULL);
   config = read_json(path_of("%s/tokenizer_config.json", back));
