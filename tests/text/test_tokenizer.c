@@ -322,10 +322,25 @@ static void test_config(void **state) {
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_UNK), -1);
   assert_true(bos >= 700 && eos > bos && hr_tokenizer_is_special(tokenizer, bos) &&
               hr_tokenizer_find(tokenizer, "<|extra|>") > eos);
-  assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|image|>") + 1);
+  assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|extra|>") + 1);
   encode(tokenizer, &(text){"a<|extra|>", 10}, HR_ENCODE_SPECIAL, &tokens); /* the post-processor adds nothing */
   assert_int_equal(tokens.count, 2);
   assert_int_equal(tokens.ids[1], hr_tokenizer_find(tokenizer, "<|extra|>"));
+  hr_tokenizer_close(tokenizer);
+  /* What the map names otherwise is no token; new ids: named ones in transformers' order, the model's own, the list. */
+  write_text(
+      "tokenizer_config.json",
+      "{\"additional_special_tokens\":[\"<not>\"],\"mask_token\":\"<4>\",\"pad_token\":\"<3>\",\"unk_token\":\"<2>\",\"bos_token\":\"<no>\","
+      "\"extra_special_tokens\":{\"image_token\":\"<6>\"},\"audio_token\":\"<5>\",\"image_token\":\"<nor>\"}");
+  write_text("special_tokens_map.json", "{\"bos_token\":\"<1>\",\"additional_special_tokens\":[\"<7>\"]}");
+  tokenizer = open_directory();
+  for (int i = 1; i <= 7; i++) {
+    char content[8];
+    (void)snprintf(content, sizeof content, "<%d>", i);
+    assert_int_equal(hr_tokenizer_find(tokenizer, content), 699 + i);
+  }
+  assert_int_equal(hr_tokenizer_size(tokenizer), 707);
+  assert_int_equal(hr_tokenizer_find(tokenizer, "<no>"), -1);
   hr_tokenizer_close(tokenizer);
   /* added_tokens_decoder: the map does not count, flags change, ids go by the order of ids */
   write_text(
