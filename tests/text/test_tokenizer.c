@@ -335,7 +335,7 @@ static void test_config(void **state) {
   write_text("special_tokens_map.json", "{\"bos_token\":\"<1>\",\"additional_special_tokens\":[\"<7>\"]}");
   tokenizer = open_directory();
   for (int i = 1; i <= 7; i++) {
-    char content[8];
+    char content[16];
     (void)snprintf(content, sizeof content, "<%d>", i);
     assert_int_equal(hr_tokenizer_find(tokenizer, content), 699 + i);
   }
