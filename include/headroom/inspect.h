@@ -33,6 +33,7 @@ typedef enum hr_stage {
   HR_STAGE_DATA,
   HR_STAGE_COMMUNICATION,
   HR_STAGE_CHECKPOINT, /* saving */
+  HR_STAGE_BETWEEN,    /* the program's own lines behind an optimizer's step; only of a failure and of the instant */
   HR_STAGE_COUNT
 } hr_stage;
 HR_API const char *hr_stage_name(hr_stage stage); /* "forward", ... Never NULL */
