@@ -194,8 +194,8 @@ typedef struct hr_model {
 
 /* Fills `model` from, in this order: an existing directory with a config.json, an existing GGUF file or config.json, a
  * preset name, or sizes ("custom:layers=2,hidden=64,heads=2"). A directory with an adapter_config.json and no config.json is
- * the model that it names, with the adapters. `source` is what the user typed. Errors: INPUT (file and field named), USAGE
- * (unknown name; the nearest is suggested). */
+ * the model that it names, with the adapters. `source` is what the user typed. Errors: INPUT (file and field named; also
+ * what is not supported in it), USAGE (unknown name; the nearest is suggested). */
 HR_CHECKED hr_status hr_model_open(const char *source, hr_model *model, hr_error *error);
 
 /* Fills `model` from the text of a config.json (v4 and v5 keys). `file` names it in errors. */

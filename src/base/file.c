@@ -46,6 +46,17 @@ hr_status(hri_fail_errno)(hr_error *error, int number, const char *verb, const c
   case EACCES:
   case EPERM:
   case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
+  case ENOTDIR: return hri_hint(error, code, "a part of the path is no directory: name another place");
+  case EISDIR: return hri_hint(error, code, "it is a directory: name a file, or move the directory away");
+  case EEXIST: return hri_hint(error, code, "something else stands there: move it away, or name another place");
+  case ELOOP:
+    return hri_hint(error, code, "it is a symbolic link, or one leads back to itself: put the file itself there");
+  case ENAMETOOLONG: return hri_hint(error, code, "take shorter names");
+  case EMFILE: return hri_hint(error, code, "raise the number of files that a process may open: ulimit -n 1024");
+  case ENFILE: return hri_hint(error, code, "the machine has too many files open: end other programs");
+  case EIO: return hri_hint(error, code, "the disk, or the way to it, fails: look at the kernel's messages (dmesg)");
+  case ESTALE: return hri_hint(error, code, "the file's server has it no more: mount the file system again");
+  case ENXIO: return hri_hint(error, code, "a pipe needs its reader first: start that, then this");
   case EFBIG:
     if (!size_limit(&limit)) return hri_hint(error, code, "name another file system, one that takes larger files");
     hri_fail(error, code, "cannot %s %s: the file-size limit (ulimit -f) allows no more than %llu bytes", verb, path,

@@ -104,11 +104,13 @@ static hr_status build(hri_json_scan *scan, json_t **value, hr_error *error) {
 }
 
 /* The scanner writes into `bytes`, which end with a NUL behind the `count`. */
-static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
+static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, bool wide, hri_json *root,
+                                hr_error *error) {
   size_t mark = hri_utf8_mark(bytes, count); /* Windows' editors write one */
   hri_json_scan scan = hri_json_scan_init(bytes + mark, count - mark, file, "");
   json_t *value;
   hr_status status;
+  scan.takes_wide = wide;
   init_once();
   HRI_TRY(build(&scan, &value, error));
   status = hri_json_scan_end(&scan, error);
@@ -122,15 +124,24 @@ static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, h
   return HR_OK;
 }
 
-hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
+static hr_status parse_copy(const char *bytes, uint64_t count, const char *file, bool wide, hri_json *root,
+                            hr_error *error) {
   char *copy = hri_alloc(count + 1);
   hr_status status;
   if (!copy) return hri_fail_memory(error, count + 1, file);
   if (count > 0) memcpy(copy, bytes, (size_t)count);
   copy[count] = 0;
-  status = parse_in_place(copy, count, file, root, error);
+  status = parse_in_place(copy, count, file, wide, root, error);
   hri_free(copy);
   return status;
+}
+
+hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
+  return parse_copy(bytes, count, file, false, root, error);
+}
+
+hr_status hri_json_parse_file(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
+  return parse_copy(bytes, count, file, true, root, error);
 }
 
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error) {
@@ -138,7 +149,7 @@ hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_err
   uint64_t count;
   hr_status status;
   HRI_TRY(hri_file_read(file, limit, &bytes, &count, error));
-  status = parse_in_place(bytes, count, file, root, error);
+  status = parse_in_place(bytes, count, file, true, root, error);
   hri_free(bytes);
   return status;
 }

@@ -21,12 +21,15 @@ typedef struct hri_json {
   char path[HRI_JSON_PATH_BYTES];
 } hri_json;
 
-/* Parses a whole buffer, or a file of at most `limit` bytes, into a tree. Any kind of value may be the root. Refused
+/* Parses a whole buffer into a tree; hri_json_read: a file of at most `limit` bytes. Any kind of value may be the root. Refused
  * (INPUT, with line and column): what is not strict JSON, duplicate keys, nesting above HRI_JSON_DEPTH, integers
  * outside int64, doubles out of range, strings with U+0000. A byte order mark in front is passed over. `file` names the
  * text in errors and must outlive the tree. The first call gives jansson our allocator, for the whole process. Use these,
  * never json_load*: see json.c. */
 hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error);
+/* As hri_json_parse, but that an integer outside int64 is a double, which no getter takes for an integer: people's files
+ * have them in keys that nobody reads ("model_max_length": 1000000000000000019884624838656 says that there is no limit). */
+hr_status hri_json_parse_file(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error);
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error);
 void hri_json_deinit(hri_json *root); /* releases the tree; a zeroed root is fine */
 

@@ -92,7 +92,8 @@ static hr_status read_unicode(hri_json_scan *scan, char **to, hr_error *error) {
   if (!read_hex4(scan->next, scan->end, &code))
     return hri_json_scan_fail(scan, error, "\\u needs four hexadecimal digits");
   scan->next += 4;
-  if (code == 0) return hri_json_scan_fail(scan, error, "a string may not hold the character U+0000");
+  if (code == 0 && !scan->takes_nul)
+    return hri_json_scan_fail(scan, error, "a string may not hold the character U+0000");
   if (code >= 0xDC00 && code <= 0xDFFF) return hri_json_scan_fail(scan, error, "a lone surrogate \\u%04x", code);
   if (code >= 0xD800 && code <= 0xDBFF) {
     if (scan->end - scan->next < 6 || scan->next[0] != '\\' || scan->next[1] != 'u' ||
@@ -140,6 +141,7 @@ hr_status hri_json_scan_string(hri_json_scan *scan, char **value, hr_error *erro
     for (; length > 0; length--) *to++ = *scan->next++;
   }
   *to = 0; /* at the closing quote or before it */
+  scan->bytes = (uint64_t)(to - *value);
   scan->next++;
   scan->first = false;
   return HR_OK;
@@ -209,10 +211,10 @@ hr_status hri_json_scan_number(hri_json_scan *scan, bool *is_integer, int64_t *i
   HRI_TRY(skip_number(scan, error));
   for (digit = at + negative; digit < scan->next && *digit >= '0' && *digit <= '9'; digit++)
     fits = fits && hri_mul(magnitude, 10, &magnitude) && hri_add(magnitude, (uint64_t)(*digit - '0'), &magnitude);
-  *is_integer = digit == scan->next;
+  fits = fits && magnitude <= (uint64_t)INT64_MAX + negative;
+  *is_integer = digit == scan->next && (fits || !scan->takes_wide);
   if (!*is_integer) return read_real(scan, at, real, error);
-  if (!fits || magnitude > (uint64_t)INT64_MAX + negative)
-    return hri_json_scan_fail(scan, error, "the integer does not fit 64 bits with a sign");
+  if (!fits) return hri_json_scan_fail(scan, error, "the integer does not fit 64 bits with a sign");
   *integer = negative ? (int64_t)(0 - magnitude) : (int64_t)magnitude;
   return HR_OK;
 }

@@ -16,6 +16,9 @@ typedef struct hri_json_scan {
   const char *part; /* put before the position, e.g. "header "; may be "" */
   uint32_t depth;   /* open containers */
   bool first;       /* nothing read in the innermost container yet */
+  bool takes_nul;   /* set by who reads: strings may hold U+0000 */
+  bool takes_wide;  /* likewise: an integer outside of int64 is a number as one with a point */
+  uint64_t bytes;   /* of the last string, without the NUL behind it */
 } hri_json_scan;
 
 /* Scans `count` bytes at `bytes`, which must stay alive as long as the strings taken from them. The scanner writes into
@@ -26,11 +29,12 @@ hri_json_scan hri_json_scan_init(char *bytes, uint64_t count, const char *file, 
 char hri_json_scan_peek(hri_json_scan *scan);
 
 /* Values. Each fails with INPUT (file, line, column, what was wanted and found) when something else stands there. */
-/* A string, decoded, valid UTF-8 without U+0000, NUL-terminated; it points into the text. */
+/* A string, decoded, valid UTF-8 (without U+0000, but with `takes_nul`), NUL-terminated; it points into the text. */
 hr_status hri_json_scan_string(hri_json_scan *scan, char **value, hr_error *error);
 /* A plain non-negative integer: no sign, point or exponent, at most UINT64_MAX. */
 hr_status hri_json_scan_u64(hri_json_scan *scan, uint64_t *value, hr_error *error);
-/* Any number. Without point and exponent it is an integer and must fit int64; else a finite double (too small is 0).
+/* Any number. Without point and exponent it is an integer and must fit int64 (but with `takes_wide`); else a finite double
+ * (too small is 0).
  * The byte behind the text must be readable and no digit, as the NUL of hri_file_read. */
 hr_status hri_json_scan_number(hri_json_scan *scan, bool *is_integer, int64_t *integer, double *real, hr_error *error);
 /* Any value; it is checked, not kept. */

@@ -79,6 +79,12 @@ void hri_mem_keep(bool begin) {
   while (keeper.depth == 0 && keeper.count) free(keeper.blocks[--keeper.count]);
 }
 
+void hri_mem_trim(void) {
+#if defined(__GLIBC__)
+  (void)malloc_trim(0);
+#endif
+}
+
 /* ---- */
 
 void *hri_alloc(uint64_t bytes) {

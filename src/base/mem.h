@@ -24,6 +24,9 @@ char *hri_strdup(const char *text); /* NULL on failure or for NULL */
  * time.
  * They count as freed. */
 void hri_mem_keep(bool begin);
+/* Gives the system back what free blocks of malloc hold: a search for a plan leaves a MiB and more of them, which would
+ * be resident beside the arena that the plan reserves. Where the C library has no such call, nothing. */
+void hri_mem_trim(void);
 
 /* Test hooks: fail the n-th allocation from now (1 = next; 0 = off), and count what is live. */
 void hri_mem_fail_after(uint64_t nth);

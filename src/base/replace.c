@@ -38,13 +38,8 @@ hr_status hri_file_name_check(const char *path, bool *special, hr_error *error) 
 
 hr_status hri_special_open(const char *path, int *fd, hr_error *error) {
   struct stat there;
-  hr_status status;
   *fd = open(path, O_WRONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
-  if (*fd < 0) {
-    const int why = errno;
-    status = hri_fail_errno(error, why, "open", path);
-    return why == ENXIO ? hri_hint(error, status, "a pipe needs its reader first: start that, then this") : status;
-  }
+  if (*fd < 0) return hri_fail_errno(error, errno, "open", path);
   if (fcntl(*fd, F_SETFL, 0) == 0 && fstat(*fd, &there) == 0 && !S_ISREG(there.st_mode)) return HR_OK;
   (void)close(*fd);
   *fd = -1;

@@ -5,7 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "cli/talk.h"
+#include "cli/stop.h"
 #include "cli/text.h"
 
 static void print_note(void *context, const char *text) {
@@ -81,7 +81,7 @@ hr_status command_convert(cli_config *config, hr_error *error) {
   hr_convert_options_init(&options);
   HRI_TRY(choose(config, &options, error));
   options.on_note = print_note;
-  options.should_stop = talk_stop_begin();
+  options.should_stop = stop_begin(NULL, false);
   options.without_tokenizer = config->own.without_tokenizer;
   options.replace = config->own.force;
   if (config->own.json) options.on_note = NULL;

@@ -151,8 +151,7 @@ static void add_fixes(const hr_plan *plan, const fix_list *list, hr_oom_failure 
     char proof[HR_OOM_LINE_BYTES];
     if (!saves(plan, fix, failure) || !describe(base, &fix->job, &words) || already_said(failure, words.text)) continue;
     (void)snprintf(proof, sizeof proof, "planned: needs %s of %s (%.120s), time %+.0f %%%s", SIZE_TEXT(fix->need_bytes),
-                   SIZE_TEXT(base->budget_bytes), fix->options,
-                   seconds > 0 ? 100 * (fix->token_seconds / seconds - 1) : 0.0,
+                   SIZE_TEXT(base->budget_bytes), fix->options, percent_more(fix->token_seconds, seconds),
                    fix->changes_algorithm ? "; not the same training" : "");
     hr_oom_add_advice(failure, HR_OOM_PLANNED, words.text, cost_of(fix, seconds), proof, fix->need_bytes);
     added++;

@@ -6,7 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
-#include "cli/talk.h"
+#include "cli/stop.h"
 #include "cli/text.h"
 
 static void print_note(void *context, const char *text) {
@@ -133,7 +133,7 @@ hr_status command_merge(cli_config *config, hr_error *error) {
   options.quantize = config->job.quantize;
   options.replace = config->own.force;
   options.on_note = config->own.json ? NULL : print_note;
-  options.should_stop = talk_stop_begin();
+  options.should_stop = stop_begin(NULL, false);
   HRI_TRY(hr_merge(config->operands[0], (const char *const *)config->operands + 1, config->operand_count - 1,
                    config->run.out_directory, &options, &result, error));
   HRI_TRY(compare(config, &result, &rows, error));

@@ -53,7 +53,9 @@ typedef struct table_cell {
 
 static hr_status engine_cell(const cli_config *config, const hr_job *job, table_cell *out, hr_error *error) {
   hr_pytorch *pytorch = NULL;
-  HRI_TRY(plan_engine_make(config, job, &pytorch, error));
+  hr_status status = plan_engine_make(config, job, &pytorch, error);
+  if (status == HR_ERROR_UNSUPPORTED) return HR_OK;
+  HRI_TRY(status);
   out->need_bytes = hr_pytorch_get(pytorch)->device_used_bytes;
   out->fits = hr_pytorch_get(pytorch)->fits;
   out->possible = true;
@@ -267,14 +269,13 @@ static hr_status show(const cli_config *config, const hr_plan *plan, const hr_fr
   return status;
 }
 
-static hr_status check_limit(const cli_config *config, const hr_plan *plan, hr_error *error) {
+static hr_status check_limit(const cli_config *config, uint64_t need, hr_error *error) {
   double share = config->own.fail_over_share;
   uint64_t bytes =
       share > 0 ? (uint64_t)(share * (double)config->job.device.usable_bytes) : config->own.fail_over_bytes;
-  if (!config_chosen(config, &config->own.fail_over_bytes) || plan_need(plan) <= bytes) return HR_OK;
+  if (!config_chosen(config, &config->own.fail_over_bytes) || need <= bytes) return HR_OK;
   return hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes), more than --fail-over %s (%llu bytes)",
-                  SIZE_TEXT(plan_need(plan)), (unsigned long long)plan_need(plan), SIZE_TEXT(bytes),
-                  (unsigned long long)bytes);
+                  SIZE_TEXT(need), (unsigned long long)need, SIZE_TEXT(bytes), (unsigned long long)bytes);
 }
 
 /* --engine pytorch: the framework's answer instead of a plan. */
@@ -303,12 +304,15 @@ static hr_status write_snapshot(const cli_config *config, const hr_pytorch *pyto
 static hr_status answer_of_engine(const cli_config *config, hr_error *error) {
   hr_pytorch *pytorch = NULL;
   hr_status status;
+  uint64_t need;
   bool fits;
   HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
   fits = hr_pytorch_get(pytorch)->fits;
+  need = hr_pytorch_get(pytorch)->device_used_bytes;
   status = write_snapshot(config, pytorch, error);
   if (status == HR_OK) status = show_engine(config, pytorch, error);
   hr_pytorch_destroy(pytorch);
+  if (status == HR_OK) status = check_limit(config, need, error);
   if (status != HR_OK) return status;
   return fits ? HR_OK : HR_ERROR_BUDGET; /* the screen has said it */
 }
@@ -341,6 +345,19 @@ static hr_status other_engine(cli_config *config, hr_error *error) {
   return config->job.automatic ? auto_of_engine(config, error) : answer_of_engine(config, error);
 }
 
+/* A dump is all that is printed, and so is a table on a screen; --json holds a table beside the rest. */
+static hr_status check_shown(const cli_config *config, hr_error *error) {
+  const bool dumps = config_chosen(config, &config->own.dump), fixes = config_chosen(config, &config->own.fixes);
+  const char *alone = dumps ? "--dump" : config->own.table && !config->own.json ? "--table" : NULL;
+  const char *other = dumps && config->own.table   ? "--table"
+                      : config->own.timeline       ? "--timeline"
+                      : fixes && config->own.fixes ? "--fixes"
+                                                   : NULL;
+  if (!alone || !other) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s prints nothing else", alone, other, alone);
+  return hri_hint(error, HR_ERROR_USAGE, dumps ? "one after the other" : "one after the other, or both with --json");
+}
+
 hr_status command_plan(cli_config *config, hr_error *error) {
   hr_purpose purpose = config->own.purpose;
   hr_frontier frontier = {.count = 0};
@@ -352,10 +369,14 @@ hr_status command_plan(cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "--table is about rows of training and evaluation, not about --for generate");
     return hri_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }
+  HRI_TRY(check_shown(config, error));
   status = config_job(config, purpose, error);
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
   if (status == HR_OK && config->own.engine_conf)
     status = hri_fail(error, HR_ERROR_USAGE, "--engine-conf is of --engine pytorch");
+  if (status == HR_OK && config->own.alloc_conf)
+    status =
+        hri_fail(error, HR_ERROR_USAGE, "--alloc-conf is of --engine pytorch: Headroom's own engine reserves once");
   if (status == HR_OK && config->own.ranks > 1)
     status =
         hri_fail(error, HR_ERROR_USAGE, "--ranks is of --engine pytorch: Headroom's own engine runs on one device");
@@ -363,7 +384,7 @@ hr_status command_plan(cli_config *config, hr_error *error) {
     status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);
   if (status == HR_OK) status = show(config, plan, &frontier, &found, error);
-  if (status == HR_OK) status = check_limit(config, plan, error);
+  if (status == HR_OK) status = check_limit(config, plan_need(plan), error);
   if (status == HR_OK && !hr_plan_get(plan)->fits) status = HR_ERROR_BUDGET; /* the screen has said it */
   hr_plan_destroy(plan);
   return status;

@@ -14,8 +14,14 @@ static hr_status take(cli_config *config, uint32_t rows, bool splits, hr_error *
 
 static hr_status try_rows(cli_config *config, uint32_t rows, bool splits, bool *fits, hr_error *error) {
   hr_pytorch *pytorch = NULL;
-  HRI_TRY(take(config, rows, splits, error));
-  HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
+  hr_status status;
+  *fits = false;
+  status = take(config, rows, splits, error);
+  if (status == HR_ERROR_USAGE && rows > 1) return HR_OK; /* more tokens than a micro-step may have */
+  HRI_TRY(status);
+  status = plan_engine_make(config, &config->job, &pytorch, error);
+  if (status == HR_ERROR_UNSUPPORTED) return HR_OK; /* more than is counted; with one row it is told what is wrong */
+  HRI_TRY(status);
   /* nor is the allocator to give back and ask anew in each step */
   *fits = hr_pytorch_get(pytorch)->verdict == HR_PYTORCH_FITS && hr_pytorch_get(pytorch)->retries == 0;
   hr_pytorch_destroy(pytorch);

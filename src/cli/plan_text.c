@@ -452,7 +452,7 @@ void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *f
                   : point->fits ? ' '
                                 : '-',
                   shown, text, SIZE_TEXT(point->need_bytes), SECONDS_TEXT(point->step_seconds),
-                  least > 0 ? 100 * (point->step_seconds / least - 1) : 0);
+                  percent_more(point->step_seconds, least));
   }
   (void)fprintf(stream, "  > chosen; - needs more than the budget");
   if (left) (void)fprintf(stream, "; %u more in --json", left);
@@ -463,7 +463,10 @@ void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *f
 
 hr_status fix_list_make(const hr_job *job, fix_list *list, hr_error *error) {
   hr_status status;
-  list->fixes = text_alloc(HR_MAX_FIXES * sizeof *list->fixes);
+  const size_t bytes = HR_MAX_FIXES * sizeof *list->fixes;
+  list->fixes =
+      calloc(1, bytes); /* not text_alloc: where a refusal is explained, its exit code is the one that counts */
+  if (!list->fixes) return hri_fail_memory(error, bytes, "the list of fixes");
   list->count = HR_MAX_FIXES;
   status = hr_plan_fixes(job, list->fixes, &list->count, error);
   if (status != HR_OK) fix_list_free(list);
@@ -478,20 +481,17 @@ void fix_list_free(fix_list *list) {
 /* How much longer than in the plan a token takes. */
 static double more_percent(const hr_plan *plan, double token_seconds) {
   const hr_plan_info *info = hr_plan_get(plan);
-  const double base = info->step_seconds / (double)info->tokens_per_step;
-  return base > 0 ? 100 * (token_seconds / base - 1) : 0;
+  return percent_more(token_seconds, info->step_seconds / (double)info->tokens_per_step);
 }
 
 /* On a line of their own where they are longer than their column. */
 static void print_options(FILE *stream, const char *options) {
   const int shown = options_columns(stream);
-  char text[OPTION_VALUE_BYTES];
   if (strlen(options) <= (size_t)shown) {
     (void)fprintf(stream, "  %-*s", shown, options);
     return;
   }
-  (void)snprintf(text, sizeof text, "  %s\n", options);
-  screen_fold(stream, text);
+  screen_wrap_further(stream, 2, 4, options);
   (void)fprintf(stream, "  %*s", shown, "");
 }
 

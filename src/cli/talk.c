@@ -1,11 +1,9 @@
 #include "cli/talk.h"
 
 #include <math.h>
-#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
-#include <unistd.h>
 
 #include "cli/plan.h"
 #include "cli/text.h"
@@ -262,31 +260,6 @@ void talk_event(void *context, const hr_event *event) {
 
 void talk_warn(void *context, const char *text) {
   talk_event(context, &(hr_event){.kind = HR_EVENT_WARNING, .text = text});
-}
-
-/* ---- stopping ---- */
-
-static volatile sig_atomic_t stop_asked, stop_beside_text; /* what a terminal echoes, "^C", is no line of its own */
-
-static void ask_to_stop(int number) {
-  (void)number;
-  stop_asked = 1;
-  if (stop_beside_text && write(STDERR_FILENO, "\n", 1) < 0) return; /* nobody listens; the stop counts all the same */
-}
-
-static bool stop_was_asked(void *context) {
-  (void)context;
-  return stop_asked != 0;
-}
-
-talk_stop *talk_stop_begin(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction action = {.sa_handler = ask_to_stop, .sa_flags = (int)(SA_RESTART | SA_RESETHAND)}, old;
-  (void)sigemptyset(&action.sa_mask);
-  stop_beside_text = isatty(STDERR_FILENO);
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++)
-    if (sigaction(numbers[i], NULL, &old) == 0 && old.sa_handler != SIG_IGN) (void)sigaction(numbers[i], &action, NULL);
-  return stop_was_asked;
 }
 
 /* ---- plan against run ---- */

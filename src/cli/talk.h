@@ -31,9 +31,4 @@ void talk_warn(void *context, const char *text);
 void talk_write_tiers(json_writer *json, const uint64_t *planned, const uint64_t *reserved);
 void talk_print_tiers(const uint64_t *planned, const uint64_t *reserved);
 
-/* From now on Ctrl-C, a hang-up and the end of a session ask the work at hand to stop and clean up; once more leaves at
- * once. The function says whether one did, for should_stop. */
-typedef bool talk_stop(void *context);
-talk_stop *talk_stop_begin(void);
-
 #endif

@@ -20,6 +20,11 @@
 
 /* ---- numbers as text ---- */
 
+double percent_more(double seconds, double base) {
+  const double percent = base > 0 ? round(100 * (seconds / base - 1)) : 0;
+  return percent == 0 ? 0 : percent;
+}
+
 char *text_size(uint64_t bytes, char out[TEXT_BYTES]) {
   static const char *const units[] = {"KiB", "MiB", "GiB", "TiB", "PiB", "EiB"};
   double value = (double)bytes / 1024;
@@ -338,10 +343,12 @@ void screen_beside(FILE *stream, unsigned used, const char *text) {
   screen_wrap(stream, BELOW, text);
 }
 
-void screen_wrap(FILE *stream, unsigned indent, const char *text) {
+void screen_wrap_further(FILE *stream, unsigned indent, unsigned further, const char *text) {
   (void)fprintf(stream, "%*s", (int)indent, "");
-  wrap_from(stream, indent, indent, text);
+  wrap_from(stream, indent, further, text);
 }
+
+void screen_wrap(FILE *stream, unsigned indent, const char *text) { screen_wrap_further(stream, indent, indent, text); }
 
 void screen_hang(FILE *stream, unsigned column, const char *left, const char *text) {
   unsigned used = (unsigned)fprintf(stream, "%s", left);

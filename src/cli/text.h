@@ -24,6 +24,8 @@ char *text_number(double number, char out[TEXT_BYTES]);   /* the shortest decima
 #define FIGURE_TEXT(bytes) hri_size_text((bytes), (char[32]){0})
 #define COUNT_TEXT(count) text_count((double)(count), (char[TEXT_BYTES]){0})
 #define SECONDS_TEXT(seconds) text_seconds((seconds), (char[TEXT_BYTES]){0})
+/* How much longer than `base`, in whole percent for %+.0f: as good as equal is 0, never -0. Without a base 0. */
+double percent_more(double seconds, double base);
 #define CLOCK_TEXT(seconds) text_clock((seconds), (char[TEXT_BYTES]){0})
 
 /* ---- text as numbers ---- */
@@ -79,6 +81,8 @@ void screen_say(FILE *stream, style mark, const char *left, const char *text);
 void screen_beside(FILE *stream, unsigned used, const char *text);
 /* Prints words, wrapped to these columns, each line behind `indent` spaces. */
 void screen_wrap(FILE *stream, unsigned indent, const char *text);
+/* The same, lines behind the first behind `further` spaces. */
+void screen_wrap_further(FILE *stream, unsigned indent, unsigned further, const char *text);
 /* Prints `left` and beside it, from `column` on, words wrapped likewise; below it when `left` is too long. */
 void screen_hang(FILE *stream, unsigned column, const char *left, const char *text);
 

@@ -4,7 +4,6 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
-#include <unistd.h>
 
 #include <headroom/run.h>
 
@@ -13,21 +12,10 @@
 #include "cli/output.h"
 #include "cli/plan.h"
 #include "cli/refused.h"
+#include "cli/stop.h"
 #include "cli/streams.h"
 #include "cli/talk.h"
 #include "cli/text.h"
-
-/* ---- stopping ---- */
-
-static volatile sig_atomic_t stop_requests;
-
-/* Only calls that are safe in a signal handler. */
-static void on_signal(int number) {
-  static const char words[] = "\nstopping after this step; the run is saved first. Once more leaves at once.\n";
-  (void)number;
-  if (stop_requests++ > 0) _exit(130);
-  if (write(STDERR_FILENO, words, sizeof words - 1) < 0) return; /* nobody listens; the stop counts all the same */
-}
 
 /* Whom the events of a run go to. */
 typedef struct listeners {
@@ -39,25 +27,6 @@ static void tell(void *context, const hr_event *event) {
   listeners *l = context;
   talk_event(&l->talk, event);
   streams_event(&l->streams, event, talk_warn, &l->talk);
-}
-
-static bool should_stop(void *context) {
-  (void)context;
-  return stop_requests > 0;
-}
-
-static void catch_signals(void) {
-  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP};
-  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
-  struct sigaction ignore = {.sa_handler = SIG_IGN};
-  (void)sigemptyset(&action.sa_mask);
-  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
-    struct sigaction old;
-    if (sigaction(numbers[i], NULL, &old) != 0) continue;
-    /* nohup stays in force. An ignored SIGINT does not: shells set that for every & of a script. */
-    if (numbers[i] != SIGHUP || old.sa_handler != SIG_IGN) (void)sigaction(numbers[i], &action, NULL);
-  }
-  (void)sigaction(SIGPIPE, &ignore, NULL); /* a run outlives the program that reads its output */
 }
 
 /* ---- options ---- */
@@ -135,7 +104,7 @@ static void print_step_time(const hr_run_result *result) {
                                                 : "assumed");
   if (predicted > 0)
     (void)snprintf(text + used, sizeof text - (size_t)used, ": the run took %+.0f %%",
-                   (result->step_seconds / predicted - 1) * 100);
+                   percent_more(result->step_seconds, predicted));
   screen_beside(stdout, 28, text);
 }
 
@@ -207,9 +176,10 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (status == HR_OK) status = streams_open(&heard.streams, config, run.out_directory, error);
   if (status == HR_OK) {
     run.on_event = tell;
-    run.should_stop = should_stop;
+    run.should_stop =
+        stop_begin("\nstopping after this step; the run is saved first. Ctrl-C once more leaves at once.\n", true);
     run.context = &heard;
-    catch_signals();
+    (void)signal(SIGPIPE, SIG_IGN); /* a run outlives the program that reads its output */
     status = hr_train(&config->job, &run, &result, error);
     talk_clear(&heard.talk);
     if (machine_refused(&config->job, status, error)) refused_explain(&config->job, error);

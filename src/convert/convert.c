@@ -307,7 +307,10 @@ static hr_status check_names(const char *source, const char *target, bool typed,
 static hr_status check_target(hri_target *t, const char *source, const char *target, work *w, hr_error *error) {
   const hr_convert_options *options = w->options;
   bool quantized = w->quantization != HRI_QUANTIZATION_NONE;
-  if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
+  if (!*target) {
+    hri_fail(error, HR_ERROR_USAGE, "the target has no name");
+    return hri_hint(error, HR_ERROR_USAGE, "name a directory, or a file that ends in .gguf");
+  }
   HRI_TRY(check_names(source, target, options->type != NULL, quantized, error));
   w->to_gguf = !quantized && ends_in_gguf(target);
   if (options->replace && !w->to_gguf) HRI_TRY(hri_target_spares(target, source, error));
@@ -331,6 +334,8 @@ static hr_status write_target(work *w, hri_target *t, hr_error *error) {
   if (status == HR_OK) status = hri_target_publish(t, error);
   tell_kept(w, t);
   hri_target_end(t);
+  if (status == HR_ERROR_INPUT && error && !strstr(error->message, w->model.directory))
+    return hri_context(error, status, "%s: ", w->model.directory); /* a tensor of it */
   return status == HR_ERROR_IO ? hri_context(error, status, "%s: ", t->named) : status;
 }
 

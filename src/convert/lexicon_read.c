@@ -19,7 +19,7 @@ typedef struct reader {
   hri_lexicon *lexicon;
   const char *path;
   hri_json normalizer, pre_tokenizer, post_processor;
-  const char *unk;
+  const char *unk, *around[2]; /* what the post-processor puts before a text, and behind it */
   bool byte_fallback, ignore_merges, has_vocabulary;
 } reader;
 
@@ -167,7 +167,8 @@ static hr_status read_file(reader *r, uint64_t bytes, hr_error *error) {
                                                           : NULL;
     if (tree && tree->value) return hri_json_scan_fail(&scan, error, "the field '%s' stands there twice", key);
     if (tree)
-      HRI_TRY(hri_json_parse(scan.next, (uint64_t)(value_end(scan.next, scan.end) - scan.next), r->path, tree, error));
+      HRI_TRY(
+          hri_json_parse_file(scan.next, (uint64_t)(value_end(scan.next, scan.end) - scan.next), r->path, tree, error));
     if (strcmp(key, "model") == 0) HRI_TRY(read_model(r, &scan, error));
     else HRI_TRY(hri_json_scan_skip(&scan, error));
   }
@@ -280,18 +281,32 @@ static hr_status read_sentencepiece(reader *r, hr_error *error) {
   return replaced ? HR_OK : unsupported(r, error, "normalizer", "a vocabulary without U+2581 for blanks");
 }
 
-/* TemplateProcessing: a special token in front of the sequence, and behind it. */
-static void read_template(reader *r) {
-  for (uint64_t i = 0; i < parts_of(&r->post_processor, "processors"); i++) {
-    hri_json part = part_at(&r->post_processor, "processors", i), single = hri_json_member(&part, "single"), first,
-             last;
-    uint64_t count = hri_json_count(&single);
-    if (strcmp(type_of(&part), "TemplateProcessing") != 0 || count == 0) continue;
-    first = hri_json_item(&single, 0);
-    last = hri_json_item(&single, count - 1);
-    r->lexicon->add_bos = hri_json_has(&first, "SpecialToken");
-    r->lexicon->add_eos = count > 1 && hri_json_has(&last, "SpecialToken");
+/* TemplateProcessing: a special token in front of the sequence and one behind it, or neither. */
+static hr_status read_pieces(reader *r, const hri_json *single, hr_error *error) {
+  bool behind = false;
+  for (uint64_t i = 0; i < hri_json_count(single); i++) {
+    hri_json piece = hri_json_item(single, i), special = hri_json_member(&piece, "SpecialToken"),
+             id = hri_json_member(&special, "id");
+    const char *text = json_is_string(id.value) ? json_string_value(id.value) : NULL;
+    if (!text) {
+      behind = true;
+      continue;
+    }
+    if (r->around[behind]) return unsupported(r, error, "post_processor", "more than one token on a side of a text");
+    r->around[behind] = text;
   }
+  return HR_OK;
+}
+
+static hr_status read_template(reader *r, hr_error *error) {
+  for (uint64_t i = 0; i < parts_of(&r->post_processor, "processors"); i++) {
+    hri_json part = part_at(&r->post_processor, "processors", i), single = hri_json_member(&part, "single");
+    const char *type = type_of(&part);
+    if (strcmp(type, "BertProcessing") == 0 || strcmp(type, "RobertaProcessing") == 0)
+      return unsupported(r, error, "post_processor", type);
+    if (strcmp(type, "TemplateProcessing") == 0) HRI_TRY(read_pieces(r, &single, error));
+  }
+  return HR_OK;
 }
 
 static int64_t find_token(const hri_lexicon *v, const char *text) {
@@ -330,8 +345,28 @@ static hr_status read_config(reader *r, const char *path, hr_error *error) {
     if (json_is_object(member.value)) member = hri_json_member(&member, "content");
     if (json_is_string(member.value)) v->named[i] = find_token(v, json_string_value(member.value));
   }
+  if (r->has_vocabulary) return HR_OK; /* tokenizer.json itself says what is put around a text (tokenizer/config.c) */
   v->add_bos = is_true(&v->config, "add_bos_token", v->add_bos);
   v->add_eos = is_true(&v->config, "add_eos_token", v->add_eos);
+  return HR_OK;
+}
+
+/* GGUF puts bos_token_id before a text and eos_token_id behind it, and no other token: those of the post-processor get
+ * these names, also where nothing beside the file gives them. */
+static hr_status settle_around(reader *r, hr_error *error) {
+  static const char *const keys[2] = {"bos_token", "eos_token"};
+  bool *adds[2] = {&r->lexicon->add_bos, &r->lexicon->add_eos};
+  char text[200];
+  for (int i = 0; i < 2; i++) {
+    int64_t *named = &r->lexicon->named[i == 0 ? HRI_LEXICON_BOS : HRI_LEXICON_EOS],
+            id = find_token(r->lexicon, r->around[i]);
+    *adds[i] = r->around[i] != NULL;
+    if (!*adds[i]) continue;
+    (void)snprintf(text, sizeof text, "'%.60s' %s a text, which is not the %s of tokenizer_config.json,", r->around[i],
+                   i == 0 ? "before" : "behind", keys[i]);
+    if (id < 0 || (*named >= 0 && *named != id)) return unsupported(r, error, "post_processor", text);
+    *named = id;
+  }
   return HR_OK;
 }
 
@@ -367,10 +402,11 @@ static hr_status read_beside(reader *r, const char *directory, hr_error *error) 
 static hr_status interpret(reader *r, const char *directory, hr_error *error) {
   HRI_TRY(read_added(r, error));
   HRI_TRY(r->byte_fallback ? read_sentencepiece(r, error) : read_byte_level(r, error));
-  read_template(r);
+  HRI_TRY(read_template(r, error));
   if (r->lexicon->sentencepiece) HRI_TRY(finish_sentencepiece(r, error));
   r->lexicon->named[HRI_LEXICON_UNK] = find_token(r->lexicon, r->unk);
-  return read_beside(r, directory, error);
+  HRI_TRY(read_beside(r, directory, error));
+  return settle_around(r, error);
 }
 
 /* ---- tokenizer.model, where there is no tokenizer.json ---- */

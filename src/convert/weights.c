@@ -217,8 +217,10 @@ hr_status hri_convert_type_of(const hri_convert_source *s, uint32_t *type, hr_er
   if (s->weights) {
     hri_param_get(s->model, 0, &spec);
     index = hri_convert_find(s, spec.parts[0].name);
-    if (index == HRI_SAFETENSORS_NONE)
-      return hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is missing", s->model->directory, spec.parts[0].name);
+    if (index == HRI_SAFETENSORS_NONE) {
+      hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is missing", s->model->directory, spec.parts[0].name);
+      return hri_hint(error, HR_ERROR_INPUT, "check that config.json and the weights come from the same model");
+    }
     *type = ggml_of(hri_weights_get(s->weights, index)->dtype);
     return HR_OK;
   }
@@ -270,7 +272,10 @@ static hr_status read_rows(stream *s, const hri_param_spec *spec, uint32_t k, ui
                               error);
   }
   index = hri_convert_find(s->source, part->name);
-  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", part->name);
+  if (index == HRI_SAFETENSORS_NONE) {
+    hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", part->name);
+    return hri_hint(error, HR_ERROR_INPUT, "check that config.json and the weights come from the same model");
+  }
   dtype = hri_weights_get(s->source->weights, index)->dtype;
   each = hri_file_dtype_bits(dtype) / 8;
   if (part->transposed) {

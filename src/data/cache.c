@@ -93,7 +93,10 @@ uint64_t hri_cache_key(const hri_dataset *dataset) {
 static hr_status path_of(const char *store, uint64_t key, const char *ending, char path[PATH_BYTES], hr_error *error) {
   if (snprintf(path, PATH_BYTES, "%s/%016llx.%s", store, (unsigned long long)key, ending) < PATH_BYTES - 16)
     return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "the path of the data cache, %.200s, is too long", store);
+  {
+    hri_fail(error, HR_ERROR_USAGE, "the path of the data cache, %.200s, is too long", store);
+    return hri_hint(error, HR_ERROR_USAGE, "name a shorter one: --data-cache DIR");
+  }
 }
 
 /* ---- one maker, others wait ---- */

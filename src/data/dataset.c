@@ -18,19 +18,30 @@ enum { SEPARATOR_BYTES = 4096 }; /* far below the reader's buffer, in which one 
 /* ---- Opening ---- */
 
 static hr_status check_options(const hri_dataset_options *options, hr_error *error) {
-  if (options->path_count == 0) return hri_fail(error, HR_ERROR_USAGE, "no data file is named");
-  if (options->sequence == 0 || options->sequence > INT32_MAX)
-    return hri_fail(error, HR_ERROR_USAGE, "a row of %u tokens: the sequence length must be between 1 and %d",
-                    options->sequence, INT32_MAX);
-  if (options->vocabulary == 0 || options->vocabulary > INT32_MAX)
-    return hri_fail(error, HR_ERROR_USAGE, "a vocabulary of %llu: it must be between 1 and %d",
-                    (unsigned long long)options->vocabulary, INT32_MAX);
+  if (options->path_count == 0) {
+    hri_fail(error, HR_ERROR_USAGE, "no data file is named");
+    return hri_hint(error, HR_ERROR_USAGE, "--data FILE..., text, JSONL or token ids (docs/data.md)");
+  }
+  if (options->sequence == 0 || options->sequence > INT32_MAX) {
+    hri_fail(error, HR_ERROR_USAGE, "a row of %u tokens: the sequence length must be between 1 and %d",
+             options->sequence, INT32_MAX);
+    return hri_hint(error, HR_ERROR_USAGE, "give another --seq");
+  }
+  if (options->vocabulary == 0 || options->vocabulary > INT32_MAX) {
+    hri_fail(error, HR_ERROR_USAGE, "a vocabulary of %llu: it must be between 1 and %d",
+             (unsigned long long)options->vocabulary, INT32_MAX);
+    return hri_hint(error, HR_ERROR_USAGE, "check vocab_size in the model's config.json");
+  }
   if ((unsigned)options->format >= HR_DATA_FORMAT_COUNT || (unsigned)options->loss > HR_LOSS_SCOPE_COMPLETION ||
-      (unsigned)options->truncate > HR_TRUNCATE_DROP)
-    return hri_fail(error, HR_ERROR_USAGE, "format %u, loss %u, truncate %u: one of them has no such value",
-                    (unsigned)options->format, (unsigned)options->loss, (unsigned)options->truncate);
-  if (options->separator && (options->separator[0] == 0 || strlen(options->separator) > SEPARATOR_BYTES))
-    return hri_fail(error, HR_ERROR_USAGE, "the document separator must have 1 to %d bytes", SEPARATOR_BYTES);
+      (unsigned)options->truncate > HR_TRUNCATE_DROP) {
+    hri_fail(error, HR_ERROR_USAGE, "format %u, loss %u, truncate %u: one of them has no such value",
+             (unsigned)options->format, (unsigned)options->loss, (unsigned)options->truncate);
+    return hri_hint(error, HR_ERROR_USAGE, "take values of hr_data_format, hr_loss_scope and hr_truncate");
+  }
+  if (options->separator && (options->separator[0] == 0 || strlen(options->separator) > SEPARATOR_BYTES)) {
+    hri_fail(error, HR_ERROR_USAGE, "the document separator must have 1 to %d bytes", SEPARATOR_BYTES);
+    return hri_hint(error, HR_ERROR_USAGE, "give another --document-separator; \\n, \\t and \\xHH are understood");
+  }
   return HR_OK;
 }
 

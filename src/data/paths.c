@@ -92,7 +92,10 @@ hr_status hr_data_find(const char *const *paths, uint32_t path_count, hr_error *
 
 hr_status hri_paths_expand(const char *const *paths, uint32_t count, hri_path_list *list, hr_error *error) {
   for (uint32_t i = 0; i < count; i++) {
-    if (!paths[i]) return hri_fail(error, HR_ERROR_USAGE, "data path %u of %u is NULL", i, count);
+    if (!paths[i]) {
+      hri_fail(error, HR_ERROR_USAGE, "data path %u of %u is NULL", i, count);
+      return hri_hint(error, HR_ERROR_USAGE, "give as many paths as path_count says");
+    }
     HRI_TRY(hri_path_is_dir(paths[i]) ? push_directory(list, paths[i], error)
                                       : push(list, hri_strdup(paths[i]), error));
   }

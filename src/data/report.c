@@ -234,8 +234,11 @@ hr_status hr_data_example_make(hr_data *data, uint64_t index, uint64_t limit, hr
   int32_t *memory;
   hr_status status;
   memset(example, 0, sizeof *example);
-  if (index >= dataset->found.document_count || limit == 0 || limit > INT32_MAX)
-    return hri_fail(error, HR_ERROR_USAGE, "there is no document %llu", (unsigned long long)index);
+  if (index >= dataset->found.document_count || limit == 0 || limit > INT32_MAX) {
+    hri_fail(error, HR_ERROR_USAGE, "there is no document %llu", (unsigned long long)index);
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "documents are numbered from 0 up to document_count, and limit is at least 1");
+  }
   HRI_TRY(hri_spool_read(&dataset->documents, index * sizeof document, &document, sizeof document, error));
   example->place = place_of(dataset, &document);
   example->cut = document.length > limit;

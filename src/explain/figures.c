@@ -407,7 +407,7 @@ static bool read_bare(const char *text, size_t from, size_t at, size_t end, hr_o
     return false;
   if (at > from + 1 && text[at - 1] == 'x') return false;
   if (hri_oom_word(text, at > from + 80 ? at - 80 : from, at, "descriptors") < at) return false; /* of open files */
-  if (hri_match_at(text, *behind, end, " pages")) return false;
+  if (hri_match_at(text, *behind, end, " pages| next ")) return false; /* a chunk among others that TensorFlow lists */
   if (*behind + 1 < end && text[*behind] == ' ' && text[*behind + 1] == '>') return false; /* "(33715636 > 32757760)" */
   if (hri_oom_word(text, start, at, "size") == at && hri_oom_word(text, start, at, "memory") == at &&
       hri_oom_word(text, start, at, "buffer:") == at && hri_oom_word(text, start, at, "bytes") == at &&

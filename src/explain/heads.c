@@ -434,7 +434,7 @@ static const hri_oom_head heads[] = {
     {"used all available ram", "notebook", HRI_OOM_HOST_LIKELY}, /* as people repeat Colab's words */
     {"used all the available ram", "notebook", HRI_OOM_HOST_LIKELY},
     {"using all available ram", "notebook", HRI_OOM_HOST_LIKELY},
-    {"pt_devmem allocation failed", "pytorch-hpu", HRI_OOM_BARE},
+    {"pt_devmem allocation failed", "habana", HRI_OOM_FOREIGN},
     {"cuda error in allocate: 2", "cuda-extension", HRI_OOM_BARE},
     {"insufficient memory ", "", HRI_OOM_NOTHING}, /* NWChem's, with a number behind */
     {"killed", "", HRI_OOM_NOTHING},               /* in people's own words (kill.c) */

@@ -204,7 +204,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
       hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||
       hri_match_at(a->text, a->after, a->count, ", or | are | until "))
-    return false; /* a case, or one of several */
+    return false;                                                 /* a case, or one of several */
+  if (hri_match_end(a->text, from, a->at, "(the ")) return false; /* "the victim (the killed process)" */
   if (hri_match_any(a->text, from, to, others) || is_by_another(a) || hri_oom_is_by_other_signal(a)) return false;
   if (hri_match_part(a->text, a->start, a->at, "root cause|common cause|possible cause|possible reason"))
     return false;                                                                             /* one of a list */

@@ -133,6 +133,7 @@ static size_t skip_label(const char *line, size_t count, size_t at, int32_t *ran
       return number + 1;
     }
   }
+  if (at > 0 && line[at - 1] == '\t') return at; /* a table's key in a program: srun fills up with blanks */
   number = at;
   int32_t task = read_small(line, count, &number);
   if (task >= 0 && number + 1 < count && line[number] == ':' && line[number + 1] == ' ') {
@@ -281,7 +282,7 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (at + 2 < count && line[at] == '/' && line[at + 1] == '/') shape |= HRI_OOM_COMMENT | HRI_OOM_REMARK;
   if (at + 2 < count && line[at] == '#' &&
       line[at + 2] != '[') /* "##[error]" is how a runner of jobs marks its lines */
-    shape |= line[at + 1] == '#' ? HRI_OOM_HEADING : HRI_OOM_COMMENT | HRI_OOM_REMARK;
+    shape |= line[at + 1] == '#' ? HRI_OOM_HEADING | HRI_OOM_HASHES : HRI_OOM_COMMENT | HRI_OOM_REMARK;
   while (at < count && strchr("/*# ", line[at]) && line[at]) at++; /* a table in a comment */
   if (at < count && line[at] == '|' && memchr(line + at + 1, '|', count - at - 1) &&
       hri_oom_word(line, at, count, "%|") == count) /* a bar of progress behind a label */

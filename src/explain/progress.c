@@ -28,6 +28,15 @@ static bool counts_training(const char *text, size_t percent) {
          hri_oom_word(text, from, at, "step") < at;
 }
 
+/* Whether a bar's bracket text[at, end) shows a rate of 100,000 and more a second: bytes of a download are counted. */
+static bool counts_bytes(const char *text, size_t at, size_t end) {
+  size_t rate = hri_oom_word(text, at, end, "it/s"), digits = 0;
+  if (rate == end) return false;
+  while (rate > at && (hri_is_digit(text[rate - 1]) || text[rate - 1] == '.'))
+    digits = text[--rate] == '.' ? 0 : digits + 1;
+  return digits >= 6;
+}
+
 /* Whether a bar of training has come to `least`: "7%|7  | 71/1000 [00:51<", and without its picture "7% 71/1000 [". */
 static bool has_bar(const char *text, size_t count, int64_t least) {
   for (size_t at = hri_oom_word(text, 0, count, "%"); at < count; at = hri_oom_word(text, at + 1, count, "%")) {
@@ -41,7 +50,9 @@ static bool has_bar(const char *text, size_t count, int64_t least) {
     slash = hri_oom_word(text, bar, end, "/");
     if (slash < end && slash - bar < 12 && counts_training(text, at)) {
       size_t near = slash + 16 < end ? slash + 16 : end;
-      if (count_behind(text, bar, count) >= least && hri_oom_word(text, slash, near, "[") < near) return true;
+      if (count_behind(text, bar, count) >= least && hri_oom_word(text, slash, near, "[") < near &&
+          !counts_bytes(text, slash, end))
+        return true;
     }
   }
   return false;

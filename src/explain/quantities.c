@@ -317,6 +317,7 @@ static const struct {
     {"pytorch-xpu", " total capacity", HRI_OOM_LIMIT, 200, HR_OOM_TOTAL, BEFORE},
     {"pytorch-xpu", " already allocated", HRI_OOM_LIMIT, 240, HR_OOM_ALLOCATED, BEFORE},
     {"pytorch-xpu", " reserved in total", HRI_OOM_LIMIT, 300, HR_OOM_RESERVED, BEFORE},
+    {"habana", "for size::", HRI_OOM_FOREIGN, 80, HR_OOM_REQUESTED, BARE},
     {"duckdb", "memory limit to", HRI_OOM_LIMIT, 80, HR_OOM_ALLOWED, BARE},
     {"duckdb", "block of size", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
     {"duckdb", "block of", HRI_OOM_LIMIT, 80, HR_OOM_REQUESTED, BARE},
@@ -368,6 +369,8 @@ static void read_spoken(const char *text, size_t count, hri_oom_message *message
     if (spoken[i].placing == BEFORE) (void)hri_oom_size_before(text, within, spoken[i].words, figure);
     else if (!hri_oom_size_after(text, within, spoken[i].words, figure) && spoken[i].placing == BARE)
       (void)hri_oom_count_after(text, within, spoken[i].words, figure);
+    if (spoken[i].figure == HR_OOM_REQUESTED && figure->bytes == 0) /* "new bytes reserved: [0/0b]" refused nothing */
+      *figure = (hr_oom_value){.state = HR_OOM_ABSENT};
   }
 }
 

@@ -6,19 +6,21 @@
 
 /* What the raw line showed before it was normalised. */
 enum {
-  HRI_OOM_LEVEL = 1,      /* its prefix names a level of errors or warnings */
-  HRI_OOM_HEADING = 2,    /* it begins with "##" */
-  HRI_OOM_ROW = 4,        /* it is a row of a table, between "|" */
-  HRI_OOM_COMMENT = 8,    /* with one "#", "//", or as an item of a list */
-  HRI_OOM_SOURCE = 16,    /* it is a program's source, or a literal among such lines */
-  HRI_OOM_AMONG = 32,     /* lines around it are a program's source */
-  HRI_OOM_LITERAL = 64,   /* it is a string literal and nothing else */
-  HRI_OOM_DATED = 128,    /* a time stands before it */
-  HRI_OOM_TITLE = 512,    /* it is the first line, and an empty one follows */
-  HRI_OOM_BOLD = 2048,    /* a heading because all of it is set in bold */
-  HRI_OOM_REMARK = 1024,  /* with one "#", or "//": no item */
-  HRI_OOM_PRINTED = 4096, /* a field or an element of an object that a program printed */
-  HRI_OOM_FENCED = 256    /* it is in a block of output or code, between lines of three back quotes */
+  HRI_OOM_LEVEL = 1,       /* its prefix names a level of errors or warnings */
+  HRI_OOM_HEADING = 2,     /* it begins with "##" */
+  HRI_OOM_ROW = 4,         /* it is a row of a table, between "|" */
+  HRI_OOM_COMMENT = 8,     /* with one "#", "//", or as an item of a list */
+  HRI_OOM_SOURCE = 16,     /* it is a program's source, or a literal among such lines */
+  HRI_OOM_AMONG = 32,      /* lines around it are a program's source */
+  HRI_OOM_LITERAL = 64,    /* it is a string literal and nothing else */
+  HRI_OOM_DATED = 128,     /* a time stands before it */
+  HRI_OOM_TITLE = 512,     /* it is the first line, and an empty one follows */
+  HRI_OOM_BOLD = 2048,     /* a heading because all of it is set in bold */
+  HRI_OOM_REMARK = 1024,   /* with one "#", or "//": no item */
+  HRI_OOM_PRINTED = 4096,  /* a field or an element of an object that a program printed */
+  HRI_OOM_ENCLOSED = 8192, /* a remark, with statements right before and right behind those around it */
+  HRI_OOM_HASHES = 16384,  /* a heading that begins with "##" */
+  HRI_OOM_FENCED = 256     /* it is in a block of output or code, between lines of three back quotes */
 };
 
 /* A word at text[at] that may belong to a report, in the line text[line, line_end) of text[0, count). `before` is what

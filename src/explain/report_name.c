@@ -63,10 +63,19 @@ static bool is_filled_in(const hri_oom_place *p, size_t to) {
          (hri_is_name(p->text[end + 1]) || p->text[end] != '.');
 }
 
+/* A part of the name of one of Java's options, "heapdumponoutofmemoryerror". */
+static bool is_option(const hri_oom_place *p) {
+  size_t start = p->at;
+  while (start > p->line && hri_is_letter(p->text[start - 1])) start--;
+  const size_t at = hri_oom_word(p->text, start, p->line_end, "onoutofmemory");
+  return at > start && at <= p->at;
+}
+
 bool hri_voice_is_name(const hri_oom_place *p, size_t from, size_t to) {
   static const char heads[] = "oomkilled|oom-kill|oom_kill|oom killed|oom-killed";
   const bool killed = hri_match_at(p->text, p->at, p->line_end, heads);
   const bool word = !memchr(p->text + from, ' ', to - from);
+  if (is_option(p)) return true;
   if (!word || is_exception(p, from, to)) return false;
   if (hri_match_at(p->text, p->at, p->line_end, "bad_alloc")) {
     const size_t end = p->at + strlen("bad_alloc");

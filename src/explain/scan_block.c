@@ -3,7 +3,7 @@
  * so the state is carried from line to line.
  *
  * The neighbours may rely on this: a block that is never closed ends by itself but for a fence (a literal after 60
- * lines, a notebook's output at the first line that is no literal), so that one quote too many costs no more than that;
+ * lines, a comment after 100, a notebook's output at the first line that is no literal), so that one quote too many costs no more than that;
  * and what a line is may still change while it is in the window, since a text in quotes turns out to be a comment only
  * by the line behind it. */
 #include "explain/scan_block.h"
@@ -151,10 +151,12 @@ static bool opens_literal(const hri_scan_window *w, const char *line, size_t fir
          (hri_match_part(line, first, count, "= `") && hri_match_at(line, first, count, "const |let |var |return "));
 }
 
-/* Whether the raw line is nothing but three quotes that close a literal of which the text shows no beginning: behind what no
- * program says, at the margin, where a docstring's are not. */
+/* Whether the raw line is nothing but three quotes, with a remark at most, that close a literal of which the text shows no
+ * beginning: behind what no program says, at the margin, where a docstring's are not. */
 static bool closes_unseen(const hri_scan_window *w, const char *line, size_t count, hri_source_kind before) {
   const hri_scan_mark *last = w->marks.count > 0 ? &w->marks.items[w->marks.count - 1] : NULL;
+  const size_t remark = hri_oom_word(line, 0, count, "  # ");
+  if (remark < count) count = remark;
   while (count > 0 && hri_line_is_blank(line[count - 1])) count--;
   return last && count == 3 && before == HRI_SOURCE_NONE && hri_match_at(line, 0, count, "\"\"\"|'''");
 }
@@ -169,6 +171,19 @@ static hri_source_kind within_literal(hri_scan_blocks *b, unsigned quotes, uint6
   return b->is_comment ? own : HRI_SOURCE_CODE;
 }
 
+/* Whether the line is part of a comment of C's kin that began on a line of its own, to its end. */
+static bool see_remark(hri_scan_blocks *b, const char *line, size_t first, size_t count) {
+  enum { LONGEST = 100 };
+  if (b->remark_lines > 0) {
+    b->remark_lines = hri_oom_word(line, 0, count, "*/") < count ? 0 : b->remark_lines - 1;
+    return true;
+  }
+  if (hri_match_at(line, first, count, "/*") && (first + 2 == count || strchr(" *!", line[first + 2])) &&
+      hri_oom_word(line, first, count, "*/") == count)
+    b->remark_lines = LONGEST;
+  return false;
+}
+
 /* A text that begins with the quotes is a comment on what follows: it speaks for itself unless a program follows. */
 hri_source_kind hri_scan_source_of(hri_scan_blocks *b, hri_scan_window *w, const char *line, size_t count,
                                    uint64_t number, hri_source_kind before) {
@@ -180,6 +195,7 @@ hri_source_kind hri_scan_source_of(hri_scan_blocks *b, hri_scan_window *w, const
   bool opens;
   if (b->literal_lines > 0) return within_literal(b, quotes, number, own);
   while (first < count && hri_line_is_blank(line[first])) first++;
+  if (see_remark(b, line, first, count)) return HRI_SOURCE_CODE;
   if (b->comment_end > 0 && first < count) { /* the first line behind a comment */
     if (own == HRI_SOURCE_CODE) make_source(w, b->literal_start, b->comment_end);
     b->comment_end = 0;
@@ -192,6 +208,10 @@ hri_source_kind hri_scan_source_of(hri_scan_blocks *b, hri_scan_window *w, const
   opens = opens_literal(w, line, first, count, quote, before);
   /* a field of an object, which a console prints with such quotes, speaks for itself likewise */
   b->is_comment = opens ? own == HRI_SOURCE_LITERAL : hri_match_at(line, first, count, "\"\"\"|'''");
+  if (b->is_comment && before == HRI_SOURCE_CODE && goes_on(w)) { /* of the definition that the line before opens */
+    opens = true;
+    b->is_comment = false;
+  }
   if (!opens && !b->is_comment) return own;
   b->literal_lines = LONGEST;
   b->literal_quote = quote;

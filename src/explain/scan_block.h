@@ -12,6 +12,7 @@ typedef struct hri_scan_blocks {
   bool is_comment;           /* it is no statement's ... */
   uint64_t literal_start;    /* ... and began there ... */
   uint64_t comment_end;      /* ... and ended there, with nothing but blank lines since; 0: none */
+  unsigned remark_lines;     /* how many more may belong to a comment of C's kin */
   unsigned exception_lines;  /* how many more may belong to an exception that is printed over several */
   unsigned scalar_lines;     /* how many more may belong to a text of YAML that is open */
   unsigned output_lines;     /* how many more may be elements of a notebook's printed output ... */

@@ -168,7 +168,8 @@ static char unescape(const char *line, size_t *at) {
     }
   if (!strchr("\"\\/tnr", from[1])) return *from;
   *at += 1;
-  return strchr("tnr", from[1]) ? ' ' : from[1];
+  if (from[1] == 't') return '\t';
+  return strchr("nr", from[1]) ? ' ' : from[1];
 }
 
 size_t hri_scan_open_object(char *line, size_t count) {
@@ -179,7 +180,7 @@ size_t hri_scan_open_object(char *line, size_t count) {
   end = hri_oom_word(line, length, count, behind);
   if (end == count) return count;
   for (size_t at = length; at < end;) line[put++] = unescape(line, &at); /* text follows the string, past 6 bytes */
-  while (put > 0 && line[put - 1] == ' ') put--;
+  while (put > 0 && hri_line_is_blank(line[put - 1])) put--;
   return put;
 }
 

@@ -99,12 +99,18 @@ static bool is_one_block(const hri_scan_window *w, size_t from, size_t to) {
   return w->marks.items[to].line - w->marks.items[from].line <= to - from;
 }
 
+/* Whether mark `m` is the text's first line and an empty one follows: a title, though "#" begins it. */
+static bool is_first(const hri_scan_window *w, size_t m) {
+  return w->marks.items[m].line == 1 && m + 1 < w->marks.count && w->marks.items[m + 1].line > 2;
+}
+
 /* Whether a program's source stands around the line of mark `m`, close by: on both sides, right beside it, or anywhere beside
  * a comment. What was pasted before the message that it led to stands on one side, and a blank line between. */
 static bool is_among_source(const hri_scan_window *w, size_t m) {
   enum { REACH = 6 };
   const size_t from = m < REACH ? 0 : m - REACH, to = m + REACH < w->marks.count ? m + REACH : w->marks.count - 1;
   bool before = false, behind = false;
+  if (is_first(w, m) && w->marks.items[m].shape & HRI_OOM_REMARK) return false;
   if (is_in_long_comment(w, m) || is_beside_commands(w, m)) return true;
   for (size_t i = from; i <= to; i++) {
     if (!is_source_beside(w, i, m)) continue;
@@ -113,6 +119,17 @@ static bool is_among_source(const hri_scan_window *w, size_t m) {
     else behind = true;
   }
   return before && behind;
+}
+
+/* Whether mark `m` is among remarks that a program's statements enclose, line by line: nothing was pasted there. */
+static bool is_enclosed(const hri_scan_window *w, size_t m) {
+  enum { REACH = 12 };
+  const uint16_t remark = HRI_OOM_REMARK | HRI_OOM_HASHES;
+  const hri_scan_mark *marks = w->marks.items;
+  size_t from = m, to = m;
+  while (from > 0 && m - from < REACH && marks[from].shape & remark) from--;
+  while (to + 1 < w->marks.count && to - m < REACH && marks[to].shape & remark) to++;
+  return from < m && m < to && is_one_block(w, from, to) && is_source_beside(w, from, m) && is_source_beside(w, to, m);
 }
 
 /* Whether the line of mark `m` is a literal that is an element of a program's: its neighbour is source too. */
@@ -134,7 +151,7 @@ static bool shows_output(const char *text, size_t from, size_t end) {
   while (from < end && strchr(" {[\"'", text[from])) from++;
   if (hri_match_at(text, from, end, "at ") && hri_match_part(text, from, end, "(|.java:|.js:|.ts:|.py:|.cc:|native"))
     return true;
-  if (hri_match_at(text, from, end, "caused by: ")) return true;
+  if (hri_match_at(text, from, end, "caused by: |stacktrace\": [|stack_trace\": [|stacktrace: [")) return true;
   for (key = from; key < end && (hri_is_name(text[key]) || text[key] == '@');) key++;
   for (behind = key; behind < end && strchr("\"' ", text[behind]);) behind++;
   if (key == from || behind == end || text[behind] != ':') return false;
@@ -207,10 +224,10 @@ static size_t intro_of(const hri_scan_window *w, size_t m, size_t from, size_t *
 static unsigned shape_of(const hri_scan_window *w, size_t m) {
   const hri_scan_mark *mark = &w->marks.items[m];
   unsigned shape = mark->shape;
+  if (is_enclosed(w, m)) shape |= HRI_OOM_ENCLOSED;
   if (is_among_source(w, m)) shape |= HRI_OOM_AMONG;
   else if (is_printed(w, m)) shape |= HRI_OOM_PRINTED;
-  if (mark->line == 1 && m + 1 < w->marks.count && mark[1].line > 2 && !(shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT)))
-    shape |= HRI_OOM_TITLE;
+  if (is_first(w, m) && !(shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT))) shape |= HRI_OOM_TITLE;
   if (!(shape & HRI_OOM_PRINTED) && is_element(w, m))
     shape |= shape & HRI_OOM_AMONG ? HRI_OOM_LITERAL | HRI_OOM_SOURCE : HRI_OOM_LITERAL;
   if (hri_source_is_code(mark->source) || (mark->source == HRI_SOURCE_FIELD && !(shape & HRI_OOM_PRINTED)))

@@ -90,12 +90,27 @@ static inline bool is_plain(char c) {
          ((unsigned char)c >= 0x80 && c != (char)0xc2 && c != (char)0xe2);
 }
 
+/* Whether the backslash at line[at] parts two names of a path that begins with a drive, "e:\tools\new"; where the path's
+ * backslashes are written twice, "e:\\tools\\new", a single one begins an escape. */
+static bool is_in_path(const char *line, size_t at) {
+  enum { FAR = 260 };
+  size_t from = at;
+  while (from > 0 && at - from < FAR && (unsigned char)line[from - 1] > ' ' && !strchr("\"'<>|", line[from - 1]))
+    from--;
+  for (size_t i = from; i + 2 < at; i++) {
+    const bool drive = hri_is_letter(hri_line_lower(line[i])) && line[i + 1] == ':' && line[i + 2] == '\\';
+    if (!drive || (i > from && hri_is_name(hri_line_lower(line[i - 1])))) continue;
+    return line[i + 3] != '\\' || line[at - 1] == '\\';
+  }
+  return false;
+}
+
 /* One character at line[at] that is_plain does not know and that dresses nothing; returns where the next one is. */
 static size_t add_other(hri_scan_window *w, const char *line, size_t at, size_t end) {
   const char c = line[at];
   size_t behind;
   bool word;
-  if (c == '\\' && at + 1 < end && (line[at + 1] == 'n' || line[at + 1] == 't')) {
+  if (c == '\\' && at + 1 < end && (line[at + 1] == 'n' || line[at + 1] == 't') && !is_in_path(line, at)) {
     hri_scan_window_add_blank(w); /* a line end inside a JSON string */
     return at + 2;
   }

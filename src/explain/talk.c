@@ -415,7 +415,15 @@ bool hri_voice_denies(const hri_oom_place *p) {
          is_corruption(p);
 }
 
-bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p); }
+/* "{{value}}", in a text that a program fills in; "out of memory kills = yes", a setting. */
+static bool is_to_be_filled(const hri_oom_place *p) {
+  size_t end = p->line_end;
+  while (end > p->at && p->text[end - 1] == ' ') end--;
+  return hri_match_part(p->text, p->line, p->line_end, "{{ |{{.|{{$|{{value") ||
+         hri_match_end(p->text, p->at, end, " = yes| = no");
+}
+
+bool hri_voice_placeholder(const hri_oom_place *p) { return has_placeholder(p) || is_to_be_filled(p); }
 
 /* Behind the words that introduce the message, without the mark of a block and the "+" of a difference. */
 static size_t intro_end(const hri_oom_place *p) {
@@ -456,13 +464,15 @@ static bool is_symptom(const hri_oom_place *p, size_t end) {
   return hri_match_any(p->before, from, end, "symptom|symptoms|gejala|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
          hri_match_part(
              p->text, p->line_end, to,
-             "cause:|causes:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|solusi|penyebab|gi\xe1\xba\xa3i ph\xc3\xa1p");
+             "cause:|causes:|diagnosis:|mitigation:|workaround:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|solusi|penyebab|gi\xe1\xba\xa3i ph\xc3\xa1p");
 }
 
 /* "The log looks like this:" of a page, whose author met nothing in the lines before it. */
 static bool is_shown(const char *text, size_t from, size_t end) {
   enum { FAR = 300 };
-  return hri_match_any(text, from, end, "looks like this|look like this") &&
+  static const char shows[] =
+      "looks like this|look like this|is indicated as follows|are indicated as follows|looks as follows|look as follows";
+  return hri_match_any(text, from, end, shows) &&
          !hri_match_any(text, end > FAR ? end - FAR : 0, end, HRI_OWN "|got|failed|crashed|tried");
 }
 
@@ -470,8 +480,23 @@ static bool is_shown(const char *text, size_t from, size_t end) {
 static bool is_answered(const hri_oom_place *p) {
   size_t at = p->line_end;
   while (at < p->count && p->text[at] == ' ') at++;
+  if (hri_match_at(p->text, at, p->count, "-> ") && p->text[p->line] != ' ' && !(p->shape & HRI_OOM_LEVEL)) return true;
   return hri_match_at(p->text, p->line, p->at, "error: ") &&
          hri_match_at(p->text, at, p->count, "solution:|solutions:|fix:|cause:|causes:|resolution:");
+}
+
+/* Chinese: if the following error, if there appears, if one meets, if it reports. */
+#define IF_SUCH_WIDE                                                                                                   \
+  "\xe5\xa6\x82\xe6\x9e\x9c\xe6\x9c\x89\xe4\xbb\xa5\xe4\xb8\x8b|\xe5\xa6\x82\xe6\x9e\x9c\xe5\x87\xba\xe7\x8e\xb0|"     \
+  "\xe5\xa6\x82\xe6\x9e\x9c\xe9\x81\x87\xe5\x88\xb0|\xe5\xa6\x82\xe6\x9e\x9c\xe6\x8a\xa5"
+
+/* "If you get `...`, then reduce the batch": a case within its sentence. */
+static bool is_quoted_case(const hri_oom_place *p) {
+  const size_t from = hri_sentence_start(p->text, p->sentence, p->tick_from);
+  if (p->tick_from >= p->tick_to || p->tick_from <= from) return false;
+  return hri_match_any(p->text, from, p->tick_from, "if you|if your|when you|should you") &&
+         hri_match_at(p->text, p->tick_to, p->line_end, ", | you | then | try | reduce ") &&
+         !hri_match_any(p->text, from, p->tick_from, HRI_OWN);
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
@@ -481,7 +506,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
-      "in case you|in case anyone|the reason";
+      "in case you|in case anyone|the reason|if relevant|if applicable|if any|if available|if possible";
   /* "running it will produce the following error:" is what somebody did */
   static const char results[] =
       "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
@@ -491,11 +516,13 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const size_t from =
       colon ? hri_sentence_start(p->before, p->intro_from > far && p->intro_from < end ? p->intro_from : far, end - 1)
             : 0;
+  if (is_quoted_case(p)) return true;
   if (end == 0) return false;
   if (colon && is_shown(p->before, from, end)) return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
   if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
     return p->shape & HRI_OOM_FENCED && is_symptom(p, end);
   if (is_answered(p)) return true;
+  if (hri_match_part(p->before, end > 120 ? end - 120 : 0, end, IF_SUCH_WIDE)) return true;
   if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   const bool will =
       hri_match_any(p->before, from, end, "will") &&

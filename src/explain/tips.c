@@ -11,7 +11,7 @@
 #define FOREIGN (ON(NOT_PYTORCH) | ON(TOO_BIG)) /* of a framework that is not PyTorch */
 
 /* Those of whom an allocator of PyTorch's kind speaks, by device. */
-#define OTHER_DEVICES "pytorch-xpu pytorch-npu pytorch-hpu pytorch-musa pytorch-mlu"
+#define OTHER_DEVICES "pytorch-xpu pytorch-npu pytorch-musa pytorch-mlu"
 #define BATCH_SYSTEMS_OF_PBS "pbs torque"
 
 const hri_tip

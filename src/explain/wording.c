@@ -241,13 +241,17 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
     if (before_ends(a, "confirms|confirm|means|explains|identify|identifying|troubleshoot|prevent")) return nothing;
-    if (before_ends(a, "for reason:")) return nothing; /* "look for Reason: OOMKilled" */
+    if (before_ends(a, "name:|app:|image:|which have been in an|that have been in an|that are in an|which are in an"))
+      return nothing;                                                      /* somebody calls it so; of a kind */
+    if (before_ends(a, " or") && !before_has(a, "either")) return nothing; /* nobody knows which */
+    if (before_ends(a, "for reason:")) return nothing;                     /* "look for Reason: OOMKilled" */
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
+    const bool kind = after_starts(a, " pods| containers| processes| jobs| events"); /* "get oomkilled pods" */
     bool adjective =
-        after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-        !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
-        !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with"); /* "with oomkilled status" */
+        kind || (after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
+                 !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
+                 !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with")); /* "with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
@@ -565,7 +569,8 @@ static hri_oom_reading read_bad_alloc(const hri_oom_around *a, hri_oom_reading p
   if (!before_has(a, "thrust") && !after_has(a, 40, "out_of_memory: ") &&
       !after_has(a, 160, "cudaerrormemoryallocation") && !after_has(a, 20, "rmm failure at"))
     return plain;
-  if (after_has(a, 260, "maximum pool size exceeded")) return (hri_oom_reading){HRI_OOM_LIBRARY, "rmm"};
+  if (after_has(a, 260, "maximum pool size exceeded") || before_has(a, "maximum pool size exceeded"))
+    return (hri_oom_reading){HRI_OOM_LIBRARY, "rmm"};
   return before_has(a, "rmm") || after_has(a, 160, "rmm") ? (hri_oom_reading){HRI_OOM_FOREIGN, "rmm"}
                                                           : (hri_oom_reading){HRI_OOM_LIBRARY, "thrust"};
 }

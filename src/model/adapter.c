@@ -27,6 +27,8 @@ static bool says_something(const json_t *value) {
   return !json_is_number(value) || json_number_value(value) != 0;
 }
 
+#define TARGET_WANTED "a linear module of a layer of this %s model, such as self_attn.o_proj, or its embedding"
+
 static hr_status unsupported(const hri_json *root, const char *key, const char *what, hr_error *error) {
   hr_status status = hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: field '%s': %s are not read", root->file, key, what);
   return hri_hint(error, status, "merge the adapter with PEFT (merge_and_unload) and name the merged model");
@@ -37,7 +39,6 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
     const char *key, *what;
   } keys[] = {{"use_qalora", "QALoRA adapters"},
               {"lora_bias", "adapters with biases"},
-              {"exclude_modules", "excluded modules"},
               {"layer_replication", "replicated layers"},
               {"trainable_token_indices", "trained tokens"},
               {"target_parameters", "adapters of parameters"},
@@ -60,14 +61,31 @@ static hr_status refuse_unread(const hri_json *root, hr_error *error) {
   return strcmp(text, "LORA") == 0 ? HR_OK : unsupported(root, "peft_type", "adapters that are not LORA", error);
 }
 
+/* Modules whose whole path a name is: those that PEFT takes whatever layers_to_transform says. */
+static void take_path(const char *target, const hr_model *model, hr_lora *paths) {
+  char name[96];
+  for (uint32_t l = 0; l < model->layer_count; l++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (hri_module_name(model, (hr_module)k, (int32_t)l, name) && strcmp(name, target) == 0)
+        paths->modules[l] |= (uint8_t)(1u << k);
+  hri_embedding_name(model, name);
+  if (strcmp(name, target) == 0) paths->embedding = true;
+}
+
 /* A name is that of a module, the end of one behind a dot, or a whole path with its layer, as PEFT writes "all-linear"
- * down. */
-static hr_status take_target(const hri_json *item, const hr_model *model, hr_lora *lora, hr_error *error) {
+ * down. Lists for several families have names that mean nothing here, as for PEFT. */
+static hr_status take_target(const hri_json *item, const hr_model *model, hr_lora *lora, hr_lora *paths, bool *found,
+                             hr_error *error) {
   const char *target = json_string_value(item->value);
-  if (target && strcmp(target, "all-linear") != 0 && hri_lora_add_target(model, target, lora)) return HR_OK;
-  return hri_json_fail(item, error,
-                       "a linear module of a layer of this %s model, such as self_attn.o_proj, or its embedding",
-                       hr_family_name(model->family));
+  if (target && strcmp(target, "all-linear") != 0) {
+    take_path(target, model, paths);
+    if (hri_lora_add_target(model, target, lora)) {
+      *found = true;
+      return HR_OK;
+    }
+    if (!hri_lora_names_module(model, target)) return HR_OK;
+  }
+  return hri_json_fail(item, error, TARGET_WANTED, hr_family_name(model->family));
 }
 
 static hr_status take_expression(const hri_json *item, const hr_model *model, hr_lora *lora, hr_error *error) {
@@ -86,15 +104,41 @@ static hr_status take_expression(const hri_json *item, const hr_model *model, hr
                        hr_family_name(model->family));
 }
 
-static hr_status take_targets(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
-  hri_json targets = hri_json_member(root, "target_modules");
+static hr_status take_targets(const hri_json *root, const hr_model *model, hr_lora *lora, hr_lora *paths,
+                              hr_error *error) {
+  hri_json targets = hri_json_member(root, "target_modules"), first;
+  bool found = false;
   if (json_is_string(targets.value)) return take_expression(&targets, model, lora, error);
   if (!json_is_array(targets.value) || json_array_size(targets.value) == 0)
     return hri_json_fail(&targets, error, "a list of names of modules");
   for (uint64_t k = 0; k < hri_json_count(&targets); k++) {
     hri_json item = hri_json_item(&targets, k);
-    HRI_TRY(take_target(&item, model, lora, error));
+    HRI_TRY(take_target(&item, model, lora, paths, &found, error));
   }
+  first = hri_json_item(&targets, 0);
+  return found ? HR_OK : hri_json_fail(&first, error, TARGET_WANTED, hr_family_name(model->family));
+}
+
+/* An expression of whole paths, or a list of names as target_modules has them; they come before everything else. */
+static hr_status take_exclusions(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
+  hri_json list = hri_json_member(root, "exclude_modules");
+  hr_lora out = {0};
+  bool found;
+  if (!says_something(list.value)) return HR_OK;
+  if (json_is_string(list.value)) {
+    const char *fault = hri_lora_add_pattern(model, json_string_value(list.value), &out, &found);
+    if (fault) return hri_json_fail(&list, error, "a regular expression that can be read; of this one %s", fault);
+  } else if (!json_is_array(list.value)) {
+    return hri_json_fail(&list, error, "a regular expression or a list of names of modules");
+  }
+  for (uint64_t k = 0; json_is_array(list.value) && k < hri_json_count(&list); k++) {
+    hri_json item = hri_json_item(&list, k);
+    const char *name = json_string_value(item.value);
+    if (!name) return hri_json_fail(&item, error, "the name of a module");
+    if (strcmp(name, "all-linear") != 0) (void)hri_lora_add_target(model, name, &out);
+  }
+  for (uint32_t l = 0; l < model->layer_count; l++) lora->modules[l] &= (uint8_t)~out.modules[l];
+  lora->embedding = lora->embedding && !out.embedding;
   return HR_OK;
 }
 
@@ -122,7 +166,8 @@ static hr_status take_layers(const hri_json *root, const hr_model *model, bool l
 
 static hr_status take_places(const hri_json *root, const hr_model *model, hr_lora *lora, hr_error *error) {
   bool layers[HR_MAX_LAYERS] = {0}, any = false;
-  HRI_TRY(take_targets(root, model, lora, error));
+  hr_lora paths = {0};
+  HRI_TRY(take_targets(root, model, lora, &paths, error));
   HRI_TRY(take_layers(root, model, layers, error));
   if (json_is_string(hri_json_member(root, "target_modules").value) &&
       says_something(hri_json_member(root, "layers_to_transform").value)) {
@@ -133,14 +178,16 @@ static hr_status take_places(const hri_json *root, const hr_model *model, hr_lor
   if (says_something(hri_json_member(root, "layers_to_transform").value) ||
       json_is_integer(hri_json_member(root, "layers_to_transform").value))
     lora->embedding = false; /* peft tuners_utils.py, check_target_module_exists: it has no index of a layer */
+  lora->embedding = lora->embedding || paths.embedding;
+  for (uint32_t l = 0; l < model->layer_count; l++)
+    lora->modules[l] = (uint8_t)((layers[l] ? lora->modules[l] : 0) | paths.modules[l]);
+  HRI_TRY(take_exclusions(root, model, lora, error));
   any = lora->embedding;
-  for (uint32_t l = 0; l < model->layer_count; l++) {
-    if (!layers[l]) lora->modules[l] = 0;
-    any = any || lora->modules[l] != 0;
-  }
+  for (uint32_t l = 0; l < model->layer_count; l++) any = any || lora->modules[l] != 0;
   if (any) return HR_OK;
   return hri_hint(error,
-                  hri_fail(error, HR_ERROR_INPUT, "%s: target_modules and layers_to_transform name no module together",
+                  hri_fail(error, HR_ERROR_INPUT,
+                           "%s: target_modules, layers_to_transform and exclude_modules name no module together",
                            root->file),
                   "correct the file, or fetch it anew if it is damaged");
 }

@@ -530,7 +530,7 @@ hr_status hr_model_parse(const char *text, uint64_t bytes, const char *file, hr_
   hri_json root = {0};
   hr_model made;
   hr_status status;
-  HRI_TRY(hri_json_parse(text, bytes, file, &root, error));
+  HRI_TRY(hri_json_parse_file(text, bytes, file, &root, error));
   status = read_model(&root, &made, error);
   hri_json_deinit(&root);
   if (status != HR_OK) return status;

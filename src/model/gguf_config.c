@@ -40,9 +40,9 @@ static hr_status read_architecture(const hri_gguf *file, const char **name, hr_f
   uint64_t bytes, parts = 1;
   HRI_TRY(hri_gguf_opt_u64(file, "split.count", 0, UINT32_MAX, &parts, error));
   if (parts > 1) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s is one of %llu parts of a model", hri_gguf_path(file),
+    hri_fail(error, HR_ERROR_INPUT, "%s is one of %llu parts of a model", hri_gguf_path(file),
              (unsigned long long)parts);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "join them first: llama-gguf-split --merge FIRST-PART WHOLE.gguf");
+    return hri_hint(error, HR_ERROR_INPUT, "join them first: llama-gguf-split --merge FIRST-PART WHOLE.gguf");
   }
   HRI_TRY(hri_gguf_get_string(file, "general.architecture", name, &bytes, error));
   for (size_t i = 0; i < sizeof architectures / sizeof *architectures; i++)
@@ -50,10 +50,10 @@ static hr_status read_architecture(const hri_gguf *file, const char **name, hr_f
       *family = architectures[i].family;
       return HR_OK;
     }
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: general.architecture is '%.40s', which is not supported",
-           hri_gguf_path(file), *name);
+  hri_fail(error, HR_ERROR_INPUT, "%s: general.architecture is '%.40s', which is not supported", hri_gguf_path(file),
+           *name);
   return hri_hint(
-      error, HR_ERROR_UNSUPPORTED,
+      error, HR_ERROR_INPUT,
       "llama, mistral, qwen2, qwen3, phi2, phi3, gemma, gemma2, gemma3, smollm3, granite, olmo2, stablelm and gpt2 are "
       "known");
 }
@@ -92,9 +92,9 @@ static hr_status check_causal(const hri_gguf *file, const char *architecture, hr
   bool causal = true;
   HRI_TRY(hri_gguf_opt_bool(file, KEY("attention.causal"), &causal, error));
   if (causal) return HR_OK;
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is false: each token sees those behind it too, as in an encoder",
+  hri_fail(error, HR_ERROR_INPUT, "%s: %s is false: each token sees those behind it too, as in an encoder",
            hri_gguf_path(file), KEY("attention.causal"));
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "take a model that continues text; attention is causal here");
+  return hri_hint(error, HR_ERROR_INPUT, "take a model that continues text; attention is causal here");
 }
 
 static hr_status read_sizes(const hri_gguf *file, const char *architecture, facts *f, hr_error *error) {
@@ -125,9 +125,9 @@ static hr_status read_sizes(const hri_gguf *file, const char *architecture, fact
   HRI_TRY(hri_gguf_opt_u64(file, KEY("attention.sliding_window"), 0, UINT32_MAX, &f->window, error));
   HRI_TRY(hri_gguf_opt_u64(file, KEY("expert_count"), 0, UINT32_MAX, &experts, error));
   if (value_size == f->head_size && experts == 0) return HR_OK;
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is not supported", hri_gguf_path(file),
+  hri_fail(error, HR_ERROR_INPUT, "%s: %s is not supported", hri_gguf_path(file),
            experts ? "a mixture of experts" : "attention with different sizes of keys and values");
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "take a dense model of a supported family");
+  return hri_hint(error, HR_ERROR_INPUT, "take a dense model of a supported family");
 }
 
 /* Files hold fp32: 1e-5 comes as 9.99999974e-06. The shortest decimal that is the same fp32 number is what was
@@ -224,9 +224,9 @@ static hr_status check_numbers(const hri_gguf *file, hr_family family, const fac
   else if (!longrope && f->attention_factor != 0 && f->attention_factor != 1)
     what = "a rope.scaling.attn_factor without longrope";
   if (!what) return HR_OK;
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s is not supported in a %s model", hri_gguf_path(file), what,
+  hri_fail(error, HR_ERROR_INPUT, "%s: %s is not supported in a %s model", hri_gguf_path(file), what,
            hr_family_name(family));
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that the file was made from");
+  return hri_hint(error, HR_ERROR_INPUT, "use the Hugging Face directory that the file was made from");
 }
 
 /* Reads a vector of frequency factors. */
@@ -236,9 +236,9 @@ static hr_status read_factors(const hri_gguf *file, const char *name, uint64_t c
   uint32_t index;
   (void)snprintf(part.name, sizeof part.name, "%s", name);
   if (count > HR_MAX_ROPE_PAIRS) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: tensor %s: at most %d frequency factors are supported",
-             hri_gguf_path(file), name, HR_MAX_ROPE_PAIRS);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "take a model with smaller heads");
+    hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s: at most %d frequency factors are supported", hri_gguf_path(file),
+             name, HR_MAX_ROPE_PAIRS);
+    return hri_hint(error, HR_ERROR_INPUT, "take a model with smaller heads");
   }
   HRI_TRY(hri_gguf_part_find(file, &part, &index, error));
   return hri_gguf_part_read(file, index, &part, 0, count, values, staging, sizeof staging, error);
@@ -270,9 +270,9 @@ static hr_status put_llama3(hri_json_writer *w, const hri_gguf *file, const fact
   hri_rope_frequencies(&none, (uint32_t)f->rotary, (uint32_t)f->context, f->context, plain, &factor);
   for (uint64_t i = 0; i < f->rotary / 2; i++)
     if (!(fabs(plain[i] / inverse[i] - (double)divisors[i]) <= 1e-3 * (double)divisors[i])) {
-      hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: element %llu of rope_freqs.weight is %g; llama3 scaling by %g has %g",
+      hri_fail(error, HR_ERROR_INPUT, "%s: element %llu of rope_freqs.weight is %g; llama3 scaling by %g has %g",
                hri_gguf_path(file), (unsigned long long)i, (double)divisors[i], rope.factor, plain[i] / inverse[i]);
-      return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that the file was made from");
+      return hri_hint(error, HR_ERROR_INPUT, "use the Hugging Face directory that the file was made from");
     }
   hri_json_field_string(w, "rope_type", "llama3");
   hri_json_field_double(w, "factor", rope.factor);
@@ -310,15 +310,15 @@ static hr_status put_scaling(hri_json_writer *w, const hri_gguf *file, const fac
   bool linear = strcmp(f->scaling, "linear") == 0 && f->factor != 1, yarn = strcmp(f->scaling, "yarn") == 0;
   hr_status status = HR_OK;
   if ((llama3 || longrope) && (linear || yarn)) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: %s RoPE scaling by %g beside frequency factors (%s) is not supported",
+    hri_fail(error, HR_ERROR_INPUT, "%s: %s RoPE scaling by %g beside frequency factors (%s) is not supported",
              hri_gguf_path(file), f->scaling, f->factor, llama3 ? "rope_freqs.weight" : "rope_factors_long.weight");
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "use the Hugging Face directory that the file was made from");
+    return hri_hint(error, HR_ERROR_INPUT, "use the Hugging Face directory that the file was made from");
   }
   if (!llama3 && !longrope && !linear && !yarn) {
     if (strcmp(f->scaling, "none") == 0 || strcmp(f->scaling, "linear") == 0) return HR_OK;
-    hri_fail(error, HR_ERROR_UNSUPPORTED, "%s: the RoPE scaling '%.40s' is not supported without its factors",
+    hri_fail(error, HR_ERROR_INPUT, "%s: the RoPE scaling '%.40s' is not supported without its factors",
              hri_gguf_path(file), f->scaling);
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "none, linear, yarn, and llama3 or longrope factors are read");
+    return hri_hint(error, HR_ERROR_INPUT, "none, linear, yarn, and llama3 or longrope factors are read");
   }
   hri_json_key(w, "rope_scaling");
   hri_json_begin_object(w);
@@ -498,8 +498,8 @@ static void name_model(const hri_gguf *file, hr_model *model) {
 }
 
 static hr_status refuse_adapter(const hri_gguf *file, hr_error *error) {
-  hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds adapters, and no model", hri_gguf_path(file));
-  return hri_hint(error, HR_ERROR_UNSUPPORTED, "name the model that they belong to, and them by --adapter %.200s",
+  hri_fail(error, HR_ERROR_USAGE, "%s holds adapters, and no model", hri_gguf_path(file));
+  return hri_hint(error, HR_ERROR_USAGE, "name the model that they belong to, and them by --adapter %.200s",
                   hri_gguf_path(file));
 }
 

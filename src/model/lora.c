@@ -71,6 +71,21 @@ const char *hri_lora_add_pattern(const hr_model *model, const char *expression, 
   return fault;
 }
 
+bool hri_lora_names_module(const hr_model *model, const char *target) {
+  hr_model whole = *model;
+  whole.tied_embeddings = false; /* a head that is tied is a module too */
+  whole.lora = (hr_lora){0};
+  for (uint32_t p = 0; p < hri_param_count(&whole); p++) {
+    hri_param_spec spec;
+    hri_param_get(&whole, p, &spec);
+    for (uint32_t k = 0; k < spec.part_count; k++) {
+      *strrchr(spec.parts[k].name, '.') = 0; /* ".weight" */
+      if (matches(spec.parts[k].name, target)) return true;
+    }
+  }
+  return false;
+}
+
 const char *hri_lora_embedding_fault(const hr_lora *lora) {
   if (!lora->embedding) return NULL;
   if (lora->dora) return "with dora the embedding gets no adapter here";

@@ -20,6 +20,8 @@ bool hri_lora_add_target(const hr_model *model, const char *target, hr_lora *lor
 /* The same for an expression that must match a module's whole path, as PEFT takes a target_modules that is a text. NULL,
  * or what is wrong with the expression. */
 const char *hri_lora_add_pattern(const hr_model *model, const char *expression, hr_lora *lora, bool *found);
+/* Whether the name means any module of the model at all, also one that can have no adapter here (a norm, the head). */
+bool hri_lora_names_module(const hr_model *model, const char *target);
 /* Every module outside of linear ones whose path ends in `name`, with or without a dot before it, trains whole. NULL, or
  * why it cannot be. */
 const char *hri_lora_add_saved(const hr_model *model, const char *name, hr_lora *lora);

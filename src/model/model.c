@@ -356,8 +356,8 @@ static hr_status find_weights(const char *dir, hr_model *model, hr_error *error)
     int found = holds(dir, kinds[i].file);
     if (found < 0) return hri_fail_memory(error, length, "a path");
     if (found && !kinds[i].readable) {
-      hri_fail(error, HR_ERROR_UNSUPPORTED, "%s holds its weights as %s, which is not read", dir, kinds[i].file);
-      return hri_hint(error, HR_ERROR_UNSUPPORTED,
+      hri_fail(error, HR_ERROR_INPUT, "%s holds its weights as %s, which is not read", dir, kinds[i].file);
+      return hri_hint(error, HR_ERROR_INPUT,
                       "save the model as safetensors first, or name %s/config.json to start without weights", dir);
     }
     if (!found) continue;

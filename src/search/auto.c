@@ -93,15 +93,18 @@ static double per_token(const hr_job *job, double seconds) { return seconds / (d
 
 static bool given(const grid *g, uint64_t option) { return (g->asked->given & option) != 0; }
 
+static void take_smaller(grid *g, const hr_job *job, uint64_t need) {
+  const hri_change none = {.levels = job->recompute.kind == HR_RECOMPUTE_LEVELS ? HRI_LEVELS_AUTO : HRI_LEVELS_KEPT};
+  g->smallest = need;
+  g->smallest_job = *job;
+  g->smallest_job.budget_bytes = g->asked->budget_bytes;
+  (void)hri_change_text(&none, g->asked, &g->smallest_job, g->smallest_options);
+}
+
 /* What was placed. */
 static void consider(grid *g, const hr_job *job, uint64_t need, double step_seconds, bool fits) {
   const double seconds = per_token(job, step_seconds);
-  if (!g->any && need < g->smallest) {
-    const hri_change none = {.levels = job->recompute.kind == HR_RECOMPUTE_LEVELS ? HRI_LEVELS_AUTO : HRI_LEVELS_KEPT};
-    g->smallest = need;
-    g->smallest_job = *job;
-    (void)hri_change_text(&none, g->asked, job, g->smallest_options);
-  }
+  if (!g->any && need < g->smallest) take_smaller(g, job, need);
   if (!fits || (g->any && seconds >= g->seconds)) return;
   g->any = true;
   g->best = *job;
@@ -677,29 +680,64 @@ static void begin(grid *g, const hr_job *job) {
   g->packs = job->device.packs && job->purpose != HR_PURPOSE_GENERATE && !given(g, HR_GIVEN_WEIGHT_PACKING);
 }
 
-/* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
- * not in its fixed bytes. */
-hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *error) {
-  grid *g;
-  hr_status status = HR_OK;
-  HRI_TRY(hri_job_finished(job, error));
-  g = hri_alloc_zero(1, sizeof *g);
-  if (!g) return hri_fail_memory(error, sizeof *g, "the search");
-  begin(g, job);
-  hri_mem_keep(true);
-  status = hri_plan_draft(&g->base, NULL, &g->lender, error); /* where it cannot be planned, each has its own backend */
-  if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) goto out;
-  HRI_TRY_OUT(list_families(g, error));
-  HRI_TRY_OUT(search_families(g, error));
-  if (found) tell(g, found);
-  status = g->any ? HR_OK : nothing_fits(g, error);
-out:
+static void end(grid *g) {
+  if (!g) return;
   hr_plan_destroy(g->lender);
   for (size_t n = 0; n < g->families.count; n++) hri_level_tables_destroy(g->families.items[n].tables);
   hri_array_free(&g->families);
-  hri_mem_keep(false);
-  if (status == HR_OK && out) status = hr_plan_create(&g->best, out, error);
-  if (status == HR_OK) *job = g->best;
   hri_free(g);
-  return status;
+}
+
+static hr_status search(const hr_job *job, grid **out, hr_error *error) {
+  grid *g = hri_alloc_zero(1, sizeof *g);
+  hr_status status;
+  *out = g;
+  if (!g) return hri_fail_memory(error, sizeof *g, "the search");
+  begin(g, job);
+  status = hri_plan_draft(&g->base, NULL, &g->lender, error); /* where it cannot be planned, each has its own backend */
+  if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
+  HRI_TRY(list_families(g, error));
+  return search_families(g, error);
+}
+
+/* What a search by speed in a byte less than the smallest need finds is smaller yet: it looks at packings and levels that
+ * the search for the smallest leaves out. Large jobs, of which it takes seconds, are searched once. */
+static hr_status refuse_again(grid *g, hr_error *error) {
+  enum { REPEATS = 8, NODES = 2048 };
+  hr_job job = *g->asked;
+  const uint32_t nodes = g->lender ? g->lender->info.node_count : NODES;
+  bool less = !g->any && g->smallest != UINT64_MAX;
+  for (uint32_t k = 0; less && k < REPEATS && (k + 1) * nodes <= NODES; k++) {
+    grid *again;
+    hr_status status;
+    job.budget_bytes = g->smallest - 1;
+    status = search(&job, &again, error);
+    less = status == HR_OK && (again->any || again->smallest < g->smallest);
+    if (less && again->any) take_smaller(g, &again->best, again->need);
+    else if (less) take_smaller(g, &again->smallest_job, again->smallest);
+    end(again);
+    HRI_TRY(status);
+  }
+  return HR_OK;
+}
+
+/* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
+ * not in its fixed bytes. */
+hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *error) {
+  grid *g = NULL;
+  hr_job best;
+  hr_status status;
+  HRI_TRY(hri_job_finished(job, error));
+  hri_mem_keep(true);
+  status = search(job, &g, error);
+  if (status == HR_OK) status = refuse_again(g, error);
+  if (status == HR_OK && found) tell(g, found);
+  if (status == HR_OK && !g->any) status = nothing_fits(g, error);
+  if (status == HR_OK) best = g->best;
+  end(g);
+  hri_mem_keep(false);
+  if (status != HR_OK) return status;
+  if (out) HRI_TRY(hr_plan_create(&best, out, error));
+  *job = best;
+  return HR_OK;
 }

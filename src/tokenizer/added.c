@@ -103,10 +103,19 @@ static hr_status add_pattern(hri_pattern_set *set, const char *text, uint64_t by
   return hri_fail_memory(error, sizeof pattern, "added tokens");
 }
 
-/* A normalized token is searched for in normalized text, by its normalized content, and decodes to it. */
+/* A normalized token is searched for in normalized text, by its normalized content, and decodes to it. The reference finds
+ * one of no characters before each character, where it cuts the text. */
 static hr_status add_normalized(hr_tokenizer *tokenizer, hri_added_token *token, const char *text, uint64_t bytes,
                                 uint32_t order, hr_error *error) {
   const hri_vocab *vocab = &tokenizer->vocab;
+  if (bytes == 0) {
+    uint32_t width = vocab->bytes[token->id] < 60 ? vocab->bytes[token->id] : 60;
+    return hri_hint(error,
+                    hri_fail(error, HR_ERROR_INPUT,
+                             "%s: nothing is left of the added token '%.*s' when it is normalized", tokenizer->file,
+                             (int)width, hri_vocab_content(vocab, token->id)),
+                    "say \"normalized\": false of it, so that it is found as it stands");
+  }
   if (bytes != vocab->bytes[token->id] || memcmp(text, hri_vocab_content(vocab, token->id), bytes) != 0) {
     token->decoded = hri_alloc(bytes);
     if (!token->decoded) return hri_fail_memory(error, bytes, "added tokens");
@@ -239,7 +248,9 @@ static uint64_t space_begin(const hri_added_walk *walk, uint64_t at) {
   return at > walk->taken ? at : walk->taken;
 }
 
-static uint64_t space_end(const hri_added_walk *walk, uint64_t at) {
+/* The end of the white space at `at`; what a call before this one found need not be looked at again. */
+static uint64_t space_end(hri_added_walk *walk, uint64_t at) {
+  if (at < walk->space_end) return walk->space_end;
   while (at < walk->bytes) {
     uint32_t point;
     bool valid;
@@ -247,7 +258,7 @@ static uint64_t space_end(const hri_added_walk *walk, uint64_t at) {
     if (!hri_unicode_is_space(point)) break;
     at += width;
   }
-  return at;
+  return walk->space_end = at;
 }
 
 bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_added_walk *walk, hri_added_match *match) {
@@ -259,11 +270,11 @@ bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_adde
     walk->at = end;
     if (walk->plain && token->special) continue;
     if (token->single_word && word_beside(walk, begin, end)) continue;
+    /* As in the reference: without lstrip a token that lies in the white space which the last match took along is found
+     * all the same, and the rest of that white space is text again; with lstrip nothing of it is left to be found. */
     if (token->lstrip) begin = space_begin(walk, begin);
-    if (token->rstrip)
-      end = space_end(walk, end > walk->taken ? end : walk->taken); /* up to `taken` all is white space */
-    if (begin < walk->taken) begin = walk->taken;                   /* rstrip of the last match reached into this one */
-    if (end < begin) end = begin;
+    if (token->rstrip) end = space_end(walk, end);
+    if (begin >= end) continue;
     walk->taken = end;
     *match = (hri_added_match){.id = found->id, .begin = (uint32_t)begin, .end = (uint32_t)end};
     return true;

@@ -19,12 +19,16 @@ typedef struct hri_added_match {
   uint32_t id, begin, end;
 } hri_added_match;
 
-/* A walk over the matches in a text; start with {.text, .bytes, .plain}. */
+/* A match may begin before the end of the one before it, whose rstrip took its white space along; what is left of that is
+ * text once more, as in the reference.
+ *
+ * A walk over the matches in a text; start with {.text, .bytes, .plain}. */
 typedef struct hri_added_walk {
   const char *text;
   uint64_t bytes;
   bool plain;         /* special tokens are text */
-  uint64_t at, taken; /* searched up to `at`; text before `taken` belongs to a match */
+  uint64_t at, taken; /* searched up to `at`; the last match ends at `taken` */
+  uint64_t space_end; /* of the white space that was looked at for rstrip */
 } hri_added_walk;
 bool hri_added_next(const hri_added *added, const hri_pattern_set *set, hri_added_walk *walk, hri_added_match *match);
 

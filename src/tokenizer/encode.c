@@ -109,16 +109,19 @@ static void place_token(encoder *e, uint64_t index, const char *text, uint64_t b
   e->tokens->end[index] = range.end;
 }
 
-/* Turns the lengths that the model left in tokens->end into offsets. */
+/* Turns the lengths that the model left in tokens->end into offsets. What Unigram does not know is trimmed by its own
+ * characters, as in the reference. */
 static void place_tokens(encoder *e, const view *v, uint64_t from) {
   const hri_vocab *vocab = &e->tokenizer->vocab;
+  uint32_t unk = e->tokenizer->kind == HRI_MODEL_UNIGRAM ? e->tokenizer->unigram.unk : HRI_TOKEN_NONE;
   uint64_t at = 0;
   for (uint64_t i = from; i < e->tokens->count; i++) {
     uint64_t length = e->tokens->end[i] & ~HRI_PIECE_STAYS;
     uint32_t id = (uint32_t)e->tokens->ids[i];
     hri_split_piece range = source_of(e, v, at, at + (length ? length : 1));
     bool stays = e->tokens->end[i] & HRI_PIECE_STAYS;
-    place_token(e, i, hri_vocab_content(vocab, id), vocab->bytes[id], range);
+    if (id == unk) place_token(e, i, v->text + at, length, range);
+    else place_token(e, i, hri_vocab_content(vocab, id), vocab->bytes[id], range);
     if (!stays) at += length;
   }
 }

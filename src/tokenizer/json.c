@@ -76,6 +76,7 @@ static hr_status read_scored(loader *l, hr_error *error) {
   for (;;) {
     char *content;
     const char *number;
+    uint64_t bytes;
     int64_t integer = 0;
     double score = 0;
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
@@ -84,6 +85,7 @@ static hr_status read_scored(loader *l, hr_error *error) {
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
     if (!more) return hri_json_scan_fail(&l->scan, error, "a token must have a score");
     HRI_TRY(hri_json_scan_string(&l->scan, &content, error));
+    bytes = l->scan.bytes;
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
     if (!more) return hri_json_scan_fail(&l->scan, error, "token '%.60s' has no score", content);
     (void)hri_json_scan_peek(&l->scan);
@@ -92,23 +94,30 @@ static hr_status read_scored(loader *l, hr_error *error) {
     score = is_integer ? (double)integer : hri_decimal_read(number);
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
     if (more) return hri_json_scan_fail(&l->scan, error, "token '%.60s' has more than a score", content);
-    HRI_TRY(hri_build_token(l->tokenizer, content, strlen(content), l->scores.count, error));
+    HRI_TRY(hri_build_token(l->tokenizer, content, bytes, l->scores.count, error));
     if (!hri_array_push(&l->scores, score)) return hri_fail_memory(error, sizeof score, "the scores of the tokenizer");
   }
 }
 
-static hr_status read_vocab(loader *l, hr_error *error) {
+static hr_status read_numbered(loader *l, hr_error *error) {
   char *content;
   uint64_t id;
-  l->has_vocab = true;
-  if (hri_json_scan_peek(&l->scan) == '[') return read_scored(l, error);
   HRI_TRY(hri_json_scan_object(&l->scan, error));
   for (;;) {
     HRI_TRY(hri_json_scan_key(&l->scan, &content, error));
     if (!content) return HR_OK;
     HRI_TRY(hri_json_scan_u64(&l->scan, &id, error));
-    HRI_TRY(hri_build_token(l->tokenizer, content, strlen(content), id, error));
+    HRI_TRY(hri_build_token(l->tokenizer, content, l->scan.bytes, id, error));
   }
+}
+
+/* Tokens may hold U+0000, which nothing else may. */
+static hr_status read_vocab(loader *l, hr_error *error) {
+  hr_status status;
+  l->has_vocab = l->scan.takes_nul = true;
+  status = hri_json_scan_peek(&l->scan) == '[' ? read_scored(l, error) : read_numbered(l, error);
+  l->scan.takes_nul = false;
+  return status;
 }
 
 static hr_status read_merge(loader *l, hr_error *error) {

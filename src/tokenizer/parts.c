@@ -252,11 +252,38 @@ hr_status hri_parts_pre_tokenizer(hr_tokenizer *tokenizer, const hri_json *json,
 
 /* ---- Post-processors ---- */
 
-static hr_status post_byte_level(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  tokenizer->trim_offsets = tokenizer->trim_prefix_space = true;
+/* What trims offsets: it sees the tokens that processors before it put around. One that does not trim takes nothing back. */
+static hr_status post_trim(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
+  bool trims = true, prefix_space = true;
+  HRI_TRY(hri_json_opt_bool(json, "trim_offsets", &trims, error));
+  HRI_TRY(hri_json_opt_bool(json, "add_prefix_space", &prefix_space, error));
+  if (!trims) return HR_OK;
+  tokenizer->trim_offsets = true;
+  tokenizer->trim_prefix_space = prefix_space;
   tokenizer->trim_after_template = tokenizer->prefix.count > 0;
-  HRI_TRY(hri_json_opt_bool(json, "trim_offsets", &tokenizer->trim_offsets, error));
-  return hri_json_opt_bool(json, "add_prefix_space", &tokenizer->trim_prefix_space, error);
+  return HR_OK;
+}
+
+/* The reference hands what a template made on in pieces, each of which a processor behind it surrounds by itself. */
+static hr_status refuse_pieces(const hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
+  if (!tokenizer->in_pieces) return HR_OK;
+  return hri_hint(error,
+                  hri_fail(error, HR_ERROR_INPUT,
+                           "%s: field '%s' adds tokens behind a template that adds some, which is not supported",
+                           json->file, json->path),
+                  "make one template of both");
+}
+
+/* Each processor of a sequence puts its tokens around those of the ones before it: of `prefix` what begins at `from` moves
+ * to the front. */
+static void move_to_front(hr_tokenizer *tokenizer, size_t from) {
+  int32_t *ids = tokenizer->prefix.items;
+  size_t count = tokenizer->prefix.count;
+  for (; from > 0 && from < count; from--) {
+    int32_t old = ids[from - 1];
+    memmove(ids + from - 1, ids + from, (count - from) * sizeof *ids);
+    ids[--count] = old;
+  }
 }
 
 /* The ids of a special token of the template, appended to one side of the text. */
@@ -283,7 +310,8 @@ static hr_status add_special(hr_tokenizer *tokenizer, const hri_json *tokens, co
 static hr_status post_template(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
   hri_json single, special = {0};
   bool before = true;
-  tokenizer->prefix.count = tokenizer->suffix.count = 0;
+  size_t inner = tokenizer->prefix.count, outer = tokenizer->suffix.count;
+  HRI_TRY(refuse_pieces(tokenizer, json, error));
   HRI_TRY(hri_json_get_array(json, "single", &single, error));
   if (hri_json_has(json, "special_tokens")) HRI_TRY(hri_json_get_object(json, "special_tokens", &special, error));
   for (uint64_t i = 0; i < hri_json_count(&single); i++) {
@@ -300,13 +328,16 @@ static hr_status post_template(hr_tokenizer *tokenizer, const hri_json *json, hr
       HRI_TRY(add_special(tokenizer, &special, &piece, before, error));
     }
   }
+  tokenizer->in_pieces = tokenizer->prefix.count > inner || tokenizer->suffix.count > outer;
+  move_to_front(tokenizer, inner);
   return before ? hri_json_fail(&single, error, "a template with the sequence A once") : HR_OK;
 }
 
 /* "sep" and "cls" as [content, id] around the text. */
 static hr_status read_around(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
   static const char *const keys[] = {"cls", "sep"};
-  tokenizer->prefix.count = tokenizer->suffix.count = 0;
+  size_t inner = tokenizer->prefix.count;
+  HRI_TRY(refuse_pieces(tokenizer, json, error));
   for (uint32_t i = 0; i < 2; i++) {
     hri_json pair, id;
     json_int_t value;
@@ -320,16 +351,14 @@ static hr_status read_around(hr_tokenizer *tokenizer, const hri_json *json, hr_e
                  : hri_array_push(&tokenizer->suffix, (int32_t)value)))
       return hri_fail_memory(error, sizeof(int32_t), "the template of the post-processor");
   }
+  move_to_front(tokenizer, inner);
   return HR_OK;
 }
 
 /* Offsets are trimmed before the tokens are put around. */
 static hr_status post_roberta(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  HRI_TRY(read_around(tokenizer, json, error));
-  tokenizer->trim_offsets = tokenizer->trim_prefix_space = true;
-  tokenizer->trim_after_template = false;
-  HRI_TRY(hri_json_opt_bool(json, "trim_offsets", &tokenizer->trim_offsets, error));
-  return hri_json_opt_bool(json, "add_prefix_space", &tokenizer->trim_prefix_space, error);
+  HRI_TRY(post_trim(tokenizer, json, error));
+  return read_around(tokenizer, json, error);
 }
 
 static hr_status read_post_processor(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error);
@@ -338,7 +367,7 @@ static hr_status post_sequence(hr_tokenizer *tokenizer, const hri_json *json, hr
 }
 
 static hr_status read_post_processor(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  static const part table[] = {{"Sequence", post_sequence},           {"ByteLevel", post_byte_level},
+  static const part table[] = {{"Sequence", post_sequence},           {"ByteLevel", post_trim},
                                {"TemplateProcessing", post_template}, {"BertProcessing", read_around},
                                {"RobertaProcessing", post_roberta},   {NULL, NULL}};
   return read_typed(tokenizer, json, table, "post-processor", error);

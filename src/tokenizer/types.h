@@ -106,6 +106,7 @@ struct hr_tokenizer {
   uint32_t stage_count;
   bool needs_origins;                /* a stage acts at the beginning of the text only, and a normalizer may move it */
   HRI_ARRAY(int32_t) prefix, suffix; /* around the tokens of a text, with HR_ENCODE_SPECIAL */
+  bool in_pieces;                    /* while the post-processor is read: a template left the text beside its tokens */
   bool trim_offsets, trim_prefix_space,
       trim_after_template; /* the ByteLevel post-processor; it runs behind the template */
   HRI_ARRAY(hri_decoder) decoders;

@@ -487,8 +487,10 @@ static hr_status verify_small(const hri_rundir *r, hri_checkpoint *c, hr_error *
   char name[64];
   HRI_TRY(hri_manifest_read(c->path, &step, &c->files, error));
   hri_checkpoint_name(step, name);
-  if (strcmp(strrchr(c->path, '/') + 1, name) != 0)
-    return hri_fail(error, HR_ERROR_INPUT, "%s has the manifest of %s", c->path, name);
+  if (strcmp(strrchr(c->path, '/') + 1, name) != 0) {
+    hri_fail(error, HR_ERROR_INPUT, "%s has the manifest of %s", c->path, name);
+    return hri_hint(error, HR_ERROR_INPUT, "put the directories back under their own names");
+  }
   HRI_TRY(hri_manifest_check(c->path, &c->files, 0, error)); /* lengths and names */
   for (size_t k = 0; k < c->files.count; k++) {
     const hri_file_record *file = &c->files.items[k];

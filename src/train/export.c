@@ -174,8 +174,10 @@ hr_status hri_export_companions(const hr_model *model, const char *from, const c
   const bool own = strcmp(from, model->directory) == 0; /* another model's generation_config.json is not this one's */
   struct stat info;
   if (!from[0]) return HR_OK;
-  if (!hri_path_exists(from))
-    return hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
+  if (!hri_path_exists(from)) {
+    hri_fail(error, HR_ERROR_INPUT, "%s is gone, so its tokenizer files could not be copied", from);
+    return hri_hint(error, HR_ERROR_INPUT, "copy them into RUN/final yourself");
+  }
   if (stat(from, &info) != 0) return unreadable(error, "look at", from);
   if (!S_ISDIR(info.st_mode)) return hri_gguf_is(from) ? make_from_gguf(model, from, directory, files, error) : HR_OK;
   for (size_t k = 0; k < sizeof companions / sizeof *companions - !own; k++)

@@ -34,12 +34,19 @@ int hr_byte_of_token(const hr_model *model, int32_t token) {
 static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int32_t **ids, uint64_t count,
                             hr_error *error) {
   uint64_t vocabulary = job->model.vocabulary_size;
-  if (!o->prompt_ids && !o->prompt && count > 0)
-    return hri_fail(error, HR_ERROR_USAGE, "the prompt has %llu bytes and is NULL", (unsigned long long)count);
-  if (count == 0) return hri_fail(error, HR_ERROR_USAGE, "the prompt is empty");
-  if (!o->prompt_ids && vocabulary < 256)
-    return hri_fail(error, HR_ERROR_USAGE, "this model's vocabulary of %llu has no byte tokens",
-                    (unsigned long long)vocabulary);
+  if (!o->prompt_ids && !o->prompt && count > 0) {
+    hri_fail(error, HR_ERROR_USAGE, "the prompt has %llu bytes and is NULL", (unsigned long long)count);
+    return hri_hint(error, HR_ERROR_USAGE, "give hr_generate_options.prompt, or prompt_ids");
+  }
+  if (count == 0) {
+    hri_fail(error, HR_ERROR_USAGE, "the prompt is empty");
+    return hri_hint(error, HR_ERROR_USAGE, "give at least one token to go on from: --prompt TEXT");
+  }
+  if (!o->prompt_ids && vocabulary < 256) {
+    hri_fail(error, HR_ERROR_USAGE, "this model's vocabulary of %llu has no byte tokens",
+             (unsigned long long)vocabulary);
+    return hri_hint(error, HR_ERROR_USAGE, "give token ids, or a tokenizer: --tokenizer DIR");
+  }
   *ids = hri_alloc(count * sizeof **ids);
   if (!*ids) return hri_fail_memory(error, count * sizeof **ids, "the prompt");
   for (uint64_t k = 0; k < count; k++) {
@@ -47,8 +54,10 @@ static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int
     if ((*ids)[k] < 0 || (uint64_t)(*ids)[k] >= vocabulary) {
       hri_free(*ids);
       *ids = NULL;
-      return hri_fail(error, HR_ERROR_USAGE, "prompt token %llu is outside of the vocabulary of %llu",
-                      (unsigned long long)k, (unsigned long long)vocabulary);
+      hri_fail(error, HR_ERROR_USAGE, "prompt token %llu is outside of the vocabulary of %llu", (unsigned long long)k,
+               (unsigned long long)vocabulary);
+      return hri_hint(error, HR_ERROR_USAGE,
+                      "name the tokenizer that belongs to the model (--tokenizer), or put it into its directory");
     }
   }
   return HR_OK;
@@ -151,7 +160,10 @@ void hr_generate_options_init(hr_generate_options *options) {
 
 static hr_status check_job(const hr_job *job, hr_error *error) {
   HRI_TRY(hri_job_finished(job, error));
-  if (job->purpose != HR_PURPOSE_GENERATE) return hri_fail(error, HR_ERROR_USAGE, "this job is not a generation job");
+  if (job->purpose != HR_PURPOSE_GENERATE) {
+    hri_fail(error, HR_ERROR_USAGE, "this job is not a generation job");
+    return hri_hint(error, HR_ERROR_USAGE, "finish it with the purpose HR_PURPOSE_GENERATE");
+  }
   return hri_session_need_weights(job, error);
 }
 

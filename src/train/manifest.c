@@ -128,8 +128,10 @@ hr_status hri_manifest_read(const char *directory, uint64_t *step, hri_file_list
   hri_json root = {0};
   hr_status status = HR_OK;
   HRI_TRY(hri_path_at(path, directory, HRI_MANIFEST_FILE, error));
-  if (!hri_path_exists(path))
-    return hri_fail(error, HR_ERROR_INPUT, "%s is missing: nothing says what the checkpoint was made of", path);
+  if (!hri_path_exists(path)) {
+    hri_fail(error, HR_ERROR_INPUT, "%s is missing: nothing says what the checkpoint was made of", path);
+    return hri_hint(error, HR_ERROR_INPUT, "put it back, or take another checkpoint: --from step-N");
+  }
   HRI_TRY_OUT(hri_file_read(path, LIMIT_BYTES, &bytes, &count, error));
   if (!hri_seal_holds(member, bytes, count)) {
     status = damaged(path, error);

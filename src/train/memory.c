@@ -50,7 +50,10 @@ static int64_t now_us(void) {
 static hr_status join(char path[PATH_BYTES], const char *directory, const char *name, hr_error *error) {
   int length = snprintf(path, PATH_BYTES, "%s/%s", directory, name);
   if (length > 0 && length < PATH_BYTES) return HR_OK;
-  return hri_fail(error, HR_ERROR_USAGE, "the path of the run directory is longer than %d bytes", PATH_BYTES - 64);
+  {
+    hri_fail(error, HR_ERROR_USAGE, "the path of the run directory is longer than %d bytes", PATH_BYTES - 64);
+    return hri_hint(error, HR_ERROR_USAGE, "name a shorter --out");
+  }
 }
 
 /* ---- room ---- */

@@ -122,7 +122,11 @@ static hr_status read_whole(const hri_weights *file, const char *name, uint64_t 
   const hri_safetensor *t;
   void *raw;
   hr_status status;
-  if (index == HRI_SAFETENSORS_NONE) return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", name);
+  if (index == HRI_SAFETENSORS_NONE) {
+    hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", name);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "check that the adapter and the model belong together, or fetch the files anew");
+  }
   t = hri_weights_get(file, index);
   raw = hri_alloc(t->end - t->begin);
   if (!raw) return hri_fail_memory(error, t->end - t->begin, name);
@@ -693,8 +697,10 @@ static hr_status open_adapter(merge *m, uint32_t i, const char *directory, hr_er
   HRI_TRY(hri_source_open(&one->source, &one->model, NULL, NULL, NULL, NULL, 0, error));
   HRI_TRY(hri_source_check_embedding(&one->source, &m->source, error));
   one->weight = weight;
-  if (!isfinite((float)(weight * one->model.lora.alpha)))
-    return hri_fail(error, HR_ERROR_USAGE, "%s: a weight of %g makes no factor", directory, weight);
+  if (!isfinite((float)(weight * one->model.lora.alpha))) {
+    hri_fail(error, HR_ERROR_USAGE, "%s: a weight of %g makes no factor", directory, weight);
+    return hri_hint(error, HR_ERROR_USAGE, "give a finite number in --weights");
+  }
   compare_base(m, directory);
   return HR_OK;
 }
@@ -767,11 +773,19 @@ static hr_status choose_kind(merge *m, hr_error *error) {
 }
 
 static hr_status check_options(const merge *m, const char *const *adapters, uint32_t count, hr_error *error) {
-  if (count == 0) return hri_fail(error, HR_ERROR_USAGE, "no adapter to merge is named");
+  if (count == 0) {
+    hri_fail(error, HR_ERROR_USAGE, "no adapter to merge is named");
+    return hri_hint(error, HR_ERROR_USAGE, "headroom merge MODEL ADAPTER... --out DIR");
+  }
   for (uint32_t i = 0; i < count; i++)
-    if (!adapters[i]) return hri_fail(error, HR_ERROR_USAGE, "adapter %u of %u is NULL", i, count);
-  if ((unsigned)m->options->quantize >= HRI_QUANTIZATION_COUNT)
-    return hri_fail(error, HR_ERROR_USAGE, "--quantize has no value %u", (unsigned)m->options->quantize);
+    if (!adapters[i]) {
+      hri_fail(error, HR_ERROR_USAGE, "adapter %u of %u is NULL", i, count);
+      return hri_hint(error, HR_ERROR_USAGE, "give as many adapters as their count says");
+    }
+  if ((unsigned)m->options->quantize >= HRI_QUANTIZATION_COUNT) {
+    hri_fail(error, HR_ERROR_USAGE, "--quantize has no value %u", (unsigned)m->options->quantize);
+    return hri_hint(error, HR_ERROR_USAGE, "take a value of hr_quantize");
+  }
   if (m->options->type && type_named(m->options->type) < 0) {
     hri_fail(error, HR_ERROR_USAGE, "the type '%.40s' cannot be written to a Hugging Face directory", m->options->type);
     return hri_hint(error, HR_ERROR_USAGE, "f32, f16 and bf16 can");
@@ -788,7 +802,10 @@ static hr_status check_options(const merge *m, const char *const *adapters, uint
 
 static hr_status check_target(merge *m, const char *model, const char *const *adapters, uint32_t count,
                               const char *target, hr_error *error) {
-  if (!*target) return hri_fail(error, HR_ERROR_USAGE, "the target has no name");
+  if (!*target) {
+    hri_fail(error, HR_ERROR_USAGE, "the target has no name");
+    return hri_hint(error, HR_ERROR_USAGE, "name a directory: --out DIR");
+  }
   HRI_TRY(hri_target_init(&m->target, target, true, m->options->replace, error));
   if (!m->options->replace) return HR_OK;
   HRI_TRY(hri_target_spares(target, model, error));

@@ -57,22 +57,34 @@ static hr_status is_run_file(const char *path, bool *is, hr_error *error) {
   return status == HR_ERROR_INPUT ? HR_OK : status;
 }
 
+static hr_status no_directory(const char *directory, int failed, bool link, hr_error *error) {
+  hr_status status;
+  if (failed != ENOENT && failed != ENOTDIR) return hri_fail_errno(error, failed, "open directory", directory);
+  status = hri_fail(error, HR_ERROR_USAGE, "%s is %s", directory,
+                    link ? "a link to something that is no directory" : "no directory, or stands below a file");
+  return hri_hint(error, status, "name another --out: a run is begun in a directory that is new or empty");
+}
+
 /* *names: what is there that no run made, at most a few. */
 static hr_status look(const char *directory, standing *what, char names[200], hr_error *error) {
   char path[PATH_BYTES];
-  bool lock = is_our_lock(directory), run;
+  bool lock = is_our_lock(directory), run, link;
+  int failed;
   uint32_t foreign = 0, entries = 0;
+  struct stat info;
   const char *name;
   hr_status status;
   DIR *dir;
   names[0] = 0;
   HRI_TRY(hri_path_at(path, directory, "run.json", error));
   dir = opendir(directory);
-  if (!dir && errno == ENOENT) {
+  failed = dir ? 0 : errno;
+  link = failed && lstat(directory, &info) == 0 && S_ISLNK(info.st_mode);
+  if (failed == ENOENT && !link) {
     *what = ABSENT;
     return HR_OK;
   }
-  if (!dir) return hri_fail_errno(error, errno, "open directory", directory);
+  if (failed) return no_directory(directory, failed, link, error);
   while ((status = hri_dir_next(dir, directory, &name, error)) == HR_OK && name) {
     size_t used = strlen(names);
     entries++;
@@ -122,8 +134,10 @@ static hr_status refuse_in_use(const char *directory, hr_error *error) {
 
 hr_status hri_rundir_look(const char *directory, hr_error *error) {
   standing what;
-  if (strlen(directory) > LONGEST_PATH)
-    return hri_fail(error, HR_ERROR_USAGE, "--out: the path %.100s... has more than %d bytes", directory, LONGEST_PATH);
+  if (strlen(directory) > LONGEST_PATH) {
+    hri_fail(error, HR_ERROR_USAGE, "--out: the path %.100s... has more than %d bytes", directory, LONGEST_PATH);
+    return hri_hint(error, HR_ERROR_USAGE, "name a shorter --out, or change to the directory first");
+  }
   HRI_TRY(refuse_in_use(directory, error));
   return look_for_start(directory, &what, error);
 }
@@ -402,8 +416,11 @@ static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
   r->metrics_fd = open(path, O_RDWR | O_APPEND | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK | flags, 0644);
   if (r->metrics_fd < 0 && errno == ENOENT) return metrics_differ(r, "was removed", error);
   if (r->metrics_fd < 0) return hri_fail_errno(error, errno, "open", path);
-  if (fstat(r->metrics_fd, &info) != 0 || !S_ISREG(info.st_mode))
-    return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
+  if (fstat(r->metrics_fd, &info) != 0 || !S_ISREG(info.st_mode)) {
+    hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "move it away, or put the file itself there; --allow-different metrics goes on without its lines");
+  }
   hri_file_digest_destroy(r->metrics_digest);
   r->metrics_digest = NULL;
   return hri_file_digest_create(DIGEST_PARTS, &r->metrics_digest, error);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "base/file.h"
+#include "base/mem.h"
 #include "base/text.h"
 #include "data/words.h"
 #include "device/host.h"
@@ -194,6 +195,7 @@ hr_status hri_session_prepare(hri_session *s, hr_error *error) {
 }
 
 static hr_status reserve(hri_session *s, hr_error *error) {
+  hri_mem_trim();
   HRI_TRY(check_room(s->plan, true, error));
   HRI_TRY(hri_executor_reserve(s->executor, error));
   for (uint32_t k = 0; k < s->shape_count; k++)
@@ -483,8 +485,11 @@ hr_status hri_session_feed(hri_session *s, const int32_t *ids, uint64_t count, u
   const hri_job *job = &s->plan->job;
   uint64_t grown;
   if (*length + count > s->plan->spec.context_length) /* the cache is rounded up; the table of positions is not */
-    return hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u",
-                    (unsigned long long)(*length + count), s->plan->spec.context_length);
+  {
+    hri_fail(error, HR_ERROR_USAGE, "%llu tokens do not fit into the planned context of %u",
+             (unsigned long long)(*length + count), s->plan->spec.context_length);
+    return hri_hint(error, HR_ERROR_USAGE, "plan more with --context, or make fewer tokens");
+  }
   while (count > 0) {
     bool decode = count == 1;
     uint64_t n = decode                      ? 1

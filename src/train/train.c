@@ -53,13 +53,14 @@ typedef struct trainer {
   hri_pace pace;
   uint64_t steps_at_start;
   char path[4096];
-  bool near_limit_told;
+  bool near_limit_told, rows_failed; /* rows could not be read: weights and states are those of the last step */
   bool ways_anew;                   /* the library chooses how it computes products, though the run has a table of it */
   uint64_t unlabelled;              /* steps without a label that counts */
   uint64_t eval_tokens;             /* of the last evaluation */
   double step_seconds[STEP_WINDOW]; /* of the last steps, a ring */
   launched launched[AHEAD + 1];     /* a ring, by step */
   uint64_t settled;                 /* the last step that was settled; progress.step is the last that was launched */
+  uint64_t saved;                   /* the last step that a checkpoint was made of */
   double settled_at;                /* when */
 } trainer;
 
@@ -283,13 +284,16 @@ static hr_status train_step(trainer *t, hr_error *error) {
   launched *l = &t->launched[(t->progress.step + 1) % (AHEAD + 1)];
   uint32_t ahead = t->session.plan->backend->ahead, most = t->session.times ? 0 : ahead < AHEAD ? ahead : AHEAD;
   const hri_shape *shape;
+  hr_status status;
   *l = (launched){.begin = now(),
                   .learning_rate =
                       t->job->learning_rate * hri_schedule_factor(t->job, t->progress.step, t->progress.steps)};
   if (t->profile) hri_profile_begin_step(t->profile);
   if (t->rates) hri_rate_watch_begin_step(t->rates);
   hri_memory_begin_step(t->memory, t->progress.step + 1);
-  HRI_TRY(feed_step(t, &shape, &l->counted, error));
+  status = feed_step(t, &shape, &l->counted, error);
+  t->rows_failed = status != HR_OK;
+  HRI_TRY(status);
   HRI_CONTROL_SET(x, step, (int64_t)t->progress.step);
   HRI_CONTROL_SET(x, learning_rate, l->learning_rate);
   HRI_CONTROL_SET(x, inv_tokens, l->counted ? 1.0 / (double)l->counted : 0);
@@ -447,6 +451,7 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
              "nothing of it was saved; %s is whole: go on from it with a lower --lr and --allow-different lr",
              strrchr(newest, '/') + 1);
   HRI_TRY(status);
+  t->saved = t->progress.step;
   (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->path);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   hri_checkpoint_retire(&t->run, t->options->keep);
@@ -455,9 +460,22 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
   return HR_OK;
 }
 
+/* Training data that cannot be read any more, or is no longer what the run began with, costs nobody the steps that are
+ * done. Not so where an evaluation fails: its step's checkpoint would not be that of an undisturbed run. */
+static hr_status save_before(trainer *t, hr_status failure, hr_error *error) {
+  hr_error own = {0};
+  if (t->progress.step == t->steps_at_start) return failure;
+  if (settle_all(t, &own) != HR_OK) return failure;
+  if (t->saved != t->progress.step && checkpoint(t, false, &own) != HR_OK) return failure;
+  return hri_hint(error, failure,
+                  "step %llu is saved: put the data back as it was and go on with --resume %s (with other data: "
+                  "--allow-different data)",
+                  (unsigned long long)t->progress.step, t->run.directory);
+}
+
 static bool due(uint64_t every, uint64_t step) { return every && step % every == 0; }
 
-static hr_status loop(trainer *t, hr_error *error) {
+static hr_status steps(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
   bool best, last;
   t->pace = (hri_pace){.evaluate_every = o->eval_every,
@@ -488,6 +506,11 @@ static hr_status loop(trainer *t, hr_error *error) {
     }
   }
   return HR_OK;
+}
+
+static hr_status loop(trainer *t, hr_error *error) {
+  hr_status status = steps(t, error);
+  return t->rows_failed ? save_before(t, status, error) : status;
 }
 
 /* ---- set-up ---- */

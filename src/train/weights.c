@@ -441,8 +441,10 @@ static hr_status move_part(const hri_source *s, const hri_param_spec *spec, uint
   uint32_t index;
   if (tuned) (void)hri_part_tuned(s->model, spec, &spec->parts[k], name);
   index = tuned ? hri_weights_find(from, name) : hri_source_find(s, &spec->parts[k]);
-  if (index == HRI_SAFETENSORS_NONE)
-    return hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", tuned ? name : spec->parts[k].name);
+  if (index == HRI_SAFETENSORS_NONE) {
+    hri_fail(error, HR_ERROR_INPUT, "the tensor %s is missing", tuned ? name : spec->parts[k].name);
+    return hri_hint(error, HR_ERROR_INPUT, "check that config.json and the weights come from the same model");
+  }
   *move = move_from(from, index);
   move->transposed = spec->parts[k].transposed;
   return HR_OK;
@@ -558,9 +560,12 @@ static hr_status find_state(const hri_source *s, const hri_state_file *file, hri
   }
   found = hri_weights_get(s->states, index);
   (void)hri_file_elements(found->rank, found->shape, &have);
-  if (have != file->entries || found->dtype != dtype)
-    return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype",
-                    hri_weights_path(s->states, index), file->name);
+  if (have != file->entries || found->dtype != dtype) {
+    hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has the wrong shape or dtype", hri_weights_path(s->states, index),
+             file->name);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "take another checkpoint (--from step-N); headroom inspect RUN --verify names the whole ones");
+  }
   *move = move_from(s->states, index);
   return HR_OK;
 }

@@ -253,9 +253,12 @@ static hr_status check_held(const hri_move *from, const hri_window *file, const 
     if (!held) HRI_TRY(move->window->get(move->window->context, (move->first + at) * each, list, count * each, error));
     for (uint64_t i = 0; i < count; i++) {
       uint64_t in = at + i, place = from->transposed ? in % move->rows * move->columns + in / move->rows : in;
-      if ((held ? held[place] : list[i]) != hri_narrow_round(values[i], move->real))
-        return hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s is not what was loaded from there any more", from->path,
-                        from->name);
+      if ((held ? held[place] : list[i]) != hri_narrow_round(values[i], move->real)) {
+        hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s is not what was loaded from there any more", from->path,
+                 from->name);
+        return hri_hint(error, HR_ERROR_INPUT,
+                        "leave the model's files alone during a run; headroom inspect RUN --verify says what is whole");
+      }
     }
   }
   return HR_OK;

@@ -8,6 +8,26 @@ expect_out '^FITS'; expect_out 'max_memory_allocated'; expect_out 'autocast to b
 awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
 run plan gpt2-124m --device rtx-3060 --micro-batch 16 --engine pytorch; expect_rc 3; expect_no_err; expect_out '^DOES NOT FIT'
 
+# --fail-over holds for this answer too.
+run plan gpt2-124m --device rtx-3060 --micro-batch 2 --engine pytorch --json --fail-over 100%; expect_rc 0; need=$(json_number need_bytes)
+run plan gpt2-124m --device rtx-3060 --micro-batch 2 --engine pytorch --fail-over "$need"; expect_rc 0
+run plan gpt2-124m --device rtx-3060 --micro-batch 2 --engine pytorch --fail-over $((need - 1)); expect_rc 3; expect_err 'more than --fail-over'
+
+# Jobs beyond any device are answered as far as bytes are counted: hundreds of TiB, also in segments that grow, and among the settings that are
+# tried; what is more is refused, in a table a dash, and --micro-batch auto takes fewer rows.
+huge="plan llama-3-8b --device h100 --seq 8192 --micro-batch 8192"
+run $huge --engine pytorch --json; expect_rc 3; expect_json 'd["need_bytes"] > 500 << 40'
+run $huge --engine pytorch --alloc-conf expandable_segments:True --json; expect_rc 3
+expect_json 'd["need_bytes"] > 500 << 40 and d["engines"]["pytorch"]["reserved_bytes"] < 1.05 * d["engines"]["pytorch"]["allocated_bytes"]'
+run $huge --engine pytorch:axolotl; expect_rc 3; expect_out '^DOES NOT FIT +needs [0-9.]+ TiB'
+heads="plan custom:family=llama,layers=2,hidden=65536,heads=1024,vocab=1000,positions=16777216 --device h100 --attention materialized"
+run $heads --seq 16777216 --micro-batch 64 --engine pytorch; refuses 2; expect_err 'more than 512 PiB'; expect_err 'lower --micro-batch'
+run $heads --seq 16777216 --micro-batch 16 --engine pytorch; refuses 2; expect_err 'more than 512 PiB'
+run $heads --seq 2097152 --micro-batch 32 --engine pytorch --table seq,micro-batch --json; expect_rc 2
+run $heads --seq 2097152 --engine pytorch --table seq,micro-batch --json --no-fixes; expect_rc 3; expect_json 'any(c["need_bytes"] is None for c in d["table"]) and any(c["need_bytes"] for c in d["table"])'
+run plan custom:family=llama,layers=2,hidden=64,heads=4,vocab=1000,positions=1048576 --device h100 --seq 1048576 --batch-tokens 4294967296 --micro-batch auto --engine pytorch --json
+expect_rc 0; expect_json 'd["job"]["micro_batch"] * d["job"]["accumulate"] == 4096'
+
 # A loop of one's own keeps the logits of the step before, and foreach AdamW a list of its own.
 run plan gpt2-124m --device a100-80 --micro-batch 8 --engine pytorch --json; expect_rc 0
 expect_json 'd["engine"] == "pytorch" and d["fits"]' 'd["engines"]["pytorch"]["reserved_bytes"] >= d["engines"]["pytorch"]["allocated_bytes"]' \

@@ -10,6 +10,17 @@ head -n 12 text.txt >few.txt
 run train custom:layers=2,hidden=256,heads=4,mlp=512,family=llama,vocab=257 --data text.txt --seq 32 --steps 4 --lr 3e-3 --out wide --quiet; expect_rc 0
 run train custom:layers=1,hidden=96,heads=2,mlp=200,family=llama,vocab=257 --data text.txt --seq 32 --steps 1 --out narrow --quiet; expect_rc 0
 
+# What is not supported is refused alike in both formats, by every command: exit 5, with file, field and value.
+LC_ALL=C sed 's/general.architecture\(............\)gpt2/general.architecture\1mpt7/' "$data/gpt2.gguf" >odd.gguf
+mkdir odd; echo '{"model_type": "mpt7"}' >odd/config.json
+for model in odd.gguf odd odd/config.json; do
+  for words in "plan $model" "evaluate $model --data few.txt" "generate $model --prompt 5" "train $model --data few.txt --out never"; do
+    # shellcheck disable=SC2086
+    run $words; refuses 5; expect_err 'odd(/config.json|.gguf): .*(model_type|general.architecture) is .mpt7.'
+  done
+done
+run convert odd.gguf never; refuses 5; run convert odd never.gguf; refuses 5; expect_absent never; expect_absent never.gguf
+
 # Each kind: what was written is read, and losing more bits loses more.
 least=0
 for kind in q8_0 q6_K q5_K q4_K q4_0; do
@@ -76,6 +87,37 @@ run convert wide/final never.gguf --quantize q4_K --type f16; refuses 2; expect_
 run convert wide/final never.gguf --quantize q5_1; refuses 2; expect_err 'not one of'; expect_absent never.gguf
 run train "$data/llama.gguf" --data text.txt --quantize q4_K --out never; refuses 2; expect_err 'not one of'
 run convert kept/final never.gguf --quantize q4_K; refuses 2; expect_err 'adapters are not written as q4_K'; expect_absent never.gguf
+
+# What a tokenizer puts around a text is put there from the GGUF file as well, and from what that becomes: also where only the
+# post-processor of tokenizer.json names it, or other files beside it say otherwise (which it overrules, as in transformers).
+around() { # NAME TOKENIZER [tokenizer_config.json]
+  local name=$1 words=around-$1
+  mkdir "$words"; cp "$here/../tokenizer/$2.json" "$words/tokenizer.json"
+  [ -z "${3:-}" ] || echo "$3" >"$words/tokenizer_config.json"
+  run train custom:family=llama,layers=1,hidden=8,heads=1,mlp=8,vocab=800,positions=32 --tokenizer "$words" --data text.txt --seq 8 --threads 1 --steps 1 --out "run-$name" -q; expect_rc 0
+  run tokenize "run-$name/final" text.txt; expect_rc 0; cp out words.ids
+  run convert "run-$name/final" "$name.gguf"; expect_rc 0
+  run tokenize "$name.gguf" text.txt; expect_rc 0; cmp -s out words.ids || fail "$name: other tokens from the GGUF file"
+  run convert "$name.gguf" "back-$name"; expect_rc 0
+  run tokenize "back-$name" text.txt; expect_rc 0; cmp -s out words.ids || fail "$name: other tokens from the directory made of it"
+}
+named='"bos_token":"<|begin_of_text|>","eos_token":"<|end_of_text|>"'
+around begin llama3; grep -q '^600 ' words.ids || fail 'this tokenizer puts nothing before a text'
+around sentencepiece llama2; around gemma gemma; around nothing qwen2
+around denied llama3 "{$named,\"add_bos_token\":false}"; grep -q '^600 ' words.ids || fail 'add_bos_token counts beside a tokenizer.json'
+around asked qwen2 "{\"bos_token\":\"<|endoftext|>\",\"add_bos_token\":true,\"add_eos_token\":true}"
+echo '{"bos_token":"<|eot_id|>"}' >run-begin/final/tokenizer_config.json
+run convert run-begin/final never.gguf; refuses 2; expect_err "post_processor: '<.begin_of_text.>' before a text, which is not the bos_token"; expect_absent never.gguf
+rm run-begin/final/tokenizer_config.json
+[ -z "$have_python" ] || python3 - <<'END'
+import json
+path = "run-begin/final/tokenizer.json"
+t = json.load(open(path))
+t["post_processor"]["processors"][1]["single"].insert(1, {"SpecialToken": {"id": "<|eot_id|>", "type_id": 0}})
+t["post_processor"]["processors"][1]["special_tokens"]["<|eot_id|>"] = {"id": "<|eot_id|>", "ids": [602], "tokens": ["<|eot_id|>"]}
+json.dump(t, open(path, "w"))
+END
+[ -z "$have_python" ] || { run convert run-begin/final never.gguf; refuses 2; expect_err 'more than one token on a side of a text'; expect_absent never.gguf; }
 
 # Without a tokenizer: token ids do.
 python3 - <<'END' 2>/dev/null || finish

@@ -43,6 +43,23 @@ kill -9 $pid; wait $pid 2>/dev/null
 run train $job --out early --steps 3 --lr 1e-2; refuses 2; expect_err 'lr was'; expect_err 'no checkpoint'
 run train $job --out early --steps 3 -q; expect_rc 0
 
+# Data that changes under a run ends it, and costs none of its steps; put back as it was, the run is the same.
+cp text.txt moving.txt; cp -p moving.txt kept.txt
+moving="$model --seq 12 --threads 1 --data moving.txt --schedule constant --eval-data held.txt --eval-every 50 --eval-batches 1"
+"$program" train $moving --out moved --steps 1000000 --save-every 400000 -q >out 2>err &
+pid=$!
+for _ in $(seq 400); do [ -s moved/metrics.jsonl ] && [ "$(wc -l <moved/metrics.jsonl)" -gt 20 ] && break; sleep 0.01; done
+echo more >>moving.txt; wait $pid; rc=$?
+last="training on moving.txt, which grows"; refuses 5; expect_err "moving.txt was changed while it was in use"; expect_err 'step [0-9]+ is saved: .*--resume'
+cp -p kept.txt moving.txt
+run inspect moved --verify; expect_rc 0
+at=$(readlink moved/checkpoints/last); at=$((10#${at#step-}))
+[ "$at" -ge 20 ] || fail "the steps before the change are lost: $at"
+run train --resume moved --steps $((at + 10)) -q; expect_rc 0
+run train $moving --out straight --steps $((at + 10)) -q; expect_rc 0
+cmp -s moved/final/model.safetensors straight/final/model.safetensors || fail "data that was put back trains to other weights"
+[ "$(course moved)" = "$(course straight)" ] || fail "data that was put back gives other metrics"
+
 # ---- 2. one writer ----
 "$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 >busy.out 2>busy.err &
 pid=$!

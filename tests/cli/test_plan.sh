@@ -30,6 +30,19 @@ while read -r options; do
   expect_rc 0
 done < <(sed 's/  .*//' offers)
 
+# Options that are longer than their column are wrapped as well; a time that is as good as equal is no minus.
+run plan gpt2-124m --device rtx-4090 --seq 16 --budget 1200000000; expect_rc 3; expect_out '^  --recompute block --optimizer sgd --update in-backward'
+awk 'length > 80 { exit 1 }' out || fail "a line is wider than 80 columns"
+run plan micro-llama-bytes --seq 16 --device mi300x --precision bf16-pure --fixes; expect_rc 0; expect_out ' \+0 %  ~'
+! grep -q -e ' -0 %' out || fail "-0 %"
+# A screen has a table or a dump, or the rest; --json has a table beside it.
+for more in --timeline --fixes; do
+  run plan gpt2-124m --device rtx-4090 --table seq,micro-batch $more; refuses 2; expect_err "--table and $more exclude each other"; expect_err 'with --json'
+  run plan gpt2-124m --device rtx-4090 --dump program $more --json; refuses 2; expect_err "--dump and $more exclude each other"
+done
+run plan gpt2-124m --device rtx-4090 --table seq,micro-batch --timeline --fixes --json; expect_rc 0; expect_json 'd["table"] and d["timeline"] and d["fixes"]'
+run plan gpt2-124m --device rtx-4090 --alloc-conf expandable_segments:True; refuses 2; expect_err '--alloc-conf is of --engine pytorch'
+
 run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_no_err
 expect_json 'd["fits"] is True' 'd["model"]["parameter_count"] == 124439808' 'd["job"]["micro_batch"] == 1' 'd["job"]["seq"] == 1024' \
   'd["job"]["betas"] == [0.9, 0.999]' 'd["device"]["name"] == "rtx-4090"' 'set(d["tiers"]) == {"device", "host", "disk"}' \

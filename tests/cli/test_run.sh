@@ -74,6 +74,26 @@ ls stopped/checkpoints/step-* >/dev/null 2>&1 || fail "no checkpoint was saved"
 pid=$!
 sleep 1; kill -INT "$pid"; wait "$pid"; rc=$?
 last='headroom train --resume, interrupted'; expect_rc 130
+# One request that comes in several signals is one: a terminal that closes, timeout(1) and launchers send theirs twice. And what
+# batch systems send before they end a job is a request.
+for signals in 'INT INT INT' 'HUP HUP' 'TERM CONT TERM' 'TERM HUP INT' XCPU 'USR1 USR1' USR2; do
+  rm -rf asked
+  "$program" train $job --data text.txt --out asked --steps 1000000 >out 2>err &
+  pid=$!
+  for _ in $(seq 200); do [ -s asked/metrics.jsonl ] && break; sleep 0.05; done
+  for signal in $signals; do kill -$signal "$pid" 2>/dev/null; sleep 0.001; done
+  wait "$pid"; rc=$?
+  last="headroom train and SIG${signals// / SIG}"; expect_rc 130
+  [ -e asked/checkpoints/last/manifest.json ] || fail "no checkpoint was saved"
+done
+# A second Ctrl-C leaves at once, in the middle of a step; SIGTERM and SIGHUP never do.
+"$program" train $job --data text.txt --out long --steps 2 --accumulate 200000 >out 2>err &
+pid=$!
+for _ in $(seq 200); do [ -s long/run.json ] && break; sleep 0.05; done
+for signal in TERM HUP; do kill -$signal "$pid"; sleep 0.6; done
+last='headroom train, within a long step'; kill -0 "$pid" 2>/dev/null || fail "SIGHUP behind SIGTERM ended it"
+kill -INT "$pid"; wait "$pid"; rc=$?
+expect_rc 130; [ -e long/checkpoints/last ] && fail "the step was over before the second request"
 
 # A terminal gets one line that is painted again.
 if command -v script >/dev/null 2>&1; then

@@ -20,6 +20,17 @@ run train $job --data text.txt --out plain --steps 2 --quiet; expect_rc 0
 [ -e plain/memory/snapshot.pickle.gz ] && fail "a snapshot without --record-memory"
 run inspect plain; expect_rc 0; expect_err 'plan.pickle.gz'
 
+# What a search for a plan leaves behind is given back before the arena is reserved: the process holds no more than the plan's need.
+if ! sanitized; then
+  for more in '--auto --clip 0 --budget 42MiB' '--recompute auto --budget 40MiB' '--batch-tokens 1536 --micro-batch auto --budget 60MiB'; do
+    deep="custom:family=llama,layers=40,hidden=64,heads=4,mlp=128,vocab=300 --threads 1 --seq 64 $more"
+    [[ $more == *micro-batch* ]] || deep+=' --micro-batch 4'
+    run plan $deep --json --no-fixes; expect_rc 0; need=$(json_number need_bytes)
+    run train $deep --data text.txt --out searched --steps 2 --json --quiet; expect_rc 0; expect_no_err; rm -r searched
+    [ "$(json_number process_peak_bytes)" -le "$need" ] || fail "$more: the process held $(json_number process_peak_bytes) bytes, planned are $need"
+  done
+fi
+
 # Killed: the trail says how far it came; refused to go on: it stays; going on: it counts from there.
 "$program" train $job --data text.txt --out killed --steps 100000 --save-every 20 --quiet >out 2>err &
 pid=$!

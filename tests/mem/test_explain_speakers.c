@@ -79,13 +79,18 @@ static void test_families(void **state) {
   check("families", 40, 10);
 }
 
+static void test_source(void **state) {
+  (void)state;
+  check("source", 0, 14);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_frameworks), cmocka_unit_test(test_caps),     cmocka_unit_test(test_parts),
       cmocka_unit_test(test_hosts),      cmocka_unit_test(test_devices),  cmocka_unit_test(test_reports),
       cmocka_unit_test(test_silent),     cmocka_unit_test(test_talk),     cmocka_unit_test(test_speakers),
       cmocka_unit_test(test_survey),     cmocka_unit_test(test_survey2),  cmocka_unit_test(test_survey3),
-      cmocka_unit_test(test_named),      cmocka_unit_test(test_families),
+      cmocka_unit_test(test_named),      cmocka_unit_test(test_families), cmocka_unit_test(test_source),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

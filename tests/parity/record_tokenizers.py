@@ -330,8 +330,22 @@ def no_prefix():
     return t
 
 
+def blanks():
+    """Tokens of white space beside tokens that take white space along, and a template around the tokens of another processor."""
+    t = Tokenizer(models.BPE())
+    t.pre_tokenizer = pre_tokenizers.ByteLevel(add_prefix_space=False)
+    t.decoder = decoders.ByteLevel()
+    t.train_from_iterator(corpus(), byte_level_trainer(300, ["<s>", "</s>", "<|sep|>"]))
+    t.add_special_tokens([AddedToken("<r>", rstrip=True, special=True), AddedToken("<lr>", lstrip=True, rstrip=True, special=True)])
+    t.add_tokens([AddedToken("\n\n"), AddedToken("  ", lstrip=True, rstrip=True, normalized=False), AddedToken("\t", rstrip=True, normalized=False),
+                  AddedToken("\n", rstrip=True, normalized=False), AddedToken("\u3000", normalized=False)])
+    t.post_processor = processors.Sequence([processors.RobertaProcessing(("</s>", 1), ("<s>", 0)), processors.ByteLevel(trim_offsets=False),
+                                            processors.TemplateProcessing("<|sep|> <s> $A <|sep|>", special_tokens=[("<|sep|>", 2), ("<s>", 0)])])
+    return t
+
+
 FAMILIES = {f.__name__: f for f in (gpt2, roberta, llama3, qwen2, o200k, smollm, falcon, byte_normalizer, llama2, mistral, gemma, metaspace,
-                                    clip, prefixed, clip_bytes, behaviors, t5, xlmr, albert, ties, bert, bert_cased, no_prefix)}
+                                    clip, prefixed, clip_bytes, behaviors, t5, xlmr, albert, ties, bert, bert_cased, no_prefix, blanks)}
 
 SPECIAL = ["<|endoftext|>", "<s>", "</s>", "<unk>", "<mask>", "<r>", "<lr>", "word", "Ab", "<|begin_of_text|>", "<|eot_id|>", "<|im_start|>",
            "<|im_end|>", "<tool_call>", "[INST]", "[/INST]", "<bos>", "<start_of_turn>", "\n\n", "\n\n\n", MARK * 2, "<h1>", ">>TITLE<<",

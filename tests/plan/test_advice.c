@@ -289,6 +289,46 @@ static void the_smallest_need_is_one(void **state) {
   assert_int_equal(first, ask_auto(&q).told.smallest_bytes);
 }
 
+#define WIDE_HEADS                                                                                                     \
+  "custom:family=mistral,layers=7,hidden=16,heads=8,kv-heads=2,head-size=2,mlp=100,vocab=65,positions=64,tied"
+#define NARROW_MLP "custom:family=qwen3,layers=5,hidden=24,heads=3,kv-heads=1,head-size=8,mlp=1,vocab=65,positions=64"
+#define SHORT_LLAMA                                                                                                    \
+  "custom:family=llama,layers=4,hidden=8,heads=4,kv-heads=1,head-size=8,mlp=32,vocab=17,positions=256,tied"
+#define SHORT_OLMO "custom:family=olmo2,layers=7,hidden=4,heads=4,kv-heads=2,head-size=4,mlp=11,vocab=5003,positions=16"
+#define SMALL_QWEN2                                                                                                    \
+  "custom:family=qwen2,layers=7,hidden=96,heads=4,kv-heads=1,head-size=4,mlp=100,vocab=17,positions=1024"
+
+/* Where nothing fits, the need that is named is the smallest: in a byte less nothing is found, nor a smaller one named. */
+static void nothing_fits_in_less(void **state) {
+  static const question tight[] = {
+      {WIDE_HEADS, "cpu", "--seq 32 --optimizer lion --clip 0.5 --threads 3", HR_PURPOSE_TRAIN, 9098444, NULL},
+      {NARROW_MLP, "cpu", "--precision bf16 --loss-chunk 100 --packing off --batch-tokens 3072 --threads 2",
+       HR_PURPOSE_TRAIN, 9013905, NULL},
+      {SHORT_LLAMA, "cpu", "--seq 2 --lora r=2,alpha=8,dropout=0.1 --batch-tokens 48 --threads 2", HR_PURPOSE_TRAIN,
+       8708923, NULL},
+      {SHORT_OLMO, "cpu", "--seq 2 --micro-batch 5 --loss-chunk 17 --optimizer momentum --accumulate 3 --threads 2",
+       HR_PURPOSE_TRAIN, 9322496, NULL},
+      {SMALL_QWEN2, "cpu",
+       "--seq 16 --attention materialized --loss-chunk 100 --optimizer adamw8bit --label-smoothing 0.1 --batch-tokens "
+       "32 --threads 3",
+       HR_PURPOSE_TRAIN, 9635827, NULL},
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof tight / sizeof *tight; k++) {
+    question q = tight[k];
+    answer a, less;
+    words_used = 0;
+    a = ask_auto(&q);
+    if (a.found) FAIL(&q, "fits");
+    q.budget = a.told.smallest_bytes;
+    if (!ask_auto(&q).found) FAIL(&q, "was named as the smallest need, and holds nothing");
+    q.budget--;
+    less = ask_auto(&q);
+    if (less.found || less.told.smallest_bytes != a.told.smallest_bytes)
+      FAIL(&q, "holds something, or another need is named: %llu", (unsigned long long)less.told.smallest_bytes);
+  }
+}
+
 /* ---- drawn jobs ---- */
 
 typedef struct dice {
@@ -393,6 +433,6 @@ static void drawn_jobs_hold(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(known_cases_hold), cmocka_unit_test(the_smallest_need_is_one),
-                                     cmocka_unit_test(drawn_jobs_hold)};
+                                     cmocka_unit_test(nothing_fits_in_less), cmocka_unit_test(drawn_jobs_hold)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -452,7 +452,8 @@ static void test_sources(void **state) {
   put_text(
       config,
       "{\"chat_template\": \"C {{ bos_token }}|{{ eos_token }}|{{ pad_token is defined }}|{{ unk_token }}\", \"bos_token\": \"<b>\","
-      " \"eos_token\": {\"content\": \"<e>\", \"lstrip\": false}, \"pad_token\": null}");
+      " \"eos_token\": {\"content\": \"<e>\", \"lstrip\": false}, \"pad_token\": null,"
+      " \"model_max_length\": 1000000000000000019884624838656}");
   assert_opens(root, about, "C <b>|<e>|False|");
   put_text(path_of("%s/special_tokens_map.json", root), "{\"unk_token\": \"<u>\", \"bos_token\": \"other\"}");
   assert_opens(root, about, "C <b>|<e>|False|<u>");

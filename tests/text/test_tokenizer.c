@@ -26,7 +26,7 @@ static const char *const families[] = {"gpt2",   "roberta",    "llama3",     "qw
                                        "llama2", "mistral",    "gemma",      "metaspace",
                                        "clip",   "prefixed",   "clip_bytes", "behaviors",
                                        "t5",     "xlmr",       "albert",     "ties",
-                                       "bert",   "bert_cased", "no_prefix"};
+                                       "bert",   "bert_cased", "no_prefix",  "blanks"};
 enum { FAMILY_COUNT = sizeof families / sizeof *families };
 
 static char *data_path(const char *name, const char *end) {
@@ -310,7 +310,8 @@ static void test_config(void **state) {
   write_text(
       "tokenizer_config.json",
       "{\"bos_token\":{\"content\":\"<|bos|>\",\"lstrip\":false},\"eos_token\":\"<|endoftext|>\",\"pad_token\":null,\"add_bos_token\":true,"
-      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\"}");
+      "\"add_eos_token\":true,\"additional_special_tokens\":[\"<|extra|>\"],\"image_token\":\"<|image|>\",\"chat_template\":\"x\","
+      "\"model_max_length\":1000000000000000019884624838656}"); /* transformers' word for no limit */
   write_text("special_tokens_map.json", "{\"eos_token\":{\"content\":\"<|end|>\"},\"pad_token\":\"<|endoftext|>\"}");
   tokenizer = open_directory();
   bos = hr_tokenizer_named(tokenizer, HR_TOKEN_BOS);
@@ -918,6 +919,56 @@ static void test_content(void **state) {
   assert_int_equal(remove_directory(NULL), 0);
 }
 
+/* Tokens may hold U+0000; what Unigram does not know is trimmed by its own blanks. Ids and offsets are the reference's. */
+static void test_null_and_blanks(void **state) {
+  static const char json[] =
+      "{\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true},\"model\":{\"type\":"
+      "\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0.0],[\"a\",-1.0],[\"\\u0000\",-2.0],[\"b\\u0000a\",-1.5]]}}";
+  static const char numbered[] =
+      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u0000\":0,\"a\":1,\"\\u0000b\":2},\"merges\":[]}}";
+  static const struct {
+    const char *text;
+    uint64_t bytes;
+    uint32_t count, ids[3], ends[6];
+  } cases[] = {{"a\xE3\x80\x80", 4, 2, {1, 0}, {0, 1, 4, 4}},
+               {"\xE3\x80\x80\xE3\x80\x80"
+                "a",
+                7,
+                2,
+                {0, 1},
+                {6, 6, 6, 7}},
+               {"a\xE2\x80\x83\xC3\xA9 a", 8, 3, {1, 0, 1}, {0, 1, 4, 6, 7, 8}},
+               {"\0a", 2, 2, {2, 1}, {0, 1, 1, 2}},
+               {"ab\0a\0", 5, 3, {1, 3, 2}, {0, 1, 1, 4, 4, 5}}};
+  hr_tokens tokens = {0};
+  hr_tokenizer *tokenizer;
+  uint64_t bytes;
+  (void)state;
+  begin_directory(NULL);
+  write_text("tokenizer.json", json);
+  tokenizer = open_directory();
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    assert_int_equal(hr_tokenizer_encode(tokenizer, cases[i].text, cases[i].bytes, HR_ENCODE_OFFSETS, &tokens, NULL),
+                     HR_OK);
+    assert_int_equal(tokens.count, cases[i].count);
+    for (uint32_t k = 0; k < cases[i].count; k++)
+      if ((uint32_t)tokens.ids[k] != cases[i].ids[k] || tokens.begin[k] != cases[i].ends[2 * k] ||
+          tokens.end[k] != cases[i].ends[2 * k + 1])
+        fail_msg("case %zu, token %u: %d at %u to %u", i, k, tokens.ids[k], tokens.begin[k], tokens.end[k]);
+  }
+  hr_tokenizer_close(tokenizer);
+  write_text("tokenizer.json", numbered);
+  tokenizer = open_directory();
+  assert_int_equal(hr_tokenizer_encode(tokenizer, "\0a\0", 3, 0, &tokens, NULL), HR_OK);
+  assert_int_equal(tokens.count, 3);
+  assert_true(tokens.ids[0] == 0 && tokens.ids[1] == 1 && tokens.ids[2] == 0);
+  assert_memory_equal(hr_tokenizer_token(tokenizer, 2, &bytes), "\0b", 3);
+  assert_int_equal(bytes, 2);
+  hr_tokens_deinit(&tokens);
+  hr_tokenizer_close(tokenizer);
+  assert_int_equal(remove_directory(NULL), 0);
+}
+
 /* ---- refusals ---- */
 
 #define MODEL "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[[\"a\",\"b\"]]}"
@@ -970,6 +1021,11 @@ static const struct {
     {"{\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0},\"merges\":[]}}",
      "field 'model.unk_token': 'u' is not in the vocabulary"},
     {"{\"model\":{\"type\":\"BPE\",\"fuse_unk\":1,\"vocab\":{\"a\":0},\"merges\":[]}}", "expected true or false"},
+    {"{\"added_tokens\":[{\"id\":3,\"content\":\" \",\"normalized\":true}],\"normalizer\":{\"type\":\"Strip\",\"strip_left\":true,\"strip_right\":true}," MODEL
+     "}",
+     "nothing is left of the added token ' ' when it is normalized"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a \\u0000\"]}}",
+     "may not hold the character U+0000"},
     {"{\"added_tokens\":[{\"id\":5}]," MODEL "}", "an added token without content"},
     {"{\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}," MODEL "}", "normalizer.lowercase"},
     {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," MODEL "}",
@@ -1001,6 +1057,9 @@ static const struct {
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[9]}}}," MODEL
      "}",
      "the id of a token of the vocabulary"},
+    {"{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[0]}}},{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",0]}]}," MODEL
+     "}",
+     "post_processor.processors[1]' adds tokens behind a template"},
     {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "decoder 'CTC' is not supported"},
     {"{\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"\"}," MODEL "}", "suffix is not empty"},
 };
@@ -1155,6 +1214,7 @@ int main(void) {
       cmocka_unit_test(test_tekken),
       cmocka_unit_test(test_words),
       cmocka_unit_test(test_content),
+      cmocka_unit_test(test_null_and_blanks),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_threads),

@@ -64,9 +64,8 @@ static const char *shim_path(void) {
  * neither the newest nor the one before: the held-back text is digits, of which a model that learns letters knows less
  * and less. */
 static const char *const common[] =
-    {"--threads", "1",     "--seq",        "12", "--steps",        "8", "--lr",         "0.1", "--shuffle",
-     "--budget",  "64MiB", "--eval-every", "2",  "--eval-batches", "2", "--save-every", "2",   "--sample",
-     "a",         NULL};
+    {"--threads", "1",     "--seq",        "12", "--steps",        "8", "--lr",     "0.1", "--shuffle",
+     "--budget",  "64MiB", "--eval-every", "2",  "--eval-batches", "2", "--sample", "a",   NULL};
 
 /* Words live as long as the process: there are few different ones. */
 static const char *interned(const char *word) {
@@ -85,13 +84,15 @@ static void add(command *c, const char *word) {
   c->words[n] = interned(word);
 }
 
-static command long_words(job j, const char *run, const char *verb, const char *keep) {
+static command long_words(job j, const char *run, const char *verb, const char *keep, const char *every) {
   command c = {{HR_PROGRAM, "train"}};
   add(&c, j == JOB_FRESH ? "custom:family=llama,layers=1,hidden=8,heads=2,kv-heads=1,mlp=8,vocab=257,positions=32,tied"
                          : pathf("%s/input/model", base));
   for (size_t k = 0; common[k]; k++) add(&c, common[k]);
   add(&c, "--keep");
   add(&c, keep);
+  add(&c, "--save-every");
+  add(&c, every);
   add(&c, "--data");
   add(&c, pathf("%s/input/data.txt", base));
   add(&c, "--eval-data");
@@ -101,11 +102,11 @@ static command long_words(job j, const char *run, const char *verb, const char *
   return c;
 }
 
-command start_words(const world *w, job j) { return long_words(j, w->run, "--out", "2"); }
+command start_words(const world *w, job j) { return long_words(j, w->run, "--out", "2", "2"); }
 
 command resume_words(const world *w, job j, const char *from) {
   command c = {{HR_PROGRAM, "train", "--resume", w->run}};
-  if (!resume_alone) c = long_words(j, w->run, "--resume", "2");
+  if (!resume_alone) c = long_words(j, w->run, "--resume", "2", "2");
   if (from) {
     add(&c, "--from");
     add(&c, from);
@@ -347,7 +348,8 @@ bool ended_well(const launch *l, char why[WHY_ROOM]) {
   return true;
 }
 
-/* The reference with all checkpoints, and the one with those that --keep leaves. */
+/* The reference with a checkpoint of each step (a run that fails may save between those of --save-every), and the one with
+ * those that --save-every and --keep leave. */
 static const char *all_of(job j) { return pathf("%s/all-%d/run", base, j); }
 static const char *reference_of(job j) { return pathf("%s/reference-%d/run", base, j); }
 
@@ -616,7 +618,7 @@ static void put_words(const char *path, size_t count, bool digits) {
   free(text);
 }
 
-static void make_reference(job j, const char *name, const char *keep) {
+static void make_reference(job j, const char *name, const char *keep, const char *every) {
   static launch l;
   world w;
   command c;
@@ -624,7 +626,7 @@ static void make_reference(job j, const char *name, const char *keep) {
   char best[64] = "";
   world_open(&w, 90);
   world_lay(&w, j, false, &none);
-  c = long_words(j, w.run, "--out", keep);
+  c = long_words(j, w.run, "--out", keep, every);
   l = (launch){0};
   launch_run(&w, &c, &l);
   if (l.code != 0) broken("the undisturbed run: exit %d: %s", l.code, l.err);
@@ -704,11 +706,11 @@ void world_set_up(void) {
   make_directory(pathf("%s/input", base));
   put_words(pathf("%s/input/data.txt", base), 3000, false);
   put_words(pathf("%s/input/held.txt", base), 500, true);
-  make_reference(JOB_FRESH, "all", "0");
-  make_reference(JOB_FRESH, "reference", "2");
+  make_reference(JOB_FRESH, "all", "0", "1");
+  make_reference(JOB_FRESH, "reference", "2", "2");
   make_model();
-  make_reference(JOB_MODEL, "all", "0");
-  make_reference(JOB_MODEL, "reference", "2");
+  make_reference(JOB_MODEL, "all", "0", "1");
+  make_reference(JOB_MODEL, "reference", "2", "2");
   make_stopped(JOB_FRESH);
   make_stopped(JOB_MODEL);
   find_resume();

@@ -107,7 +107,7 @@ static void a_factor_beside_divisors_is_refused(void **state) {
   assert_int_equal(gguf_write_values(writer, &t, &r, &error), HR_OK);
   assert_int_equal(hri_gguf_writer_write(writer, t.count, 0, ones, sizeof ones, &error), HR_OK);
   assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
-  assert_int_equal(hr_model_open(path, &m, &error), HR_ERROR_UNSUPPORTED);
+  assert_int_equal(hr_model_open(path, &m, &error), HR_ERROR_INPUT);
   if (!strstr(error.message, "linear RoPE scaling by 4 beside frequency factors (rope_freqs.weight)"))
     fail_msg("%s", error.message);
   hri_gguf_keys_deinit(&keys);
@@ -136,7 +136,7 @@ static void what_is_not_causal_is_refused(void **state) {
   hr_model m;
   hr_error error;
   (void)state;
-  assert_int_equal(open_with(LLAMA, not_causal, &m, &error), HR_ERROR_UNSUPPORTED);
+  assert_int_equal(open_with(LLAMA, not_causal, &m, &error), HR_ERROR_INPUT);
   if (!strstr(error.message, "more.gguf: llama.attention.causal is false")) fail_msg("%s", error.message);
   assert_int_equal(open_with(LLAMA, causal, &m, &error), HR_OK);
   assert_string_equal(m.unread_keys, "");

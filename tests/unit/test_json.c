@@ -107,6 +107,28 @@ static void test_numbers(void **state) {
   hri_json_deinit(&root);
 }
 
+/* In people's files an integer outside int64 is a number all the same, but none that a getter takes for an integer. */
+static void test_wide_integers(void **state) {
+  static const char text[] =
+      "{\"n\":1000000000000000019884624838656,\"m\":-9223372036854775809,\"k\":9223372036854775807}";
+  hri_json root = {0};
+  hr_error error = {0};
+  uint64_t whole = 7;
+  double value = 0;
+  (void)state;
+  assert_int_equal(hri_json_parse(text, sizeof text - 1, "f.json", &root, &error), HR_ERROR_INPUT);
+  assert_int_equal(hri_json_parse_file(text, sizeof text - 1, "f.json", &root, &error), HR_OK);
+  assert_int_equal(hri_json_get_double(&root, "n", &value, &error), HR_OK);
+  assert_true(value == 1e30);
+  assert_int_equal(hri_json_get_double(&root, "m", &value, &error), HR_OK);
+  assert_true(value == -9223372036854775808.0);
+  assert_int_equal(hri_json_get_u64(&root, "k", 0, UINT64_MAX, &whole, &error), HR_OK);
+  assert_true(whole == INT64_MAX);
+  assert_int_equal(hri_json_get_u64(&root, "n", 0, UINT64_MAX, &whole, &error), HR_ERROR_INPUT);
+  assert_says(&error, "field 'n' must be an integer");
+  hri_json_deinit(&root);
+}
+
 /* RFC 8259, section 8.1: a parser may pass over a byte order mark. */
 static void test_byte_order_mark(void **state) {
   hri_json root;
@@ -534,23 +556,15 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_malformed),
-      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_byte_order_mark),
-      cmocka_unit_test(test_nul_bytes),
-      cmocka_unit_test(test_depth),
-      cmocka_unit_test(test_getters),
-      cmocka_unit_test(test_getters_refuse),
-      cmocka_unit_test(test_long_names),
-      cmocka_unit_test(test_read_file),
-      cmocka_unit_test(test_scan_values),
-      cmocka_unit_test(test_scan_u64_refuses),
-      cmocka_unit_test(test_writer),
-      cmocka_unit_test(test_writer_invalid_utf8),
-      cmocka_unit_test(test_writer_doubles),
-      cmocka_unit_test(test_locale),
-      cmocka_unit_test(test_refused_memory),
-      cmocka_unit_test(test_writer_refused_memory),
+      cmocka_unit_test(test_malformed),      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_wide_integers),  cmocka_unit_test(test_byte_order_mark),
+      cmocka_unit_test(test_nul_bytes),      cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_getters),        cmocka_unit_test(test_getters_refuse),
+      cmocka_unit_test(test_long_names),     cmocka_unit_test(test_read_file),
+      cmocka_unit_test(test_scan_values),    cmocka_unit_test(test_scan_u64_refuses),
+      cmocka_unit_test(test_writer),         cmocka_unit_test(test_writer_invalid_utf8),
+      cmocka_unit_test(test_writer_doubles), cmocka_unit_test(test_locale),
+      cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_writer_refused_memory),
       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -408,6 +408,25 @@ static void published(void **state) {
                     "\"layers.1.mlp.down_proj\"]}")
           .lora;
   assert_true(l.modules[0] == UP && l.modules[1] == DOWN && l.modules[2] == 0);
+  /* Names of other families in the list mean nothing; some, and all that an expression matches, are excluded. */
+  l = opened(
+          LLAMA,
+          "{\"peft_type\": \"LORA\", \"target_modules\": [\"query_key_value\", \"q_proj\", \"up_proj\", \"down_proj\"], "
+          "\"exclude_modules\": [\"layers.1.self_attn.q_proj\", \"proj\", \"mlp.up_proj\"]}")
+          .lora;
+  assert_true(l.modules[0] == (Q | DOWN) && l.modules[1] == DOWN && l.modules[2] == (Q | DOWN));
+  l = opened(
+          LLAMA,
+          "{\"peft_type\": \"LORA\", \"target_modules\": \".*(q|up)_proj\", \"exclude_modules\": \".*\\\\.[02]\\\\..*q_proj|q_proj\"}")
+          .lora;
+  assert_true(l.modules[0] == UP && l.modules[1] == (Q | UP) && l.modules[2] == UP);
+  /* A whole path counts whatever layers_to_transform says, an end of one does not. */
+  l = opened(
+          LLAMA,
+          "{\"peft_type\": \"LORA\", \"target_modules\": [\"model.layers.1.mlp.up_proj\", \"layers.2.mlp.up_proj\", \"q_proj\"], "
+          "\"layers_to_transform\": [0]}")
+          .lora;
+  assert_true(l.modules[0] == Q && l.modules[1] == UP && l.modules[2] == 0);
   /* What PEFT makes of all-linear in a list: paths, one per layer. */
   l = opened(GPT2, "{\"peft_type\": \"LORA\", \"fan_in_fan_out\": true, \"target_modules\": "
                    "[\"transformer.h.0.attn.c_attn\", \"transformer.h.2.attn.c_attn\", \"h.2.mlp.c_fc\", "
@@ -434,7 +453,10 @@ static void refused_configs(void **state) {
       {OF(", \"rank_pattern\": {\"q_(proj\": 2}"), HR_ERROR_INPUT, "'rank_pattern'"},
       {OF(", \"rank_pattern\": [4]"), HR_ERROR_INPUT, "rank_pattern"},
       {OF(", \"alpha_pattern\": {\"q_proj\": \"2\"}"), HR_ERROR_INPUT, "alpha_pattern"},
-      {OF(", \"exclude_modules\": \"v_proj\""), HR_ERROR_UNSUPPORTED, "'exclude_modules'"},
+      {OF(", \"exclude_modules\": \".*(q_proj\""), HR_ERROR_INPUT, "'exclude_modules'"},
+      {OF(", \"exclude_modules\": {\"q_proj\": 1}"), HR_ERROR_INPUT, "'exclude_modules'"},
+      {OF(", \"exclude_modules\": [1]"), HR_ERROR_INPUT, "exclude_modules[0]"},
+      {OF(", \"exclude_modules\": [\"self_attn.q_proj\"]"), HR_ERROR_INPUT, "exclude_modules name no module"},
       {OF(", \"layer_replication\": [[0, 2]]"), HR_ERROR_UNSUPPORTED, "'layer_replication'"},
       {OF(", \"trainable_token_indices\": [3]"), HR_ERROR_UNSUPPORTED, "'trainable_token_indices'"},
       {OF(", \"target_parameters\": [\"x\"]"), HR_ERROR_UNSUPPORTED, "'target_parameters'"},

@@ -1160,7 +1160,7 @@ static void test_open_directories_and_files(void **state) {
   write_file(dir, "config.json", marked);
   assert_int_equal(hr_model_open(dir, &model, &error), HR_OK);
   write_file(dir, "pytorch_model.bin", "x");
-  assert_int_equal(hr_model_open(dir, &model, &error), HR_ERROR_UNSUPPORTED);
+  assert_int_equal(hr_model_open(dir, &model, &error), HR_ERROR_INPUT);
   assert_non_null(strstr(error.message, "pytorch_model.bin"));
   write_file(dir, "model.safetensors.index.json", "{}");
   (void)snprintf(path, sizeof path, "%s/", dir);

@@ -362,8 +362,8 @@ static void test_output_that_cannot_be(void **state) {
   child c = {0};
   (void)state;
   put_text(file, "not a directory");
-  expect_refused(file, 1, file);
-  expect_refused(path_of("%s/run", file), 1, file);
+  expect_refused(file, 2, file);
+  expect_refused(path_of("%s/run", file), 2, file);
   expect_refused("/proc/headroom-run", 1, "/proc/headroom-run");
   child_words(&c, disk_job(run));
   child_run(&c, HR_PROGRAM, directory);

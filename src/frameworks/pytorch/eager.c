@@ -115,6 +115,7 @@ static uint32_t begin_storage(hri_torch *torch, uint64_t bytes) {
   hri_torch_request request = {bytes, storage, label_now(torch)};
   hri_torch_storage begun = {1, (uint8_t)usual_role(torch->label.phase)};
   if (bytes == 0 || torch->stopped || torch->meta || torch->failed) return 0;
+  if (bytes > HRI_TORCH_MOST_BYTES) torch->beyond = true;
   if (!hri_array_push(&torch->storages, begun) || !hri_array_push(&torch->requests, request))
     return torch->failed = true, 0;
   return storage;
@@ -138,13 +139,20 @@ uint64_t hri_ten_type_bytes(hri_ten_type type) {
   return bytes[type];
 }
 
+/* Never more than COUNTED: what is as large belongs to no run that anybody is told of (begin_storage), and sums and
+ * quotients of it stay in range. */
 uint64_t hri_ten_count(const hri_ten *tensor) {
+  static const uint64_t COUNTED = UINT64_C(1) << 60;
   uint64_t count = 1;
-  for (uint32_t i = 0; i < tensor->shape.rank; i++) count *= tensor->shape.dims[i];
+  for (uint32_t i = 0; i < tensor->shape.rank; i++)
+    if (!hri_mul(count, tensor->shape.dims[i], &count) || count > COUNTED) return COUNTED;
   return count;
 }
 
-uint64_t hri_ten_bytes(const hri_ten *tensor) { return hri_ten_count(tensor) * hri_ten_type_bytes(tensor->type); }
+uint64_t hri_ten_bytes(const hri_ten *tensor) {
+  uint64_t bytes;
+  return hri_mul(hri_ten_count(tensor), hri_ten_type_bytes(tensor->type), &bytes) ? bytes : UINT64_MAX;
+}
 
 hri_ten_shape hri_ten_shape_of(uint32_t rank, uint64_t a, uint64_t b, uint64_t c, uint64_t d) {
   return (hri_ten_shape){.rank = rank, .dims = {a, b, c, d}};

@@ -161,8 +161,13 @@ struct hri_torch {
   uint64_t host_buffer_bytes;              /* beside them, their gradients and states: what is copied through */
   uint64_t parameter_count, trained_count; /* elements of the model's parameters, of those that train */
   bool failed;
+  bool beyond;             /* a tensor is larger than HRI_TORCH_MOST_BYTES: what follows from it is not exact */
   hri_aten_device *device; /* what kernels ask for beyond their results; NULL: nothing */
 };
+
+/* Of a tensor, and of all that live at once. Beyond it addresses run out (alloc/hooks_fake.c), and PyTorch itself
+ * refuses a request that is twice as large. */
+static const uint64_t HRI_TORCH_MOST_BYTES = UINT64_C(1) << 59;
 
 void hri_torch_init(hri_torch *torch);
 void hri_torch_deinit(hri_torch *torch);

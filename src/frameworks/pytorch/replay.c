@@ -16,13 +16,25 @@ typedef struct run {
   hri_torch_moment *moments; /* NULL: nobody asks */
 } run;
 
-static hr_status begin(run *r, const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity,
+/* Of a device without limit each expandable segment has the addresses of 1.125 TiB (alloc/expandable.c): too few for what
+ * needs that much at once, `most` of it. */
+static hr_alloc_config with_space(const hr_alloc_config *config, uint64_t capacity, uint64_t most) {
+  static const uint64_t ENOUGH = UINT64_C(1) << 39;
+  hr_alloc_config out = *config;
+  if (capacity || most <= ENOUGH || config->expandable_reserve_bytes || config->expandable_reserve_fraction > 0)
+    return out;
+  out.expandable_reserve_bytes = most < HRI_TORCH_MOST_BYTES / 2 ? 2 * most : HRI_TORCH_MOST_BYTES;
+  return out;
+}
+
+static hr_status begin(run *r, const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity, uint64_t most,
                        hr_error *error) {
+  const hr_alloc_config own = with_space(config, capacity, most);
   *r = (run){.torch = torch, .limited = capacity != 0};
   r->addresses = hri_alloc_zero(torch->storages.count, sizeof *r->addresses);
   if (!r->addresses) return hri_fail_memory(error, torch->storages.count * 8, "addresses of tensors");
   HRI_TRY(hr_alloc_fake_hooks(capacity, &r->hooks, error));
-  return hr_alloc_create(&r->hooks, config, &r->alloc, error);
+  return hr_alloc_create(&r->hooks, &own, &r->alloc, error);
 }
 
 static void end(run *r) {
@@ -93,6 +105,18 @@ static bool rises(height *h, const hri_torch_request *request) {
   return true;
 }
 
+/* Bytes that live at once, in blocks. */
+static hr_status live_at_most(const hri_torch *torch, uint64_t *sizes, uint64_t *most, hr_error *error) {
+  height h = {.sizes = sizes};
+  for (size_t i = 0; i < torch->requests.count && !torch->beyond && h.live <= HRI_TORCH_MOST_BYTES; i++)
+    (void)rises(&h, &torch->requests.items[i]);
+  *most = h.peak;
+  if (!torch->beyond && h.live <= HRI_TORCH_MOST_BYTES) return HR_OK;
+  hri_fail(error, HR_ERROR_UNSUPPORTED,
+           "--engine pytorch: the job's tensors have more than 512 PiB, more than is counted here");
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "lower --micro-batch or --seq, or correct the sizes of the model");
+}
+
 static hri_torch_moment moment_of(const run *r, const hri_torch_mark *mark) {
   hr_alloc_stats stats;
   hr_alloc_get_stats(r->alloc, &stats);
@@ -134,17 +158,15 @@ static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
 
 static hr_status run_all(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity,
                          hri_torch_replay *out, hr_snapshot **snapshot, hri_torch_moment *moments, hr_error *error) {
-  run r;
-  height h = {0};
-  hr_status status = begin(&r, torch, config, capacity, error);
+  run r = {0};
+  height h = {.sizes = hri_alloc_zero(torch->storages.count, sizeof *h.sizes)};
+  uint64_t most;
+  hr_status status = HR_OK;
   *out = (hri_torch_replay){0};
+  if (!h.sizes) return hri_fail_memory(error, torch->storages.count * 8, "sizes of tensors");
+  HRI_TRY_OUT(live_at_most(torch, h.sizes, &most, error));
+  HRI_TRY_OUT(begin(&r, torch, config, capacity, most, error));
   r.moments = moments;
-  if (status != HR_OK) goto out;
-  h.sizes = hri_alloc_zero(torch->storages.count, sizeof *h.sizes);
-  if (!h.sizes) {
-    status = hri_fail_memory(error, torch->storages.count * 8, "sizes of tensors");
-    goto out;
-  }
   if (snapshot) {
     hr_alloc_history_options options;
     hr_alloc_history_options_init(&options);

@@ -1,0 +1,47 @@
+#include "cli/stop.h"
+
+#include <signal.h>
+#include <stdatomic.h>
+#include <stdint.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+static const int64_t AGAIN_NS = 500 * 1000 * 1000;
+
+static _Atomic int64_t asked_at; /* when the first request came, by the monotonic clock; 0: none did */
+static const char *said;
+static size_t said_bytes;
+
+/* Only calls that are safe in a signal handler. */
+static void on_signal(int number) {
+  struct timespec t = {.tv_nsec = 1};
+  int64_t now, first = 0;
+  (void)clock_gettime(CLOCK_MONOTONIC, &t);
+  now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+  if (!atomic_compare_exchange_strong(&asked_at, &first, now)) {
+    if (number == SIGINT && now - first >= AGAIN_NS) _exit(130);
+    return;
+  }
+  if (said_bytes && write(STDERR_FILENO, said, said_bytes) < 0)
+    return; /* nobody listens; the stop counts all the same */
+}
+
+static bool was_asked(void *context) {
+  (void)context;
+  return atomic_load(&asked_at) != 0;
+}
+
+stop_test *stop_begin(const char *words, bool in_background) {
+  static const int numbers[] = {SIGINT, SIGTERM, SIGHUP, SIGXCPU, SIGUSR1, SIGUSR2};
+  struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART}, old;
+  said = words ? words : isatty(STDERR_FILENO) ? "\n" : "";
+  said_bytes = strlen(said);
+  (void)sigemptyset(&action.sa_mask);
+  for (size_t i = 0; i < sizeof numbers / sizeof *numbers; i++) {
+    if (sigaction(numbers[i], NULL, &old) != 0) continue;
+    if (old.sa_handler != SIG_IGN || (numbers[i] == SIGINT && in_background))
+      (void)sigaction(numbers[i], &action, NULL);
+  }
+  return was_asked;
+}
