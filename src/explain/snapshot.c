@@ -239,6 +239,8 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
     hri_oom_line(
         f,
         "in the steps before, what such passes keep was freed again: this one has more of them, or has not come to its end");
+  else if (k->leak->may_train)
+    hri_oom_line(f, "no backward is recorded at all: these passes may be training that sums their losses before one");
   else if (k->leak->kind == HR_GROWTH_GRAPH)
     hri_oom_line(f, "no backward follows these passes, and what their forward saved for it is kept");
 }
@@ -279,7 +281,8 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
           (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
           k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
-          !k->leak->freed_in_steps;                                                /* ... or a long step */
+          !k->leak->freed_in_steps &&                                              /* ... or a long step */
+          !k->leak->may_train;
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
                SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {

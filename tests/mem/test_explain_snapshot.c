@@ -613,6 +613,20 @@ static void test_growth_of_passes(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
+  { /* without a backward in the recording it may be training that sums its losses */
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = HR_GROWTH_GRAPH;
+    s.growth[0].may_train = true;
+    expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+    e = explain(&s);
+    assert_true(says(&e->failures[0], "no backward is recorded at all"));
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
   { /* what went again in the steps before is the graph of a long step: nothing certain, and no_grad() is no advice */
     scene s;
     hr_explanation *e;

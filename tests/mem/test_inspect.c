@@ -1143,8 +1143,8 @@ typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE, K
 
 enum { SEQUENCE = 24 }; /* passes of a sequence that is generated: KEEPS_CACHE_ANEW begins another one then */
 
-/* Passes of a model, of which the last fails; `steps` of training go before. */
-static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
+/* Passes of a model, of which the last fails; `steps` of training go before. One line makes `batches` tensors for each. */
+static hr_snapshot *evaluate_batches(int steps, int passes, keeping keep, int batches) {
   run_options o = {.steps = steps, .big_step = -1};
   story *s = malloc(sizeof *s);
   carried c = {.joined = 0};
@@ -1157,7 +1157,8 @@ static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
     for (int k = 0; k < LAYERS; k++) story_free(s, c.gradients[k]);
   }
   for (int pass = 0; pass < passes; pass++) {
-    uint64_t batch = story_alloc(s, 65536, BATCH), made[2 * LAYERS + 1];
+    uint64_t batch[4], made[2 * LAYERS + 1];
+    for (int n = 0; n < batches; n++) batch[n] = story_alloc(s, 65536, BATCH);
     made[0] = story_alloc(s, ACTIVATION, EMBEDDING);
     for (int k = 0; k < LAYERS; k++) {
       made[2 * k + 1] = story_alloc(s, ACTIVATION, LAYER);
@@ -1173,13 +1174,15 @@ static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
     if (out && keep != KEEPS_OUTPUTS && keep != KEEPS_GRAPH) story_free(s, out);
     out = next;
     for (int k = 0; k < 2 * LAYERS + 1 && keep != KEEPS_GRAPH; k++) story_free(s, made[k]);
-    story_free(s, batch);
+    for (int n = 0; n < batches; n++) story_free(s, batch[n]);
   }
   story_event(s, HR_TRACE_OOM, 0, LOGITS, HEAD);
   snapshot = story_end(s);
   free(s);
   return snapshot;
 }
+
+static hr_snapshot *evaluate(int steps, int passes, keeping keep) { return evaluate_batches(steps, passes, keep, 1); }
 
 static double per_pass(const hr_inspection *p, hr_growth_kind kind) {
   double bytes = 0;
@@ -1199,6 +1202,13 @@ static void growth_within_a_step(void **unused) {
     assert_int_equal(p->growth[0].steps_seen, 9);
     assert_true(per_pass(p, HR_GROWTH_GRAPH) == graph);
     assert_int_not_equal(p->ooms[0].stage, HR_STAGE_EVALUATION); /* it may be training that sums losses */
+    assert_int_equal(p->growth[0].may_train, steps == 0);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate_batches(steps, 9, KEEPS_GRAPH, 3); /* x, y, weights = ... */
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth_count ? p->growth[0].kind : HR_GROWTH_ONCE, HR_GROWTH_GRAPH);
+    assert_true(per_pass(p, HR_GROWTH_GRAPH) == graph);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
     s = evaluate(steps, 9, KEEPS_OUTPUTS);
