@@ -376,126 +376,167 @@ static void read_spoken(const char *text, size_t count, hri_oom_message *message
 
 /* ---- by kind ---- */
 
+/* The message from its first word on, what of it has figures, and what is made of them. */
+typedef struct reading {
+  const char *at;
+  size_t count;
+  hri_oom_message *message;
+  hr_oom_value *f;
+} reading;
+
+/* A size, or a bare count of bytes, behind words that stand within so many bytes. */
+static bool size_near(const reading *r, size_t within, const char *words, hr_oom_figure figure) {
+  return hri_oom_size_after(r->at, r->count < within ? r->count : within, words, &r->f[figure]);
+}
+
+static bool count_near(const reading *r, size_t within, const char *words, hr_oom_figure figure) {
+  return hri_oom_count_after(r->at, r->count < within ? r->count : within, words, &r->f[figure]);
+}
+
+static bool has_near(const reading *r, size_t within, const char *words) {
+  const size_t end = r->count < within ? r->count : within;
+  return hri_oom_word(r->at, 0, end, words) < end;
+}
+
+static bool is_of(const reading *r, const char *source) { return strcmp(r->message->failure.source, source) == 0; }
+
+static void of_caching(const reading *r) {
+  if (hri_oom_word(r->at, 0, r->count < 64 ? r->count : 64, "memory allocation failed with oom") == 0) {
+    read_exact(r->at, r->count < 300 ? r->count : 300, r->message);
+    return;
+  }
+  read_caching(r->at, r->count, r->message);
+  r->message->failure.wording = wording_of(r->at, r->count);
+}
+
+static void of_async(const reading *r) { read_async(r->at, r->count, r->message); }
+
+static void of_mps(const reading *r) { read_mps(r->at, r->count, r->message); }
+
+static void of_rejected(const reading *r) {
+  (void)size_near(r, 400, "requested size:", HR_OOM_REQUESTED);
+  r->message->failure.wording = "2.12 and later";
+}
+
+static void of_bare(const reading *r) {
+  if (is_of(r, "pytorch-directml")) (void)size_near(r, r->count, "allocate tensor with", HR_OOM_REQUESTED);
+  (void)size_near(r, 60, "buffer size:", HR_OOM_REQUESTED);
+}
+
+/* R prints the size behind words of its language: the first number with a unit. */
+static void of_r(const reading *r) {
+  for (size_t i = 0; i < r->count && i < 80 && !hri_oom_known(&r->f[HR_OOM_REQUESTED]); i++)
+    if (hri_is_digit(r->at[i]) && !hri_oom_size_at(r->at, i, r->count, &r->f[HR_OOM_REQUESTED]))
+      while (i + 1 < r->count && (hri_is_digit(r->at[i + 1]) || r->at[i + 1] == '.')) i++;
+}
+
+static void of_host(const reading *r) {
+  if (!size_near(r, 400, "tried to allocate", HR_OOM_REQUESTED) &&
+      !size_near(r, 200, "unable to allocate", HR_OOM_REQUESTED) &&
+      !size_near(r, 400, "failed to map", HR_OOM_REQUESTED))
+    (void)size_near(r, 100, "system memory (", HR_OOM_REQUESTED);
+  (void)size_near(r, 100, "than is available (", HR_OOM_FREE);
+  if (is_of(r, "r")) of_r(r);
+  if (is_of(r, "php")) (void)count_near(r, 60, "(allocated ", HR_OOM_ALLOCATED);
+  (void)size_near(r, 100, "memory (used over", HR_OOM_ALLOWED);
+}
+
+static void of_library(const reading *r) {
+  static const char *const calls[] = {"cuda calloc async", "cuda calloc", "cudamalloc"};
+  for (size_t i = 0; i < HRI_COUNT(calls) && r->f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
+    (void)size_near(r, 100, calls[i], HR_OOM_REQUESTED);
+}
+
+/* "(8.00 gib kv cache is needed, which is larger than the available kv cache memory (5.25 gib)" */
+static void of_vllm_cap(const reading *r) {
+  if (hri_oom_size_before(r->at, r->count, " kv cache is needed", &r->f[HR_OOM_REQUESTED]))
+    (void)size_near(r, r->count, "available kv cache memory (", HR_OOM_ALLOWED);
+}
+
+/* "free memory on device (3.1/79.1 gib) on startup is less than desired gpu memory utilization (0.9, 71.24 gib)" */
+static void of_vllm_busy(const reading *r) {
+  const size_t count = r->count, start = hri_oom_word(r->at, 0, count, "on device");
+  size_t slash = hri_oom_word(r->at, start < count ? start : 0, count < 200 ? count : 200, "/");
+  if (slash < count && hri_oom_size_at(r->at, slash + 1, count, &r->f[HR_OOM_TOTAL]))
+    (void)hri_oom_size_in_unit_of(r->at, slash, count, &r->f[HR_OOM_FREE]);
+  slash = hri_oom_word(r->at, 0, count < 300 ? count : 300, "utilization (");
+  slash = hri_oom_word(r->at, slash, count < slash + 24 ? count : slash + 24, ", ");
+  if (slash < count) (void)hri_oom_size_at(r->at, slash + 2, count, &r->f[HR_OOM_REQUESTED]);
+}
+
+/* "allowed memory size of 134217728 bytes exhausted (tried to allocate 20480 bytes)" */
+static void of_heap(const reading *r) {
+  (void)size_near(r, 60, "memory size of", HR_OOM_ALLOWED);
+  (void)size_near(r, 60, "vector memory limit of", HR_OOM_ALLOWED);
+  (void)size_near(r, 120, "(tried to allocate", HR_OOM_REQUESTED);
+  (void)size_near(r, 80, "cannot reserve", HR_OOM_REQUESTED); /* Java's buffers */
+  if (hri_oom_known(&r->f[HR_OOM_REQUESTED])) {
+    (void)count_near(r, 160, "(allocated:", HR_OOM_ALLOCATED);
+    (void)count_near(r, 200, ", limit:", HR_OOM_ALLOWED);
+  }
+  (void)size_near(r, 100, "trying to allocate", HR_OOM_REQUESTED);  /* Dart's */
+  (void)size_near(r, 60, "/ failed to allocate", HR_OOM_REQUESTED); /* Android's */
+  if (is_of(r, "sbcl")) read_sbcl(r->at, r->count < 200 ? r->count : 200, r->f);
+  if (is_of(r, "ghc")) (void)size_near(r, 200, "maximum heap size is", HR_OOM_ALLOWED); /* a prefix may stand between */
+  if (has_near(r, 400, "until oom")) {                                                  /* Android's */
+    (void)count_near(r, 120, "failed to allocate a", HR_OOM_REQUESTED);
+    (void)count_near(r, 160, "allocation with", HR_OOM_FREE);
+    (void)count_near(r, 400, "growth limit", HR_OOM_ALLOWED);
+  }
+}
+
+static void of_limit(const reading *r) { read_limit(r->at, r->count < 320 ? r->count : 320, r->f); }
+
 /* What Triton prints before the most that a block may have, in several versions and as people translate it. */
-static const char *const chip_limits[] = {"hardware limit:", "hardware limitation:", "hardware limit is",
-                                          "hardware limit", "hardware limitation"};
+static void of_chip(const reading *r) {
+  static const char *const limits[] = {"hardware limit:", "hardware limitation:", "hardware limit is", "hardware limit",
+                                       "hardware limitation"};
+  (void)count_near(r, 300, "required:", HR_OOM_REQUESTED);
+  for (size_t i = 0; i < HRI_COUNT(limits) && !hri_oom_known(&r->f[HR_OOM_ALLOWED]); i++)
+    (void)count_near(r, 300, limits[i], HR_OOM_ALLOWED);
+  if (count_near(r, 60, "memory size (", HR_OOM_REQUESTED))
+    (void)count_near(r, 160, "memory allowed (", HR_OOM_ALLOWED);
+  if (count_near(r, 40, "local memory (", HR_OOM_REQUESTED)) (void)count_near(r, 80, "exceeds limit (", HR_OOM_ALLOWED);
+  if (count_near(r, 80, "too much shared data (", HR_OOM_REQUESTED)) /* ptxas's */
+    (void)count_near(r, 100, "bytes, ", HR_OOM_ALLOWED);
+}
+
+/* "used 24.1g of 15.5g hbm": what the program as a whole needs, of a TPU. */
+static void of_hbm(const reading *r) {
+  const size_t used = hri_oom_word(r->at, 0, r->count, "used "), of = hri_oom_word(r->at, used, r->count, " of ");
+  if (of < r->count && of - used < 20 && hri_oom_size_at(r->at, of + 4, r->count, &r->f[HR_OOM_TOTAL]))
+    (void)hri_oom_size_at(r->at, used + 5, of, &r->f[HR_OOM_REQUESTED]);
+}
+
+/* "enforce allocating <= available failed, 105 > 13" */
+static void of_paddle(const reading *r) {
+  if (count_near(r, 120, "received allocating:", HR_OOM_REQUESTED))
+    (void)count_near(r, 120, "> available:", HR_OOM_FREE);
+  else (void)count_near(r, 60, "<= available failed,", HR_OOM_REQUESTED);
+  if (hri_oom_known(&r->f[HR_OOM_REQUESTED])) (void)count_near(r, 90, " > ", HR_OOM_FREE);
+}
+
+/* "was 59.84gb / 62.51gb (0.95)", "memory used=49.21gb", "is used (11.8 / 12.3 gb)" */
+static void of_ray(const reading *r) {
+  (void)size_near(r, 800, "gb / ", HR_OOM_TOTAL);
+  (void)size_near(r, 800, "memory used=", HR_OOM_THIS_PROCESS);
+  if (!hri_oom_known(&r->f[HR_OOM_TOTAL])) (void)size_near(r, 160, " / ", HR_OOM_TOTAL);
+}
+
+static void (*const by_kind[])(const reading *) = {
+    [HRI_OOM_CACHING] = of_caching, [HRI_OOM_ASYNC] = of_async,       [HRI_OOM_REJECTED] = of_rejected,
+    [HRI_OOM_MPS] = of_mps,         [HRI_OOM_BARE] = of_bare,         [HRI_OOM_HOST] = of_host,
+    [HRI_OOM_LIBRARY] = of_library, [HRI_OOM_VLLM_CAP] = of_vllm_cap, [HRI_OOM_VLLM_BUSY] = of_vllm_busy,
+    [HRI_OOM_HEAP] = of_heap,       [HRI_OOM_LIMIT] = of_limit,       [HRI_OOM_CHIP] = of_chip,
+};
 
 void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message) {
-  hr_oom_failure *failure = &message->failure;
-  hr_oom_value *f = failure->figures;
-  const char *at = text + from;
-  size_t count = end - from;
-  switch (message->kind) {
-  case HRI_OOM_CACHING:
-    if (hri_oom_word(at, 0, 64 < count ? 64 : count, "memory allocation failed with oom") == 0) {
-      read_exact(at, count < 300 ? count : 300, message);
-      break;
-    }
-    read_caching(at, count, message);
-    failure->wording = wording_of(at, count);
-    break;
-  case HRI_OOM_ASYNC: read_async(at, count, message); break;
-  case HRI_OOM_REJECTED:
-    (void)hri_oom_size_after(at, count < 400 ? count : 400, "requested size:", &f[HR_OOM_REQUESTED]);
-    failure->wording = "2.12 and later";
-    break;
-  case HRI_OOM_MPS: read_mps(at, count, message); break;
-  case HRI_OOM_BARE:
-    if (strcmp(failure->source, "pytorch-directml") == 0)
-      (void)hri_oom_size_after(at, count, "allocate tensor with", &f[HR_OOM_REQUESTED]);
-    (void)hri_oom_size_after(at, count < 60 ? count : 60, "buffer size:", &f[HR_OOM_REQUESTED]);
-    (void)hri_oom_count_after(at, count < 60 ? count : 60, "failed for size::", &f[HR_OOM_REQUESTED]);
-    break;
-  case HRI_OOM_HOST:
-    if (!hri_oom_size_after(at, count < 400 ? count : 400, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
-        !hri_oom_size_after(at, count < 200 ? count : 200, "unable to allocate", &f[HR_OOM_REQUESTED]) &&
-        !hri_oom_size_after(at, count < 400 ? count : 400, "failed to map", &f[HR_OOM_REQUESTED]))
-      (void)hri_oom_size_after(at, count < 100 ? count : 100, "system memory (", &f[HR_OOM_REQUESTED]);
-    (void)hri_oom_size_after(at, count < 100 ? count : 100, "than is available (", &f[HR_OOM_FREE]);
-    for (size_t i = 0; strcmp(failure->source, "r") == 0 && i < count && i < 80 && !hri_oom_known(&f[HR_OOM_REQUESTED]);
-         i++)
-      if (hri_is_digit(at[i]) && !hri_oom_size_at(at, i, count, &f[HR_OOM_REQUESTED])) /* whatever the language */
-        while (i + 1 < count && (hri_is_digit(at[i + 1]) || at[i + 1] == '.')) i++;
-    if (strcmp(failure->source, "php") == 0)
-      (void)hri_oom_count_after(at, count < 60 ? count : 60, "(allocated ", &f[HR_OOM_ALLOCATED]);
-    (void)hri_oom_size_after(at, count < 100 ? count : 100, "memory (used over", &f[HR_OOM_ALLOWED]);
-    break;
-  case HRI_OOM_LIBRARY:
-    for (size_t i = 0; i < 3 && f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT; i++)
-      (void)hri_oom_size_after(at, count < 100 ? count : 100,
-                               i == 0   ? "cuda calloc async"
-                               : i == 1 ? "cuda calloc"
-                                        : "cudamalloc",
-                               &f[HR_OOM_REQUESTED]);
-    break;
-  case HRI_OOM_VLLM_CAP: /* "(8.00 gib kv cache is needed, which is larger than the available kv cache memory (5.25 gib)" */
-    if (hri_oom_size_before(at, count, " kv cache is needed", &f[HR_OOM_REQUESTED]))
-      (void)hri_oom_size_after(at, count, "available kv cache memory (", &f[HR_OOM_ALLOWED]);
-    break;
-  case HRI_OOM_VLLM_BUSY: {
-    size_t start = hri_oom_word(at, 0, count, "on device");
-    size_t slash = hri_oom_word(at, start < count ? start : 0, count < 200 ? count : 200, "/");
-    if (slash < count && hri_oom_size_at(at, slash + 1, count, &f[HR_OOM_TOTAL]))
-      (void)hri_oom_size_in_unit_of(at, slash, count, &f[HR_OOM_FREE]); /* "(3.1/79.1 gib)" */
-    slash = hri_oom_word(at, 0, count < 300 ? count : 300, "utilization (");
-    slash = hri_oom_word(at, slash, count < slash + 24 ? count : slash + 24, ", "); /* "(0.9, 71.24 gib)" */
-    if (slash < count) (void)hri_oom_size_at(at, slash + 2, count, &f[HR_OOM_REQUESTED]);
-    break;
-  }
-  case HRI_OOM_HEAP: /* "allowed memory size of 134217728 bytes exhausted (tried to allocate 20480 bytes)" */
-    (void)hri_oom_size_after(at, count < 60 ? count : 60, "memory size of", &f[HR_OOM_ALLOWED]);
-    (void)hri_oom_size_after(at, count < 60 ? count : 60, "vector memory limit of", &f[HR_OOM_ALLOWED]);
-    (void)hri_oom_size_after(at, count < 120 ? count : 120, "(tried to allocate", &f[HR_OOM_REQUESTED]);
-    (void)hri_oom_size_after(at, count < 80 ? count : 80, "cannot reserve", &f[HR_OOM_REQUESTED]); /* Java's buffers */
-    if (hri_oom_known(&f[HR_OOM_REQUESTED])) {
-      (void)hri_oom_count_after(at, count < 160 ? count : 160, "(allocated:", &f[HR_OOM_ALLOCATED]);
-      (void)hri_oom_count_after(at, count < 200 ? count : 200, ", limit:", &f[HR_OOM_ALLOWED]);
-    }
-    (void)hri_oom_size_after(at, count < 100 ? count : 100, "trying to allocate", &f[HR_OOM_REQUESTED]); /* Dart's */
-    (void)hri_oom_size_after(at, count < 60 ? count : 60, "/ failed to allocate", &f[HR_OOM_REQUESTED]); /* Android's */
-    if (strcmp(failure->source, "sbcl") == 0) read_sbcl(at, count < 200 ? count : 200, f);
-    if (strcmp(failure->source, "ghc") == 0) /* a prefix may stand between */
-      (void)hri_oom_size_after(at, count < 200 ? count : 200, "maximum heap size is", &f[HR_OOM_ALLOWED]);
-    if (hri_oom_word(at, 0, count < 400 ? count : 400, "until oom") < count) { /* Android's */
-      (void)hri_oom_count_after(at, count < 120 ? count : 120, "failed to allocate a", &f[HR_OOM_REQUESTED]);
-      (void)hri_oom_count_after(at, count < 160 ? count : 160, "allocation with", &f[HR_OOM_FREE]);
-      (void)hri_oom_count_after(at, count < 400 ? count : 400, "growth limit", &f[HR_OOM_ALLOWED]);
-    }
-    break;
-  case HRI_OOM_LIMIT: read_limit(at, count < 320 ? count : 320, f); break;
-  case HRI_OOM_CHIP:
-    (void)hri_oom_count_after(at, count < 300 ? count : 300, "required:", &f[HR_OOM_REQUESTED]);
-    for (size_t i = 0; i < HRI_COUNT(chip_limits) && !hri_oom_known(&f[HR_OOM_ALLOWED]); i++)
-      (void)hri_oom_count_after(at, count < 300 ? count : 300, chip_limits[i], &f[HR_OOM_ALLOWED]);
-    if (hri_oom_count_after(at, count < 60 ? count : 60, "memory size (", &f[HR_OOM_REQUESTED]))
-      (void)hri_oom_count_after(at, count < 160 ? count : 160, "memory allowed (", &f[HR_OOM_ALLOWED]);
-    if (hri_oom_count_after(at, count < 40 ? count : 40, "local memory (", &f[HR_OOM_REQUESTED]))
-      (void)hri_oom_count_after(at, count < 80 ? count : 80, "exceeds limit (", &f[HR_OOM_ALLOWED]);
-    if (hri_oom_count_after(at, count < 80 ? count : 80, "too much shared data (", &f[HR_OOM_REQUESTED])) /* ptxas's */
-      (void)hri_oom_count_after(at, count < 100 ? count : 100, "bytes, ", &f[HR_OOM_ALLOWED]);
-    break;
-  default: break;
-  }
-  if (message->kind == HRI_OOM_FOREIGN && hri_oom_word(at, 0, count < 300 ? count : 300, " hbm") < count) {
-    size_t used = hri_oom_word(at, 0, count, "used "), of = hri_oom_word(at, used, count, " of "); /* a TPU's */
-    if (of < count && of - used < 20 &&
-        hri_oom_size_at(at, of + 4, count, &f[HR_OOM_TOTAL])) /* what the program as a whole needs */
-      (void)hri_oom_size_at(at, used + 5, of, &f[HR_OOM_REQUESTED]);
-  }
-  if (strcmp(failure->source, "paddle") == 0) { /* "enforce allocating <= available failed, 105 > 13" */
-    if (hri_oom_count_after(at, count < 120 ? count : 120, "received allocating:", &f[HR_OOM_REQUESTED]))
-      (void)hri_oom_count_after(at, count < 120 ? count : 120, "> available:", &f[HR_OOM_FREE]);
-    else (void)hri_oom_count_after(at, count < 60 ? count : 60, "<= available failed,", &f[HR_OOM_REQUESTED]);
-    if (hri_oom_known(&f[HR_OOM_REQUESTED]))
-      (void)hri_oom_count_after(at, count < 90 ? count : 90, " > ", &f[HR_OOM_FREE]);
-  }
-  if (strcmp(failure->source, "ray") == 0) { /* "was 59.84gb / 62.51gb (0.95)", "memory used=49.21gb" */
-    size_t near = count < 800 ? count : 800;
-    (void)hri_oom_size_after(at, near, "gb / ", &f[HR_OOM_TOTAL]);
-    (void)hri_oom_size_after(at, near, "memory used=", &f[HR_OOM_THIS_PROCESS]);
-    if (!hri_oom_known(&f[HR_OOM_TOTAL])) /* "is used (11.8 / 12.3 gb)" */
-      (void)hri_oom_size_after(at, count < 160 ? count : 160, " / ", &f[HR_OOM_TOTAL]);
-  }
-  read_spoken(at, count, message);
+  const reading r = {text + from, end - from, message, message->failure.figures};
+  const size_t kind = (size_t)message->kind;
+  if (kind < HRI_COUNT(by_kind) && by_kind[kind]) by_kind[kind](&r);
+  if (message->kind == HRI_OOM_FOREIGN && has_near(&r, 300, " hbm")) of_hbm(&r);
+  if (is_of(&r, "paddle")) of_paddle(&r);
+  if (is_of(&r, "ray")) of_ray(&r);
+  read_spoken(r.at, r.count, message);
   settle(message);
 }

@@ -180,13 +180,27 @@ static bool is_foreign_advice(const char *text, size_t from, size_t to) {
   return hri_match_part(text, from, to, parts);
 }
 
-/* An item of a list of questions that are asked often, or of errors that are common. */
+/* What explains the words to somebody, in general, as the next sentence: "This happens when your GPU is full." Programs explain
+ * themselves in other words ("this error means you ran out"). */
+static bool is_explained(const hri_oom_place *p) {
+  static const char begins[] =
+      "this happens when you|this error happens when you|this occurs when you|this error occurs when you|this usually |"
+      "this typically |this error usually |this error typically |as the error message suggests";
+  const size_t far = p->at + 240 < p->count ? p->at + 240 : p->count;
+  size_t at = hri_sentence_end(p->text, p->at, far < p->line_end ? far : p->line_end);
+  if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
+    return false; /* who meets it; a page may ask for "my" model */
+  while (at < p->count && strchr(" .!?\"'", p->text[at])) at++;
+  return hri_match_at(p->text, at, p->count, begins);
+}
+
+/* An item of a list of questions that are asked often, or of errors that are common; what a page explains. */
 bool hri_voice_is_frequent(const hri_oom_place *p) {
   static const char words[] =
       "frequently asked|faq|faqs|common errors|common issues|common problems|known issues|known errors";
   size_t from = p->before_count > 600 ? p->before_count - 600 : 0;
-  return p->shape & HRI_OOM_COMMENT && !(p->shape & HRI_OOM_FENCED) &&
-         hri_match_any(p->before, from, p->before_count, words);
+  if (p->shape & HRI_OOM_FENCED) return false;
+  return is_explained(p) || (p->shape & HRI_OOM_COMMENT && hri_match_any(p->before, from, p->before_count, words));
 }
 
 /* A field of a test's data: what is expected of it is the next field. */

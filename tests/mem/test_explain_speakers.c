@@ -81,7 +81,7 @@ static void test_families(void **state) {
 
 static void test_source(void **state) {
   (void)state;
-  check("source", 0, 14);
+  check("source", 0, 19);
 }
 
 int main(void) {

@@ -20,6 +20,9 @@
 #include "base/rng.h"
 #include "plan/plan.h"
 
+#define DICE_STREAM 11
+#include "support/dice.h"
+
 enum { TEXT = 1024 };
 
 typedef struct question {
@@ -330,16 +333,6 @@ static void nothing_fits_in_less(void **state) {
 }
 
 /* ---- drawn jobs ---- */
-
-typedef struct dice {
-  uint64_t seed, count;
-} dice;
-
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t w[4];
-  hri_philox(d->seed, 11, d->count++, w);
-  return w[0] % sides;
-}
 
 typedef struct drawn {
   char model[TEXT / 4], device[64], options[TEXT / 2];

@@ -25,6 +25,9 @@
 #include "base/rng.h"
 #include "plan/plan.h"
 
+#define DICE_STREAM 7
+#include "support/dice.h"
+
 #define LLAMA(layers)                                                                                                  \
   "custom:family=llama,layers=" layers ",hidden=64,heads=4,kv-heads=2,mlp=172,vocab=256,positions=256"
 #define GPT2(layers) "custom:family=gpt2,layers=" layers ",hidden=64,heads=2,vocab=512,positions=256"
@@ -368,16 +371,6 @@ static void equals_brute_force(void **state) {
 }
 
 /* ---- drawn jobs ---- */
-
-typedef struct dice {
-  uint64_t seed, count;
-} dice;
-
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t w[4];
-  hri_philox(d->seed, 7, d->count++, w);
-  return w[0] % sides;
-}
 
 static void draw_row(dice *d, double *row, uint32_t count, double most) {
   for (uint32_t k = 0; k < count; k++) row[k] = roll(d, 8) ? most * (double)(10 + roll(d, 90)) / 100 : 0;

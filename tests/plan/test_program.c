@@ -21,14 +21,8 @@
 #include "program/check.h"
 #include "support/random_lora.h"
 
-typedef struct dice {
-  uint64_t seed, count;
-} dice;
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t w[4];
-  hri_philox(d->seed, 0, d->count++, w);
-  return w[0] % sides;
-}
+#define DICE_STREAM 0
+#include "support/dice.h"
 
 /* Scratch that depends on the operands, like a library's. */
 static hr_status fake_workspace(void *self, const hri_job *job, const hri_node *node, uint64_t *bytes,

@@ -19,14 +19,8 @@
 #include "search/search.h"
 #include "support/random_lora.h"
 
-typedef struct dice {
-  uint64_t seed, count;
-} dice;
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t w[4];
-  hri_philox(d->seed, 3, d->count++, w);
-  return w[0] % sides;
-}
+#define DICE_STREAM 3
+#include "support/dice.h"
 
 static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "tiny-llama-bytes", "gpt2-124m",
                                      "smollm2-135m",     "qwen3-0.6b",        "gemma3-1b",        "llama-2-7b"};

@@ -13,16 +13,10 @@
 
 #include "base/rng.h"
 
-enum { ITEMS = 400, SEEDS = 300 };
+#define DICE_STREAM 17
+#include "support/dice.h"
 
-typedef struct dice {
-  uint64_t seed, count;
-} dice;
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t w[4];
-  hri_philox(d->seed, 17, d->count++, w);
-  return w[0] % sides;
-}
+enum { ITEMS = 400, SEEDS = 300 };
 
 /* How often each kind of answer came, so that a test of none shows. */
 typedef struct census {

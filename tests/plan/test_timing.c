@@ -19,6 +19,9 @@
 #include "program/check.h"
 #include "support/cpu_seconds.h"
 
+#define DICE_STREAM 7
+#include "support/dice.h"
+
 static hri_id node_on(hri_job *job, uint8_t lane) {
   hri_emit emit = {.program = HRI_STEP,
                    .lane = lane,
@@ -221,15 +224,6 @@ static void prefetching_earlier_takes_bytes_and_saves_time(void **state) {
 }
 
 /* ---- random programs ---- */
-
-typedef struct dice {
-  uint64_t seed, count;
-} dice;
-static uint32_t roll(dice *d, uint32_t sides) {
-  uint32_t w[4];
-  hri_philox(d->seed, 7, d->count++, w);
-  return w[0] % sides;
-}
 
 static void random_program(dice *d, hri_job *job, double **seconds) {
   uint32_t count = 1 + roll(d, 60), lanes = 1 + roll(d, HRI_LANE_COUNT), spine = roll(d, 3);

@@ -25,6 +25,7 @@
 #include "base/rng.h"
 #include "data/dataset.h"
 #include "data/reader.h"
+#include "support/datasets.h"
 #include "support/files.h"
 
 /* ---- Helpers ---- */
@@ -40,26 +41,6 @@ static hri_dataset_options options_for(const char *const *path, uint32_t sequenc
                                  .packing = HR_PACKING_WRAPPED,
                                  .cache_directory = directory};
   return options;
-}
-
-static hri_dataset *open_ok(const hri_dataset_options *options) {
-  hri_dataset *dataset = NULL;
-  hr_error error = {0};
-  if (hri_dataset_open(options, &dataset, &error) != HR_OK) fail_msg("%s", error.message);
-  assert_non_null(dataset);
-  return dataset;
-}
-
-static void open_fails(const hri_dataset_options *options, hr_status status, const char *message, const char *hint) {
-  hri_dataset *dataset = (hri_dataset *)directory;
-  hr_error error = {0};
-  uint64_t live = hri_mem_live_bytes();
-  if (hri_dataset_open(options, &dataset, &error) != status || error.code != status ||
-      !strstr(error.message, message) || !strstr(error.hint, hint))
-    fail_msg("wanted %s '%s' '%s', got %s '%s' '%s'", hr_status_name(status), message, hint, hr_status_name(error.code),
-             error.message, error.hint);
-  assert_null(dataset);
-  assert_int_equal(hri_mem_live_bytes(), live);
 }
 
 enum { SMALL = 16 };
@@ -693,9 +674,9 @@ static void bad_jsonl_is_refused_by_name(void **state) {
   for (size_t i = 0; i < sizeof bad_lines / sizeof *bad_lines; i++) {
     const char *path = write_file("bad.jsonl", bad_lines[i].bytes, bad_lines[i].count);
     hri_dataset_options options = options_for(&path, 8, 100);
-    open_fails(&options, HR_ERROR_INPUT, bad_lines[i].message, bad_lines[i].hint);
+    open_fails_with(&options, HR_ERROR_INPUT, bad_lines[i].message, bad_lines[i].hint);
     options.packing = HR_PACKING_OFF;
-    open_fails(&options, HR_ERROR_INPUT, bad_lines[i].message, bad_lines[i].hint);
+    open_fails_with(&options, HR_ERROR_INPUT, bad_lines[i].message, bad_lines[i].hint);
   }
 }
 
@@ -716,7 +697,7 @@ static void lines_have_at_most_64_mib(void **state) {
     fputs(ends[over], file);
     assert_int_equal(fclose(file), 0);
     if (over) {
-      open_fails(&options, HR_ERROR_INPUT, "long.jsonl:1: the line has more than 64 MiB", "line break");
+      open_fails_with(&options, HR_ERROR_INPUT, "long.jsonl:1: the line has more than 64 MiB", "line break");
     } else {
       hri_dataset *dataset = open_ok(&options);
       assert_int_equal(hri_dataset_token_count(dataset), (LIMIT - 18) / 2 + 1);
@@ -747,12 +728,12 @@ static void bad_text_is_refused_by_name(void **state) {
   options.separator = "--";
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
     path = write_file("bad.txt", cases[i].bytes, cases[i].count);
-    open_fails(&options, HR_ERROR_INPUT, cases[i].message, cases[i].hint);
+    open_fails_with(&options, HR_ERROR_INPUT, cases[i].message, cases[i].hint);
   }
   path = write_text("bad.txt", "hello");
   options.vocabulary = 255;
-  open_fails(&options, HR_ERROR_INPUT, "bad.txt: this model's vocabulary of 255 has no byte tokens",
-             "pre-tokenized JSONL");
+  open_fails_with(&options, HR_ERROR_INPUT, "bad.txt: this model's vocabulary of 255 has no byte tokens",
+                  "pre-tokenized JSONL");
 }
 
 static void bad_paths_and_options_are_refused(void **state) {
@@ -763,35 +744,35 @@ static void bad_paths_and_options_are_refused(void **state) {
   assert_non_null(separator);
   memset(separator, 'x', 4999);
   separator[4999] = 0;
-  open_fails(&options, HR_ERROR_IO, "missing.txt: No such file", "path");
+  open_fails_with(&options, HR_ERROR_IO, "missing.txt: No such file", "path");
   path = in_directory("no-data");
   assert_int_equal(mkdir(path, 0700), 0);
   assert_int_equal(mkdir(in_directory("no-data/inner.txt"), 0700), 0);
   (void)write_text("no-data/.hidden.txt", "hidden");
   (void)write_text("no-data/notes.pdf", "no data");
-  open_fails(&options, HR_ERROR_INPUT, "no-data has no data files", "name others one by one");
+  open_fails_with(&options, HR_ERROR_INPUT, "no-data has no data files", "name others one by one");
   path = in_directory("pipe.jsonl");
   assert_int_equal(mkfifo(path, 0600), 0);
-  open_fails(&options, HR_ERROR_INPUT, "pipe.jsonl is a FIFO", "write a stream to a file");
+  open_fails_with(&options, HR_ERROR_INPUT, "pipe.jsonl is a FIFO", "write a stream to a file");
   path = good;
   options.path_count = 0;
-  open_fails(&options, HR_ERROR_USAGE, "no data file", "");
+  open_fails_with(&options, HR_ERROR_USAGE, "no data file", "");
   options.path_count = 1;
   options.sequence = 0;
-  open_fails(&options, HR_ERROR_USAGE, "a row of 0 tokens", "");
+  open_fails_with(&options, HR_ERROR_USAGE, "a row of 0 tokens", "");
   options.sequence = 8;
   options.vocabulary = 0;
-  open_fails(&options, HR_ERROR_USAGE, "a vocabulary of 0", "");
+  open_fails_with(&options, HR_ERROR_USAGE, "a vocabulary of 0", "");
   options.vocabulary = (uint64_t)INT32_MAX + 1;
-  open_fails(&options, HR_ERROR_USAGE, "a vocabulary of 2147483648", "");
+  open_fails_with(&options, HR_ERROR_USAGE, "a vocabulary of 2147483648", "");
   options.vocabulary = 256;
   options.separator = "";
-  open_fails(&options, HR_ERROR_USAGE, "separator", "");
+  open_fails_with(&options, HR_ERROR_USAGE, "separator", "");
   options.separator = separator;
-  open_fails(&options, HR_ERROR_USAGE, "separator", "");
+  open_fails_with(&options, HR_ERROR_USAGE, "separator", "");
   options.separator = NULL;
   options.sequence = 1;
-  open_fails(&options, HR_ERROR_INPUT, "no label that counts", "--seq is above 1");
+  open_fails_with(&options, HR_ERROR_INPUT, "no label that counts", "--seq is above 1");
   free(separator);
 }
 
@@ -952,7 +933,7 @@ static void full_disks_are_a_clean_error(void **state) {
   }
   signal(SIGXFSZ, handler);
   options.cache_directory = in_directory("nowhere");
-  open_fails(&options, HR_ERROR_IO, "nowhere", "TMPDIR");
+  open_fails_with(&options, HR_ERROR_IO, "nowhere", "TMPDIR");
   options.cache_directory = directory;
   dataset = open_ok(&options);
   assert_true(hri_dataset_disk_bytes(dataset) > 4 * 900000);

@@ -27,6 +27,7 @@
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/words.h"
+#include "support/datasets.h"
 #include "support/files.h"
 
 enum { ROW = 64, ENTRY = PATH_BYTES + 300 }; /* bytes of a path in the store */
@@ -53,13 +54,6 @@ static hri_dataset_options options_for(const char *const *paths, uint32_t count)
                                  .identity = 7,
                                  .store_directory = store};
   return options;
-}
-
-static hri_dataset *open_ok(const hri_dataset_options *options) {
-  hri_dataset *dataset = NULL;
-  hr_error error = {0};
-  if (hri_dataset_open(options, &dataset, &error) != HR_OK) fail_msg("%s", error.message);
-  return dataset;
 }
 
 static bool from_cache(const hri_dataset *dataset) {

@@ -20,6 +20,7 @@
 #include "base/text.h"
 #include "data/dataset.h"
 #include "data/unpack.h"
+#include "support/datasets.h"
 #include "support/files.h"
 
 /* ---- files ---- */
@@ -95,24 +96,6 @@ static hri_dataset_options options_for(const char *const *path) {
                                  .cache_directory = directory,
                                  .chat = "chatml"};
   return options;
-}
-
-static hri_dataset *open_ok(const hri_dataset_options *options) {
-  hri_dataset *dataset = NULL;
-  hr_error error = {0};
-  if (hri_dataset_open(options, &dataset, &error) != HR_OK) fail_msg("%s", error.message);
-  return dataset;
-}
-
-static void open_fails(const hri_dataset_options *options, const char *message, const char *hint) {
-  hri_dataset *dataset = NULL;
-  hr_error error = {0};
-  uint64_t live = hri_mem_live_bytes();
-  if (hri_dataset_open(options, &dataset, &error) != HR_ERROR_INPUT || !strstr(error.message, message) ||
-      !strstr(error.hint, hint))
-    fail_msg("wanted '%s' '%s', got %s '%s' '%s'", message, hint, hr_status_name(error.code), error.message,
-             error.hint);
-  assert_int_equal(hri_mem_live_bytes(), live);
 }
 
 static void same_rows(const hri_dataset_options *one, const hri_dataset_options *two) {
