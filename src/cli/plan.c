@@ -317,6 +317,14 @@ static hr_status answer_of_engine(const cli_config *config, hr_error *error) {
   return fits ? HR_OK : HR_ERROR_BUDGET; /* the screen has said it */
 }
 
+/* That nothing fits says nothing of a job of which there are no rules. */
+static hr_status check_rules(const cli_config *config, hr_error *error) {
+  hr_pytorch *pytorch = NULL;
+  HRI_TRY(plan_engine_make(config, &config->job, &pytorch, error));
+  hr_pytorch_destroy(pytorch);
+  return HR_OK;
+}
+
 /* --auto: the job with the settings that were chosen. */
 static hr_status auto_of_engine(cli_config *config, hr_error *error) {
   plan_engine_choice *choice = text_alloc(sizeof *choice);
@@ -327,8 +335,9 @@ static hr_status auto_of_engine(cli_config *config, hr_error *error) {
     config->job = choice->job;
     config->own.engine_conf = choice->conf[0] ? choice->conf : NULL;
     if (choice->alloc_conf[0]) config->own.alloc_conf = choice->alloc_conf;
-    if (!config->own.quiet) plan_engine_print_choice(choice);
-    status = answer_of_engine(config, error);
+    if (!choice->found) status = check_rules(config, error);
+    if (status == HR_OK && !config->own.quiet) plan_engine_print_choice(choice);
+    if (status == HR_OK) status = answer_of_engine(config, error);
     config->own.engine_conf = conf;
     config->own.alloc_conf = alloc_conf;
   }

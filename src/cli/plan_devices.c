@@ -65,9 +65,9 @@ void device_list_make(const hr_job *job, device_list *list) {
     if (hr_device_get(i, &devices[i], NULL) != HR_OK) devices[i].usable_bytes = 0;
   qsort(devices, count, sizeof *devices, by_usable);
   for (uint32_t i = 0; i < count && list->count < DEVICE_FITS; i++) {
-    /* what is given by default may need less there */
+    /* what is given by default may need less there, half as much where its elements have half the bytes */
     const bool alike = hr_precision_of(&devices[i]) == hr_precision_of(&job->device);
-    if (alike && devices[i].usable_bytes < least) continue;
+    if (devices[i].usable_bytes < (alike ? least : least / 4)) continue;
     if (devices[i].usable_bytes && fits_on(job, &devices[i], &list->fits[list->count])) list->count++;
   }
   free(devices);

@@ -64,13 +64,15 @@ static void print_verdict(const hr_pytorch_info *info) {
     (void)snprintf(more, sizeof more, ", %s to spare", SIZE_TEXT(info->budget_bytes - need(info)));
   if (info->fits && info->retries)
     (void)snprintf(text, sizeof text,
-                   "in %s, where the allocator returns cached memory %llu times in two steps; it "
+                   "in %s, where the allocator returns cached memory %llu time%s in two steps; it "
                    "would take %s%s",
-                   SIZE_TEXT(info->budget_bytes), (unsigned long long)info->retries, SIZE_TEXT(need(info)), more);
+                   SIZE_TEXT(info->budget_bytes), (unsigned long long)info->retries, info->retries == 1 ? "" : "s",
+                   SIZE_TEXT(need(info)), more);
   else
     (void)snprintf(text, sizeof text, "needs %s of %s%s", SIZE_TEXT(need(info)), SIZE_TEXT(info->budget_bytes), more);
-  (void)printf("%s%s%s  %s\n", screen_style(stdout, styles[info->verdict]), words[info->verdict],
-               screen_style(stdout, STYLE_PLAIN), text);
+  (void)printf("%s%s%s  ", screen_style(stdout, styles[info->verdict]), words[info->verdict],
+               screen_style(stdout, STYLE_PLAIN));
+  screen_wrap_on(stdout, (unsigned)strlen(words[info->verdict]) + 2, 2, text);
 }
 
 static void print_job(const cli_config *config, const hr_pytorch_info *info) {

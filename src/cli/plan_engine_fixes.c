@@ -276,7 +276,7 @@ static void say_options(const cli_config *config, const change *c, plan_engine_c
   char *text = out->options;
   text[0] = 0;
   if (c->checkpointing) add_option(text, BYTES, "recompute", "block");
-  if (c->rows != config->job.micro_batch) {
+  if (c->rows != config->job.micro_batch || config->job.rows_choice == HR_ROWS_CHOSEN) { /* auto would choose anew */
     add_number(text, BYTES, "micro-batch", c->rows);
     if (!(config->job.given & HR_GIVEN_BATCH_TOKENS)) add_number(text, BYTES, "accumulate", out->job.accumulate);
   }
@@ -295,6 +295,13 @@ typedef struct outcome {
   uint64_t need_bytes;
 } outcome;
 
+/* Whether the job's options allow it: rows in more micro-steps, or fp16, exclude an update in the backward that was given. */
+static bool is_legal(const plan_engine_choice *choice) {
+  hr_job job = choice->job;
+  if (!(job.given & HR_GIVEN_LOSS_CHUNK)) job.loss_chunk = HR_LOSS_CHUNK_AUTO;
+  return hr_job_finish(&job, NULL) == HR_OK;
+}
+
 /* A change without rules fits not. */
 static hr_status run(const cli_config *config, const plan_engine_choice *choice, outcome *out, hr_error *error) {
   hr_pytorch_options options = plan_engine_options(config);
@@ -303,6 +310,7 @@ static hr_status run(const cli_config *config, const plan_engine_choice *choice,
   hr_status status;
   const hr_pytorch_info *info;
   *out = (outcome){0};
+  if (!is_legal(choice)) return HR_OK;
   options.conf = choice->conf;
   if (choice->alloc_conf[0]) options.alloc_conf = choice->alloc_conf;
   status = hr_pytorch_create(&choice->job, &options, &pytorch, &refused);

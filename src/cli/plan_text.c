@@ -491,7 +491,8 @@ static void print_options(FILE *stream, const char *options) {
     (void)fprintf(stream, "  %-*s", shown, options);
     return;
   }
-  screen_wrap_further(stream, 2, 4, options);
+  (void)fputs("  ", stream);
+  screen_wrap_on(stream, 2, 4, options);
   (void)fprintf(stream, "  %*s", shown, "");
 }
 

@@ -343,12 +343,14 @@ void screen_beside(FILE *stream, unsigned used, const char *text) {
   screen_wrap(stream, BELOW, text);
 }
 
-void screen_wrap_further(FILE *stream, unsigned indent, unsigned further, const char *text) {
-  (void)fprintf(stream, "%*s", (int)indent, "");
-  wrap_from(stream, indent, further, text);
+void screen_wrap_on(FILE *stream, unsigned used, unsigned further, const char *text) {
+  wrap_from(stream, used, further, text);
 }
 
-void screen_wrap(FILE *stream, unsigned indent, const char *text) { screen_wrap_further(stream, indent, indent, text); }
+void screen_wrap(FILE *stream, unsigned indent, const char *text) {
+  (void)fprintf(stream, "%*s", (int)indent, "");
+  wrap_from(stream, indent, indent, text);
+}
 
 void screen_hang(FILE *stream, unsigned column, const char *left, const char *text) {
   unsigned used = (unsigned)fprintf(stream, "%s", left);

@@ -81,8 +81,8 @@ void screen_say(FILE *stream, style mark, const char *left, const char *text);
 void screen_beside(FILE *stream, unsigned used, const char *text);
 /* Prints words, wrapped to these columns, each line behind `indent` spaces. */
 void screen_wrap(FILE *stream, unsigned indent, const char *text);
-/* The same, lines behind the first behind `further` spaces. */
-void screen_wrap_further(FILE *stream, unsigned indent, unsigned further, const char *text);
+/* Behind `used` columns that are there; lines behind the first behind `further` spaces. */
+void screen_wrap_on(FILE *stream, unsigned used, unsigned further, const char *text);
 /* Prints `left` and beside it, from `column` on, words wrapped likewise; below it when `left` is too long. */
 void screen_hang(FILE *stream, unsigned column, const char *left, const char *text);
 

@@ -110,9 +110,20 @@ static hr_status read_rows(hri_dataset *dataset, hri_data_source *source, hri_re
   return check_rows(dataset, source, broken, empty, error);
 }
 
+/* A model whose tokenizer was left behind would learn bytes as if they were its tokens. */
+static hr_status refuse_lacking(const hri_dataset *dataset, const hri_data_source *source, hr_error *error) {
+  hr_status code = hri_fail(error, HR_ERROR_INPUT,
+                            "%s has no tokenizer for the text of %s: there is a tokenizer_config.json with a "
+                            "tokenizer_class, but no tokenizer.json or other file that can be read",
+                            dataset->options->lacking, source->path);
+  return hri_hint(error, code, "fetch the model's tokenizer.json too, or name a tokenizer with --tokenizer DIR");
+}
+
 static hr_status read_content(hri_dataset *dataset, hri_data_source *source, hri_reader *reader, hr_error *error) {
   if (hri_reader_left(reader) == 0) dataset->found.facts |= HRI_DATA_EMPTY_FILE;
   HRI_TRY(hri_data_detect(dataset, source, reader, error));
+  if (dataset->options->lacking && source->format != HR_DATA_TOKENS && source->container != HRI_BIN)
+    return refuse_lacking(dataset, source, error);
   if (source->container == HRI_BIN) {
     HRI_TRY(hri_data_read_bin(dataset, reader, error));
     return hri_reader_finish(reader, error);
