@@ -33,6 +33,7 @@ typedef enum hr_stage {
   HR_STAGE_DATA,
   HR_STAGE_COMMUNICATION,
   HR_STAGE_CHECKPOINT, /* saving */
+  HR_STAGE_BETWEEN,    /* the program's own lines behind an optimizer's step; only of a failure and of the instant */
   HR_STAGE_COUNT
 } hr_stage;
 HR_API const char *hr_stage_name(hr_stage stage); /* "forward", ... Never NULL */
@@ -153,11 +154,12 @@ typedef struct hr_growth {
   uint32_t stack;
   uint16_t category;
   uint64_t bytes,
-      count; /* made within the steps and alive at the trace's last allocation; of a leak at regular distances
+      count; /* made within the steps and alive at the failure, or the trace's last allocation; of a leak at regular distances
                             without its newest part */
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
   bool freed_in_steps; /* of passes: in whole steps before, what they kept went again */
+  bool may_train;      /* ... they keep a graph, no backward is recorded, and nothing names them: one may follow */
 } hr_growth;
 /* Whether nearly every step (or pass) left something; else some did, at regular distances or not. */
 static inline bool hr_growth_every_step(const hr_growth *growth) {

@@ -1,7 +1,7 @@
 /* Tokenizers: text to token ids and back, exactly as the reference implementations do.
  *
  * Read are tokenizer.json (huggingface/tokenizers: BPE, Unigram, WordPiece), SentencePiece models (BPE and Unigram),
- * tiktoken rank files, Tekken's JSON, vocab.txt of BERT, and the tokenizer inside a GGUF file.
+ * tiktoken rank files, Tekken's JSON, vocab.json with merges.txt, vocab.txt of BERT, and the tokenizer inside a GGUF file.
  *
  * Threads: a tokenizer is immutable once it is open: several threads may use one, each with its own hr_tokens. */
 #ifndef HEADROOM_TOKENIZER_H
@@ -27,7 +27,8 @@ typedef struct hr_tokens {
   struct hr_tokens_work *work; /* working memory and remembered words, kept for the next text */
 } hr_tokens;
 
-/* Opens a directory (its tokenizer.json, else tokenizer.model, tekken.json, the only *.tiktoken or *.gguf, vocab.txt;
+/* Opens a directory (its tokenizer.json, else tokenizer.model, tekken.json, the only *.tiktoken or *.gguf, vocab.json with merges.txt,
+ * vocab.txt;
  * tokenizer_config.json and special_tokens_map.json beside it are taken into account as transformers does), or one of
  * these files, whatever its name. INPUT names file, field and remedy: unknown components, merges of unknown tokens,
  * ... */

@@ -200,6 +200,26 @@ static bool path_leads_here(const hri_lock *lock) {
          here.st_dev == there.st_dev;
 }
 
+hr_status hri_lock_check(const hri_lock *lock, const char *what, bool *gone, hr_error *error) {
+  struct stat here, there;
+  hri_lock_owner other, holder;
+  hr_status status;
+  *gone = false;
+  if (fstat(lock->fd, &here) != 0) return HR_OK; /* a failing disk is no other process */
+  if (lstat(lock->path, &there) != 0) {
+    *gone = errno == ENOENT;
+    return HR_OK;
+  }
+  if (here.st_ino == there.st_ino && here.st_dev == there.st_dev) return HR_OK;
+  other = hri_lock_read(lock->path);
+  *gone = strcmp(other.id, lock->id) == 0 && !hri_lock_is_held(lock->path, &holder);
+  if (*gone) return HR_OK;
+  status = other.known ? hri_fail(error, HR_ERROR_USAGE, "%s was taken over: host %s, process %lld, since %s", what,
+                                  other.host, (long long)other.pid, other.started)
+                       : hri_fail(error, HR_ERROR_USAGE, "%s was taken over: %s is another file now", what, lock->path);
+  return hri_hint(error, status, "the lock file was removed while it was in use; nothing more is written there");
+}
+
 /* Writes who holds it, under the id that the file has. */
 static outcome sign(hri_lock *lock, hr_error *error) {
   bool empty;

@@ -30,6 +30,10 @@ hr_status hri_lock_take(const char *path, const char *what, hri_lock **lock, hr_
 /* The same, but waits: `waiting` (may be NULL) is called once when another holds it. */
 hr_status hri_lock_wait(const char *path, const char *what, void (*waiting)(void *context, const hri_lock_owner *other),
                         void *context, hri_lock **lock, hr_error *error);
+/* Whether what this lock stands for is still this process's. A person may have removed the file, and then another process
+ * makes and locks its own: USAGE, naming that one. *gone: nothing is there (or a copy of the file, which nobody holds), so
+ * that nobody is kept out. */
+hr_status hri_lock_check(const hri_lock *lock, const char *what, bool *gone, hr_error *error);
 /* NULL is fine. `remove`: also unlinks the file, while it is still locked, so that who waits for it looks again. */
 void hri_lock_release(hri_lock *lock, bool remove);
 

@@ -361,7 +361,8 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
                  result.newest_whole[0] ? result.newest_whole : "none");
   }
   if (status != HR_OK || result.damaged == 0) return status;
-  hri_fail(error, HR_ERROR_INPUT, "%u files of %s are damaged", result.damaged, directory);
+  if (result.damaged == 1) hri_fail(error, HR_ERROR_INPUT, "1 file of %s is damaged", directory);
+  else hri_fail(error, HR_ERROR_INPUT, "%u files of %s are damaged", result.damaged, directory);
   if (!result.newest_whole[0])
     return hri_hint(error, HR_ERROR_INPUT, "no checkpoint is whole: restore one from a copy");
   return hri_hint(error, HR_ERROR_INPUT, "go on from the newest whole checkpoint: headroom train --resume %s --from %s",

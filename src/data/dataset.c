@@ -110,9 +110,20 @@ static hr_status read_rows(hri_dataset *dataset, hri_data_source *source, hri_re
   return check_rows(dataset, source, broken, empty, error);
 }
 
+/* A model whose tokenizer was left behind would learn bytes as if they were its tokens. */
+static hr_status refuse_lacking(const hri_dataset *dataset, const hri_data_source *source, hr_error *error) {
+  hr_status code = hri_fail(error, HR_ERROR_INPUT,
+                            "%s has no tokenizer for the text of %s: there is a tokenizer_config.json with a "
+                            "tokenizer_class, but no tokenizer.json or other file that can be read",
+                            dataset->options->lacking, source->path);
+  return hri_hint(error, code, "fetch the model's tokenizer.json too, or name a tokenizer with --tokenizer DIR");
+}
+
 static hr_status read_content(hri_dataset *dataset, hri_data_source *source, hri_reader *reader, hr_error *error) {
   if (hri_reader_left(reader) == 0) dataset->found.facts |= HRI_DATA_EMPTY_FILE;
   HRI_TRY(hri_data_detect(dataset, source, reader, error));
+  if (dataset->options->lacking && source->format != HR_DATA_TOKENS && source->container != HRI_BIN)
+    return refuse_lacking(dataset, source, error);
   if (source->container == HRI_BIN) {
     HRI_TRY(hri_data_read_bin(dataset, reader, error));
     return hri_reader_finish(reader, error);
@@ -412,6 +423,23 @@ static hr_status read_place(hri_dataset *dataset, const hri_piece *p, int32_t *i
   return HR_OK;
 }
 
+/* All were within the vocabulary when they were read first. An entry of the cache may be changed by others since then,
+ * and an id from outside is an address from outside. */
+static hr_status check_ids(const hri_dataset *dataset, const hri_piece *p, const int32_t *ids, const int32_t *labels,
+                           hr_error *error) {
+  const uint32_t most = (uint32_t)dataset->vocabulary;
+  bool good = true;
+  for (uint32_t i = 0; i < p->count; i++)
+    good &= (uint32_t)ids[i] < most && ((uint32_t)labels[i] < most || labels[i] == HRI_LABEL_IGNORED);
+  if (good) return HR_OK;
+  hri_fail(error, HR_ERROR_INPUT,
+           "%s: what was tokenized of it was changed while it was in use: ids lie outside the "
+           "vocabulary [0, %u)",
+           dataset->sources[p->source & HRI_PIECE_SOURCE].path, most);
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "leave the data cache alone during a run; remove it (RUN/data-cache, --data-cache) and go on");
+}
+
 /* `ids` and `labels` of a piece, labels with -100 where none counts. */
 static hr_status read_piece(hri_dataset *dataset, const hri_piece *p, int32_t *ids, int32_t *labels, hr_error *error) {
   uint32_t i;
@@ -419,7 +447,7 @@ static hr_status read_piece(hri_dataset *dataset, const hri_piece *p, int32_t *i
   else HRI_TRY(hri_spool_read(&dataset->tokens, p->place * sizeof *ids, ids, p->count * sizeof *ids, error));
   if (!(p->source & HRI_PIECE_LABELS)) {
     memcpy(labels, ids, p->count * sizeof *ids);
-    return HR_OK;
+    return check_ids(dataset, p, ids, labels, error);
   }
   HRI_TRY(hri_spool_read(&dataset->labels, p->place * sizeof *labels, labels, p->count * sizeof *labels, error));
   for (i = 0; i < p->count; i++) {
@@ -428,7 +456,7 @@ static hr_status read_piece(hri_dataset *dataset, const hri_piece *p, int32_t *i
                 : stored == HRI_STORED_IGNORED ? HRI_LABEL_IGNORED
                                                : (int32_t)(stored - HRI_STORED_FIRST);
   }
-  return HR_OK;
+  return check_ids(dataset, p, ids, labels, error);
 }
 
 hr_status hri_dataset_read(hri_dataset *dataset, const hri_piece *piece, int32_t *ids, int32_t *labels,

@@ -35,11 +35,12 @@ typedef struct hri_dataset_options {
   hr_loss_scope loss;
   bool skip_bad;
   const hr_tokenizer *tokenizer; /* NULL: bytes are tokens. Used while opening */
-  const char *chat;              /* chat template: preset, file, or model directory; NULL: there is none */
-  bool chat_given;               /* a person named it: Alpaca rows use it as well */
-  uint64_t identity;             /* of tokenizer and template: what they make of a text */
-  const char *cache_directory;   /* of the temporary files; NULL: TMPDIR, else /tmp */
-  const char *store_directory;   /* tokenized data is kept here and found again; NULL: it is not */
+  const char *lacking; /* a model's directory that says of which class its tokenizer is and has none: text is refused */
+  const char *chat;    /* chat template: preset, file, or model directory; NULL: there is none */
+  bool chat_given;     /* a person named it: Alpaca rows use it as well */
+  uint64_t identity;   /* of tokenizer and template: what they make of a text */
+  const char *cache_directory; /* of the temporary files; NULL: TMPDIR, else /tmp */
+  const char *store_directory; /* tokenized data is kept here and found again; NULL: it is not */
   bool keep_later; /* nothing is made or written in store_directory, which is looked into; hri_dataset_keep does that */
   void (*on_note)(
       void *context,

@@ -96,12 +96,17 @@ void hri_spool_rewind(hri_spool *spool) {
   spool->used = 0;
 }
 
-/* Bytes of the file; zeros where nothing was written. */
+/* Bytes of the file; zeros where nothing was written yet. */
 static hr_status read_file(const hri_spool *spool, uint64_t offset, char *to, size_t count, hr_error *error) {
   while (count > 0) {
     ssize_t got = spool->fd < 0 ? 0 : pread(spool->fd, to, count, (off_t)(spool->origin + offset));
     if (got < 0 && errno == EINTR) continue;
     if (got < 0) return fail(spool, errno, "read a temporary file in", error);
+    if (got == 0 && spool->origin > 0) { /* an entry of the cache has no holes */
+      hri_fail(error, HR_ERROR_INPUT, "an entry of the data cache was cut while it was in use");
+      return hri_hint(error, HR_ERROR_INPUT,
+                      "leave the data cache alone during a run; remove it (RUN/data-cache, --data-cache) and go on");
+    }
     if (got == 0) {
       memset(to, 0, count);
       return HR_OK;

@@ -6,11 +6,13 @@
 #include <sys/stat.h>
 
 #include "base/file.h"
+#include "base/json.h"
 #include "data/reader.h"
 #include "formats/gguf.h"
 
 enum {
-  IDENTITY_BYTES = 64 << 20
+  IDENTITY_BYTES = 64 << 20,
+  CONFIG_BYTES = 64 << 20
 }; /* of a file: all of a tokenizer, the head of a GGUF file, which has tokenizer and template */
 
 static bool ends_with(const char *name, const char *end) {
@@ -36,10 +38,10 @@ static hr_status digest_file(hri_digest *digest, const char *path, hr_error *err
 /* The files of a directory that decide; *has_tokenizer and *has_chat tell what was there. */
 static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat,
                                   hr_error *error) {
-  static const char *const names[] = {"tokenizer.json",        "tokenizer.model",
-                                      "tokenizer_config.json", "special_tokens_map.json",
-                                      "chat_template.jinja",   "added_tokens.json",
-                                      "tekken.json",           "vocab.txt"};
+  static const char *const names[] =
+      {"tokenizer.json",      "tokenizer.model",   "tokenizer_config.json", "special_tokens_map.json",
+       "chat_template.jinja", "added_tokens.json", "tekken.json",           "vocab.txt",
+       "vocab.json",          "merges.txt"};
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     char *path = hri_path_join(directory, names[i]);
     hr_status status = HR_OK;
@@ -47,7 +49,7 @@ static hr_status digest_directory(hri_digest *digest, const char *directory, boo
     if (hri_path_exists(path)) {
       hri_digest_add_u64(digest, i + 1);
       status = digest_file(digest, path, error);
-      *has_tokenizer = *has_tokenizer || i < 2 || i >= 6;
+      *has_tokenizer = *has_tokenizer || i < 2 || i == 6 || i == 7;
       *has_chat = *has_chat || i == 2 || i == 4;
     }
     hri_free(path);
@@ -73,6 +75,17 @@ static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool
   return status;
 }
 
+/* Whether a directory without a tokenizer was saved with one. What cannot be read says nothing here. */
+static bool means_one(const char *directory) {
+  char *path = hri_path_join(directory, "tokenizer_config.json");
+  hri_json config = {0};
+  bool means = path && hri_path_exists(path) && hri_json_read(path, CONFIG_BYTES, &config, NULL) == HR_OK &&
+               json_is_object(config.value) && json_is_string(json_object_get(config.value, "tokenizer_class"));
+  hri_json_deinit(&config);
+  hri_free(path);
+  return means;
+}
+
 static hr_status open_model(hri_words *words, hri_digest *digest, const char *place, hr_error *error) {
   bool has_tokenizer = false, has_chat = false, has_ranks = false;
   struct stat info;
@@ -82,7 +95,8 @@ static hr_status open_model(hri_words *words, hri_digest *digest, const char *pl
   } else if (S_ISDIR(info.st_mode)) {
     HRI_TRY(digest_directory(digest, place, &has_tokenizer, &has_chat, error));
     HRI_TRY(digest_tiktoken(digest, place, &has_ranks, error));
-    has_tokenizer = has_tokenizer || has_ranks;
+    has_tokenizer = has_tokenizer || has_ranks || hr_tokenizer_present(place);
+    if (!has_tokenizer && means_one(place)) words->lacking = place;
   } else if (hri_gguf_is(place)) {
     HRI_TRY(digest_file(digest, place, error));
     has_tokenizer = has_chat = hr_tokenizer_present(place);
@@ -147,6 +161,7 @@ hri_dataset_options hri_words_options(const hri_words *words, const hr_model *mo
       .loss = options->loss,
       .skip_bad = options->skip_bad,
       .tokenizer = words->tokenizer,
+      .lacking = words->lacking,
       .chat = words->chat,
       .chat_given = words->chat_given,
       .identity = words->identity,

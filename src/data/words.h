@@ -12,7 +12,8 @@ typedef struct hri_words {
   hr_tokenizer *tokenizer; /* NULL: bytes are tokens */
   const char *chat; /* where to look for the chat template; NULL: nowhere. Borrowed from the model or the options */
   bool chat_given;
-  uint64_t identity; /* of the files that decide what a text becomes */
+  const char *lacking; /* the directory, where it says of which class its tokenizer is and has none */
+  uint64_t identity;   /* of the files that decide what a text becomes */
 } hri_words;
 
 /* Models without a directory, or with one that has no tokenizer, are byte-level, unless the options name a tokenizer for

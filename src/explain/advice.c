@@ -40,6 +40,7 @@ static uint32_t place_of(const hr_oom_failure *f) {
   } places[] = {{"loading", HRI_TIP_IN_LOADING},
                 {"optimizer", HRI_TIP_IN_OPTIMIZER},
                 {"loss", HRI_TIP_IN_LOSS},
+                {"between steps", HRI_TIP_BETWEEN},
                 {"evaluation", HRI_TIP_IN_EVALUATION},
                 {"generation", HRI_TIP_IN_EVALUATION}};
   for (size_t i = 0; i < sizeof places / sizeof *places; i++)
@@ -47,12 +48,15 @@ static uint32_t place_of(const hr_oom_failure *f) {
   return 0;
 }
 
-/* An optimizer's lists are as large as the weights: no tensor that one could look for. */
+/* An optimizer's lists are as large as the weights, and so is what is saved: no tensor that one could look for. */
 static uint32_t size_of(const hr_oom_failure *f) {
   const hr_oom_value *t = &f->figures[HR_OOM_REQUESTED], *total = &f->figures[HR_OOM_TOTAL];
-  if (!hri_oom_known(t) || !hri_oom_known(total) || strcmp(f->phase, "optimizer") == 0) return 0;
-  if (t->bytes > total->bytes) return HRI_TIP_ONE_TENSOR;
-  return t->bytes >= total->bytes / 4 ? HRI_TIP_BIG : 0;
+  const bool has_room = strcmp(f->source, "snapshot") == 0 && hri_oom_known(&f->figures[HR_OOM_FREE]);
+  /* a snapshot states no total: its shares are what is known of it */
+  const uint64_t room = hri_oom_known(total) ? total->bytes : has_room ? f->share_total_bytes : 0;
+  if (!hri_oom_known(t) || !room || place_of(f) & (HRI_TIP_IN_OPTIMIZER | HRI_TIP_BETWEEN)) return 0;
+  if (t->bytes > room) return HRI_TIP_ONE_TENSOR;
+  return t->bytes >= room / 4 ? HRI_TIP_BIG : 0;
 }
 
 /* By the newest version of the wording: "1.4 to 1.9", "2.1", "2.2 and later". */

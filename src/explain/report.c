@@ -39,7 +39,8 @@ static bool is_known_class(const hri_oom_place *p, size_t from) {
  * exception without its figures, and all of it in a block of its own; each line of Java's report begins so. */
 static bool is_noted_in_source(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
   if (p->shape & HRI_OOM_ENCLOSED) return true;
-  if (!(p->shape & (HRI_OOM_REMARK | HRI_OOM_HASHES)) || !(p->shape & HRI_OOM_AMONG) || p->shape & HRI_OOM_LEVEL) return false;
+  if (!(p->shape & (HRI_OOM_REMARK | HRI_OOM_HASHES)) || !(p->shape & HRI_OOM_AMONG) || p->shape & HRI_OOM_LEVEL)
+    return false;
   if (figures > 0) return !(p->shape & HRI_OOM_FENCED);
   return !hri_voice_opens(p) && strcmp(m->failure.source, "java") != 0;
 }

@@ -15,27 +15,42 @@
 
 enum { LEAST = 60 }; /* columns of a terminal */
 
-/* Whether the raw line begins as a record or an exception does, or tells of a kill: it is no rest of another. */
-static bool begins_anew(const char *line, size_t count) {
+/* Whether the raw line begins with a label, as an exception does. */
+static bool is_labelled(const char *line, size_t count) {
   size_t end = 0;
   while (end < count && !hri_line_is_blank(line[end])) end++;
-  return hri_line_reports_kill(line, count, 0) || (end > 0 && line[end - 1] == ':') ||
-         hri_line_shape(line, count, 0) & (HRI_OOM_LEVEL | HRI_OOM_DATED);
+  return end > 0 && line[end - 1] == ':';
 }
 
-/* Whether the line may go on with what the one right before ended with. Lines that begin alike are a program's, each for
- * itself. */
+/* Whether it begins as a record does, or tells of a kill: it is no rest of another. */
+static bool begins_anew(const char *line, size_t count) {
+  return hri_line_reports_kill(line, count, 0) || hri_line_shape(line, count, 0) & (HRI_OOM_LEVEL | HRI_OOM_DATED);
+}
+
+/* Whether the line may go on with what the one right before ended with. */
 static bool could_go_on(const hri_scan_wrap *w, const char *line, size_t count, uint64_t number) {
   return count > 0 && number == w->last_number + 1 && !hri_line_is_blank(w->last_end) && !hri_line_is_blank(line[0]) &&
-         (count < sizeof w->last_head || memcmp(line, w->last_head, sizeof w->last_head) != 0) &&
          !begins_anew(line, count);
 }
+
+/* Lines that begin alike are a program's, each for itself. */
+static bool begins_alike(const hri_scan_wrap *w, const char *line, size_t count) {
+  return count >= sizeof w->last_head && memcmp(line, w->last_head, sizeof w->last_head) == 0;
+}
+
+/* Words beside which figures stand. */
+static const char figure_words[] =
+    "tried to allocate|trying to allocate|has a total capacity|total capacity|already allocated|reserved in total by|"
+    "memory in use|this process has|including non-pytorch|of the allocated memory|is allocated by pytorch|"
+    "is reserved by pytorch|but unallocated|in private pools|max allowed|other allocations|hardware limit|required:|"
+    "memory limit exceeded";
 
 /* Whether words of memory begin before text[seam] and end behind it. */
 static bool has_words_over(const char *text, size_t seam, size_t count) {
   for (size_t at = 0; at < seam; at++) {
     const hri_oom_head *head = hri_oom_head_at(text, at, count);
     if (head && at + strlen(head->words) > seam) return true;
+    if (hri_match_next(text, at, count, figure_words) > seam) return true;
   }
   return false;
 }
@@ -86,8 +101,10 @@ static bool fills(const hri_scan_wrap *w, char next, uint16_t most) {
 
 bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const hri_scan_window *window, const char *line, size_t count,
                            uint64_t number) {
+  enum { PROOF_LINES = 40 };
   const unsigned last = w->count % HRI_SCAN_WIDTHS, previous = (last + HRI_SCAN_WIDTHS - 1) % HRI_SCAN_WIDTHS;
   const bool could = could_go_on(w, line, count, number);
+  const bool own = is_labelled(line, count) || begins_alike(w, line, count);
   const bool joins = could && count > 3 && hri_is_name(w->last_end) && hri_is_name(hri_line_lower(line[0]));
   uint16_t width = 0, most;
   bool full, goes_on;
@@ -97,9 +114,14 @@ bool hri_scan_wrap_goes_on(hri_scan_wrap *w, const hri_scan_window *window, cons
   w->opens[previous] = joins;
   w->count++;
   most = could ? widest_of(w) : 0;
-  full = most >= LEAST && w->widths[previous] == most; /* the line before is as wide as any of the last */
+  full = most >= LEAST && w->widths[previous] == most && !own; /* the line before is as wide as any of the last */
   goes_on = (full && ((joins && has_width(w, last, most)) || fills(w, line[0], most))) ||
-            (could && w->widths[previous] >= LEAST && completes_words(window, line, count));
+            (joins && !own && number < w->proven_until && w->widths[previous] == w->proven);
+  if (!goes_on && could && w->widths[previous] >= LEAST && completes_words(window, line, count)) {
+    goes_on = true;
+    w->proven = w->widths[previous];
+    w->proven_until = number + PROOF_LINES;
+  }
   memcpy(w->last_head, line, count < sizeof w->last_head ? count : sizeof w->last_head);
   w->last_end = (char)(count > 0 ? hri_line_lower(line[count - 1]) : ' ');
   w->last_number = number;

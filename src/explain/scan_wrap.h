@@ -14,6 +14,8 @@ typedef struct hri_scan_wrap {
   char last_head[3], last_end;      /* how the last one began and ended, */
   bool last_speaks;                 /* whether it speaks of memory, */
   uint64_t last_number;             /* and its number */
+  uint16_t proven;                  /* the width of a line whose words went on in the next ... */
+  uint64_t proven_until;            /* ... which tells of those before this line */
 } hri_scan_wrap;
 
 /* Whether the whole raw line, by its number, goes on with the word that the one right before broke off, with which the

@@ -4,7 +4,7 @@
  * allocator ask of the driver, W the cached bytes in wholly free segments, C all cached bytes of the default pools, P
  * those of private pools. A snapshot states no total of the device and no other process, so what R + F leaves out is
  * known only when the caller knows the total. In order, from what allows no other reading to what remains:
- *   request > total                  too big, certain
+ *   request > total                  too big, certain; > R + F where the total is not known: too big, likely
  *   F >= N                           a cap; which one only settings or several such failures tell
  *   F + W >= N                       cached but not returned, certain: PyTorch returns W before it fails, but for
  *   captures
@@ -26,7 +26,15 @@
 #define SIZE HRI_OOM_SIZE
 
 static bool judge_absurd(hr_oom_failure *f, const hri_oom_facts *k) {
+  const uint64_t room = k->reserved + k->device_free;
   bool larger = k->total && k->request > k->total;
+  if (!k->total && k->knows_free && k->request > room && k->request < 1ull << 60) {
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "one request of %s is larger than all that this process has, %s",
+                SIZE(k->request), SIZE(room));
+    hri_oom_line(f, "requested %s > reserved %s + free %s: a size was computed wrongly, or the batch is far too large",
+                 SIZE(k->request), SIZE(k->reserved), SIZE(k->device_free));
+    return true;
+  }
   if (!larger && k->request < 1ull << 60) return false;
   hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "one request of %s is larger than the whole device", SIZE(k->request));
   hri_oom_line(f, "requested %s > total %s: a size was computed wrongly, or the model needs another device",
@@ -169,6 +177,8 @@ static const char *doubt_of_pieces(const hri_oom_facts *k) {
   if (rises(k)) return "but the peaks of the steps rise: what fits into pieces now will be too big";
   if (left_more(k->i) >= k->live / 10)
     return "but the steps leave more behind: what fits into pieces now will be too big";
+  if (k->i->step_count >= 4 && k->oom->stack && k->evidence->replay && !k->evidence->replay->step_need_step)
+    return "but no step before is like this one: what it asks for next is not known";
   if (k->i->step_count < 2 && k->oom->stage == HR_STAGE_OPTIMIZER)
     return "but this is the optimizer's first step: how many more states it makes is not recorded";
   if (k->i->step_count < 2 && !k->oom->stack && k->i->event_count >= LONG_TRACE)
@@ -229,6 +239,8 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
     hri_oom_line(
         f,
         "in the steps before, what such passes keep was freed again: this one has more of them, or has not come to its end");
+  else if (k->leak->may_train)
+    hri_oom_line(f, "no backward is recorded at all: these passes may be training that sums their losses before one");
   else if (k->leak->kind == HR_GROWTH_GRAPH)
     hri_oom_line(f, "no backward follows these passes, and what their forward saved for it is kept");
 }
@@ -269,7 +281,8 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
           (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
           k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
-          !k->leak->freed_in_steps;                                                /* ... or a long step */
+          !k->leak->freed_in_steps &&                                              /* ... or a long step */
+          !k->leak->may_train;
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
                SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {
@@ -299,13 +312,26 @@ static bool goes_on_rising(const hri_oom_facts *k, uint32_t step, uint64_t wante
   return a < b && b < c && wanted - c <= 2 * (c - b);
 }
 
+/* Whether the same place of the program asked for about as much in an earlier step and was refused as well: then it is not
+ * this step that needs more. */
+static bool failed_there_before(const hri_oom_facts *k, uint32_t step) {
+  const uint64_t least = k->oom->stack ? k->oom->size - k->oom->size / 10 : k->oom->size;
+  const hr_step_sums *before = &k->i->steps[step - 1];
+  for (uint32_t n = 0; n < k->i->oom_count; n++) {
+    const hr_oom_event *o = &k->i->ooms[n];
+    if (o->event < before->first_event + before->event_count && o->stack == k->oom->stack && o->size >= least)
+      return true;
+  }
+  return false;
+}
+
 /* A fifth above the median of the steps and a tenth above each of the three before: what grows slowly is no outlier. */
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
   const uint64_t wanted = whole > so_far ? whole : so_far;
   uint32_t step = step_of(k->i, k->oom->event);
   if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return false;
-  if (wanted < usual + usual / 5) return false;
+  if (wanted < usual + usual / 5 || failed_there_before(k, step)) return false;
   for (uint32_t s = step - 3; s < step; s++)
     if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return false;
   if (goes_on_rising(k, step, wanted)) {
@@ -387,7 +413,16 @@ static void note_rounding(hr_oom_failure *f, const hri_oom_facts *k) {
                by_setting ? ": roundup_power2_divisions is set" : "");
 }
 
+/* Whose request it was. */
+static void note_request(hr_oom_failure *f, const hri_oom_facts *k) {
+  char where[160];
+  if (!k->oom->stack) return;
+  hri_oom_stack_text(k->i->snapshot, k->oom->stack, where, sizeof where);
+  hri_oom_line(f, "asked for by %s", where);
+}
+
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
+  note_request(f, k);
   if (!k->knows_free) hri_oom_line(f, "how much the device had free is not in the snapshot");
   if (k->need > k->request && k->request < MIB(10) && !k->i->snapshot->settings.expandable_segments)
     hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names",

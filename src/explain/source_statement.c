@@ -117,9 +117,11 @@ static bool begins_statement(const hri_source_span *s) {
   return false;
 }
 
-/* Whether the line begins with a bracket, or with a name and one. */
+/* Whether the line begins with a bracket, or with a name and one; "[Thu Apr 1 16:45:10 2021] words" has a record's. */
 static bool is_call_at(const hri_source_span *s) {
   size_t at = hri_source_name_end(s, s->from);
+  const size_t close = s->text[s->from] == '[' ? hri_oom_word(s->text, s->from, s->to, "] ") : s->to;
+  if (close + 2 < s->to && hri_is_letter(hri_line_lower(s->text[close + 2]))) return false;
   return at < s->to && strchr("([{", s->text[at]);
 }
 

@@ -432,6 +432,8 @@ const hri_tip
                  "weights in 16 bits or fewer (dtype, torch_dtype before transformers 4.56; BitsAndBytesConfig), loaded on the CPU first (map_location=\"cpu\"); several GPUs or the host: device_map=\"auto\""},
                 {ON(TOO_BIG) | HRI_TIP_IN_OPTIMIZER, NULL, HRI_TOPIC_LESS, "none",
                  "AdamW(..., fused=True), or foreach=False: no lists of temporaries as large as the weights. The batch has no part in what the optimizer's step needs"},
+                {ON(TOO_BIG) | HRI_TIP_BETWEEN, NULL, HRI_TOPIC_LESS, "small",
+                 "on the host, one tensor at a time, what is made between steps (copies to save, joined tensors, metrics): .cpu() before torch.cat or copy.deepcopy"},
                 {ON(TOO_BIG) | HRI_TIP_IN_EVALUATION, NULL, HRI_TOPIC_LESS, "small",
                  "fewer rows or shorter ones at once in evaluation (TrainingArguments: per_device_eval_batch_size), logits of which only what is needed is kept"},
                 {ON(TOO_BIG), "transformers", HRI_TOPIC_LESS, "some speed",
@@ -460,8 +462,8 @@ const hri_tip
                 {ON(TOO_BIG) | HRI_TIP_ONE_TENSOR, NULL, HRI_TOPIC_STATES, NULL, NULL},
                 {ON(TOO_BIG) | HRI_TIP_IN_OPTIMIZER, NULL, HRI_TOPIC_CHECKPOINTING, "some speed",
                  "weights in 16 bits; states and gradients over several GPUs (ZeRO, FSDP) or on the host"},
-                {ON(TOO_BIG) | HRI_TIP_IN_EVALUATION | HRI_TIP_IN_LOADING, NULL, HRI_TOPIC_CHECKPOINTING, NULL,
-                 NULL}, /* no backward: nothing is kept for it, and no states are made */
+                {ON(TOO_BIG) | HRI_TIP_NO_BACKWARD, NULL, HRI_TOPIC_CHECKPOINTING, NULL,
+                 NULL}, /* no backward: nothing is kept for it */
                 {ON(TOO_BIG), "vllm sglang diffusers comfyui", HRI_TOPIC_CHECKPOINTING, NULL,
                  NULL}, /* nor do those train */
                 {ON(TOO_BIG), "transformers", HRI_TOPIC_CHECKPOINTING, "a quarter of the speed",

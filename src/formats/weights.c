@@ -31,8 +31,6 @@ typedef struct map {
   char *bytes;
   HRI_ARRAY(mapping) items;
   uint32_t *by_name;
-  bool has_total;
-  uint64_t total;
 } map;
 
 typedef unsigned long long ull; /* for printing */
@@ -44,36 +42,6 @@ static const hri_safetensor *tensor_of(const hri_weights *weights, entry at) {
 }
 
 /* ---- The index file ---- */
-
-/* Older writers stored total_size as a float (1024.0); a fraction other than zeros is refused. */
-static hr_status read_total(hri_json_scan *scan, map *index, hr_error *error) {
-  char *at, *end, *digit;
-  uint64_t total = 0;
-  (void)hri_json_scan_peek(scan);
-  at = scan->next;
-  HRI_TRY(hri_json_scan_skip(scan, error));
-  end = scan->next;
-  for (digit = at; digit < end && *digit >= '0' && *digit <= '9'; digit++)
-    if (!hri_mul(total, 10, &total) || !hri_add(total, (uint64_t)(*digit - '0'), &total)) break;
-  if (digit > at && digit < end && *digit == '.')
-    for (digit++; digit < end && *digit == '0'; digit++) {}
-  if (digit == at || digit != end)
-    return hri_json_scan_fail(scan, error, "metadata.total_size must be a number of bytes");
-  index->has_total = true;
-  index->total = total;
-  return HR_OK;
-}
-
-static hr_status read_index_metadata(hri_json_scan *scan, map *index, hr_error *error) {
-  char *key;
-  HRI_TRY(hri_json_scan_object(scan, error));
-  for (;;) {
-    HRI_TRY(hri_json_scan_key(scan, &key, error));
-    if (!key) return HR_OK;
-    if (strcmp(key, "total_size") == 0) HRI_TRY(read_total(scan, index, error));
-    else HRI_TRY(hri_json_scan_skip(scan, error));
-  }
-}
 
 /* The name of a file beside the index: no way out of the directory, on any system. */
 static bool plain_name(const char *name) {
@@ -135,7 +103,7 @@ static hr_status read_index(map *index, hr_error *error) {
     } else if (strcmp(key, "metadata") == 0) {
       if (metadata_seen) return hri_json_scan_fail(&scan, error, "the field 'metadata' stands there twice");
       metadata_seen = true;
-      HRI_TRY(read_index_metadata(&scan, index, error));
+      HRI_TRY(hri_json_scan_skip(&scan, error)); /* total_size is what a writer thought; headers say what is there */
     } else {
       HRI_TRY(hri_json_scan_skip(&scan, error));
     }
@@ -235,12 +203,6 @@ static hr_status join(hri_weights *weights, const map *index, hr_error *error) {
   }
   for (i = 0; i < weights->files.count; i++) held += hri_safetensors_count(weights->files.items[i]);
   if (held != weights->entries.count) return refuse_extra(weights, index, error);
-  if (index->has_total && index->total != weights->data_bytes)
-    return hri_hint(error,
-                    hri_fail(error, HR_ERROR_INPUT,
-                             "%s: metadata.total_size is %llu, but the shards hold %llu bytes of tensors", index->path,
-                             (ull)index->total, (ull)weights->data_bytes),
-                    "fetch index and shards anew, or correct total_size");
   return HR_OK;
 }
 

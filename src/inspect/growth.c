@@ -1,6 +1,6 @@
 /* What outlives its step: allocations of one stack (of one size, where there are no stacks) that were made within the
- * steps and still live at the last allocation (what goes after it goes with the program, or with the exception that
- * ended it). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
+ * steps and still live at the failure that is looked at, or at the last allocation (what goes after it goes with the
+ * program, or with the exception that ended it; a program that catches one may give up then what it kept). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
  * steps, so only what older steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
  * one-off came in a single step. A leak need not come in every step: what is kept at regular distances (each epoch, each
  * hundredth step, each fold) is one too, but for the newest, which the program may be working with. What was kept for as
@@ -42,39 +42,61 @@ static uint32_t step_of(const hr_inspection *p, uint64_t event) {
   return low;
 }
 
+/* What is judged: the steps that began up to an instant, and what is live there. */
+typedef struct span {
+  const hri_inside *in;
+  uint64_t until; /* an event; HRI_NEVER: the trace's end */
+  uint32_t steps;
+} span;
+
+static span find_span(const hri_inside *in) {
+  const hr_inspection *p = &in->public;
+  span s = {in, in->work_end, 0};
+  for (uint32_t k = 0; k < p->oom_count; k++)
+    if (p->ooms[k].event == p->at_event) s.until = p->at_event;
+  while (s.steps < p->step_count && p->steps[s.steps].first_event <= s.until) s.steps++;
+  return s;
+}
+
+static bool is_kept(const span *s, const hri_life *life) {
+  return life->end == HRI_NEVER || (s->until != HRI_NEVER && life->end > s->until);
+}
+
 /* Which lives that were made in a step count. */
-typedef bool choice(const hri_inside *in, const hri_life *life, uint32_t step);
+typedef bool choice(const span *s, const hri_life *life, uint32_t step);
 
 /* To the end, or through a whole step at least. */
-static bool is_left(const hri_inside *in, const hri_life *life, uint32_t step) {
-  return hri_life_kept(in, life) || (step + 1 < in->public.step_count && life->end > step_end(&in->public, step + 1));
+static bool is_left(const span *s, const hri_life *life, uint32_t step) {
+  return is_kept(s, life) || (step + 1 < s->steps && life->end > step_end(&s->in->public, step + 1));
 }
 
 /* There behind the end of its step, be it for a moment. */
-static bool is_carried(const hri_inside *in, const hri_life *life, uint32_t step) {
-  return life->stack && life->end > step_end(&in->public, step);
+static bool is_carried(const span *s, const hri_life *life, uint32_t step) {
+  return life->stack && life->end > step_end(&s->in->public, step);
 }
 
 /* How many there are; rows NULL: only that. */
-static uint64_t collect(const hri_inside *in, choice *counts, survivor *rows) {
+static uint64_t collect(const span *s, choice *counts, survivor *rows) {
+  const hri_inside *in = s->in;
   const hr_inspection *p = &in->public;
   uint64_t count = 0;
   uint32_t step = 0;
   for (uint64_t k = in->lives->before_count; k < in->lives->count; k++) {
     const hri_life *life = &in->lives->lives[k];
-    while (step < p->step_count && life->alloc >= step_end(p, step)) step++;
-    if (step == p->step_count) break;
-    if (life->alloc < p->steps[step].first_event || !counts(in, life, step)) continue;
+    while (step < s->steps && life->alloc >= step_end(p, step)) step++;
+    if (step == s->steps || life->alloc > s->until) break;
+    if (life->alloc < p->steps[step].first_event || !counts(s, life, step)) continue;
     if (rows)
       rows[count] = (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size,
-                               k, step, hri_life_kept(in, life) ? p->step_count : step_of(p, life->end)};
+                               k, step, is_kept(s, life) ? s->steps : step_of(p, life->end)};
     count++;
   }
   return count;
 }
 
 typedef struct judging {
-  const hri_inside *in;
+  const span *span;
+  bool scattered;  /* long lives here and there */
   int64_t *change; /* room for three numbers for each step, and for one more */
 } judging;
 
@@ -108,7 +130,7 @@ enum { LEAST_GONE = 3 };
  * before the last third of the steps; or, in the last third, as many, of which three have gone since (sizes differ, so
  * as many need not be as much). */
 static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept) {
-  const uint32_t steps = j->in->public.step_count;
+  const uint32_t steps = j->span->steps;
   int64_t *bytes = j->change, *held = bytes + steps + 1, *gone = held + steps + 1;
   int64_t to_go = 0, many = 0, much = 0;
   bool found = false;
@@ -138,10 +160,16 @@ static hr_growth_kind kind_of(const grown_steps *g, bool regular) {
   return g->half[1] * 2 >= g->half[0] || regular ? HR_GROWTH_LEAK : HR_GROWTH_SETTLED;
 }
 
-/* `rows` are of one key, in the order of time. False when nothing is older than the last two steps. */
+/* Left by few steps, which are far from each other. */
+static bool is_scattered(const grown_steps *g, bool regular) {
+  return g->count > 1 && !regular && g->late && (g->count < 3 || g->count * 4 < g->last - g->first);
+}
+
+/* `rows` are of one key, in the order of time. False when nothing is older than the last two steps, and where they are
+ * scattered and such are not asked for, or the other way round. */
 static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g) {
-  const hri_inside *in = j->in;
-  const uint32_t steps = in->public.step_count;
+  const hri_inside *in = j->span->in;
+  const uint32_t steps = j->span->steps;
   uint64_t after_two = 0, old_bytes = 0, gone = 0, newest_bytes = 0, newest_count = 0;
   grown_steps grown = {0};
   bool regular;
@@ -170,9 +198,8 @@ static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g
   g->bytes_per_step = grown.count && grown.last >= 2 ? (double)after_two / (grown.last - 1) : 0;
   if (!old_bytes || steps < 4) return false;
   regular = is_regular(&grown, steps);
-  g->kind = kind_of(&grown, regular);
-  if (grown.count > 1 && !regular && grown.late && (grown.count < 3 || grown.count * 4 < grown.last - grown.first))
-    return false; /* long lives here and there */
+  g->kind = j->scattered ? HR_GROWTH_LEAK : kind_of(&grown, regular);
+  if (is_scattered(&grown, regular) != j->scattered || (j->scattered && grown.count < 3)) return false;
   if (g->kind == HR_GROWTH_LEAK && gone && was_as_large(j, rows, count, g->bytes)) g->kind = HR_GROWTH_SETTLED;
   if (g->kind == HR_GROWTH_LEAK && regular) {
     g->bytes -= newest_bytes;
@@ -199,17 +226,17 @@ static uint64_t largest_of_steps(survivor *rows, uint64_t count) {
 /* One a step, replaced in the next, larger each time, by about as much in both halves, and nearly all that the peaks of
  * the steps grow by. */
 static bool judge_larger(const judging *j, survivor *rows, uint64_t all, hr_growth *g) {
-  const hri_inside *in = j->in;
+  const hri_inside *in = j->span->in;
   const hr_inspection *p = &in->public;
   const uint64_t count = largest_of_steps(rows, all);
   const survivor *first = rows, *last = rows + (count - 1), *middle = rows + count / 2;
   uint64_t grown, half, peak, before, kept = 0;
   uint32_t not_larger = 0;
-  if (count < LEAST_LARGER || last->bytes <= first->bytes || last->step + 3 < p->step_count) return false;
+  if (count < LEAST_LARGER || last->bytes <= first->bytes || last->step + 3 < j->span->steps) return false;
   if (last->step - first->step + 1 > count + count / 8) return false; /* in nearly every step */
   for (uint64_t k = 1; k < count; k++) {
     not_larger += rows[k].bytes <= rows[k - 1].bytes;
-    kept += hri_life_kept(in, &in->lives->lives[rows[k - 1].life]);
+    kept += is_kept(j->span, &in->lives->lives[rows[k - 1].life]);
   }
   grown = last->bytes - first->bytes;
   half = middle->bytes > first->bytes ? middle->bytes - first->bytes : 0;
@@ -243,32 +270,51 @@ static int growth_order(const void *a, const void *b) {
 typedef bool judgement(const judging *j, survivor *rows, uint64_t count, hr_growth *g);
 
 /* Adds what `judges` finds in the rows of each key; p->growth has room for it. */
-static void judge_keys(hri_inside *in, int64_t *change, survivor *rows, uint64_t count, judgement *judges) {
+static void judge_keys(hri_inside *in, const judging *j, survivor *rows, uint64_t count, judgement *judges) {
   hr_inspection *p = &in->public;
   uint64_t from = 0;
   qsort(rows, (size_t)count, sizeof *rows, survivor_order);
   for (uint64_t k = 1; k <= count; k++) {
     if (k < count && rows[k].key == rows[from].key) continue;
-    p->growth_count += judges(&(judging){in, change}, rows + from, k - from, &p->growth[p->growth_count]);
+    p->growth_count += judges(j, rows + from, k - from, &p->growth[p->growth_count]);
     from = k;
   }
 }
 
+/* Long lives here and there are growth only where they are, together, half of what is live in the end, by three steps or
+ * more to a place: what a program keeps of some of its passes (a sample that it refused, with its traceback). */
+static void judge_scattered(hri_inside *in, const span *s, int64_t *change, survivor *rows, uint64_t count) {
+  hr_inspection *p = &in->public;
+  const hri_lives *l = in->lives;
+  const uint32_t before = p->growth_count;
+  uint64_t live = 0, bytes = 0;
+  judge_keys(in, &(judging){s, true, change}, rows, count, judge);
+  for (uint32_t k = before; k < p->growth_count; k++)
+    if (hr_growth_goes_on(p->growth[k].kind)) bytes += p->growth[k].bytes;
+  for (uint64_t k = 0; k < l->count && (k < l->before_count || l->lives[k].alloc <= s->until); k++)
+    if (is_kept(s, &l->lives[k])) live += l->lives[k].size;
+  if (bytes < live / 2) p->growth_count = before;
+}
+
 hr_status hri_growth_find(hri_inside *in, hr_error *error) {
   hr_inspection *p = &in->public;
+  const span s = find_span(in);
   uint64_t left, carried, most;
   survivor *rows;
   int64_t *change;
-  if (p->step_count < 4) return HR_OK;
-  left = collect(in, is_left, NULL);
-  carried = collect(in, is_carried, NULL);
+  if (s.steps < 4) return HR_OK;
+  left = collect(&s, is_left, NULL);
+  carried = collect(&s, is_carried, NULL);
   most = left > carried ? left : carried;
   rows = hri_alloc((size_t)(most + 1) * sizeof *rows);
   change = hri_alloc(3 * ((size_t)p->step_count + 1) * sizeof *change);
   p->growth = hri_alloc((size_t)(left + carried / LEAST_LARGER + 1) * sizeof *p->growth);
   if (rows && change && p->growth) {
-    judge_keys(in, change, rows, collect(in, is_left, rows), judge);
-    judge_keys(in, change, rows, collect(in, is_carried, rows), judge_larger);
+    const judging usual = {&s, false, change};
+    const uint64_t count = collect(&s, is_left, rows);
+    judge_keys(in, &usual, rows, count, judge);
+    judge_scattered(in, &s, change, rows, count);
+    judge_keys(in, &usual, rows, collect(&s, is_carried, rows), judge_larger);
     qsort(p->growth, p->growth_count, sizeof *p->growth, growth_order);
   }
   hri_free(rows);

@@ -90,6 +90,9 @@ static inline hr_stage hri_stage_at(const hri_inside *in, uint64_t event) {
   return event == HRI_NEVER || !in->stages || event >= in->lives->event_count ? HR_STAGE_UNKNOWN
                                                                               : (hr_stage)in->stages[event];
 }
+/* ... and of a request by its own stack: an optimizer's has it in there, so what else is asked for behind its step is the
+ * program's own. */
+hr_stage hri_stage_asked(const hri_inside *in, uint64_t event);
 /* The stage in which a life was made. */
 static inline hr_stage hri_life_stage(const hri_inside *in, const hri_life *life) {
   uint8_t own = in->stacks[life->stack].stage;

@@ -38,7 +38,7 @@ static void keep_oom(void *context, const hri_level *level) {
   p->ooms[p->oom_count++] = (hr_oom_event){level->event,      e->time_us,
                                            e->size,           e->addr,
                                            level->live_bytes, level->reserved_bytes,
-                                           e->stack,          hri_stage_at(w->in, level->event)};
+                                           e->stack,          hri_stage_asked(w->in, level->event)};
 }
 
 static hr_status list_ooms(hri_inside *in, hr_error *error) {
@@ -63,7 +63,7 @@ static hr_status choose_instant(hri_inside *in, uint64_t at, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "name an instant from 0 (before the first event) to %llu",
                     (unsigned long long)p->event_count);
   }
-  p->at_stage = hri_stage_at(in, p->at_event);
+  p->at_stage = hri_stage_asked(in, p->at_event);
   return HR_OK;
 }
 

@@ -358,7 +358,7 @@ hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_erro
 const char *hr_stage_name(hr_stage stage) {
   static const char *const names[HR_STAGE_COUNT] = {"unknown",  "init",          "forward",    "loss",
                                                     "backward", "optimizer",     "evaluation", "generation",
-                                                    "data",     "communication", "checkpoint"};
+                                                    "data",     "communication", "checkpoint", "between steps"};
   return (unsigned)stage < HR_STAGE_COUNT ? names[stage] : "unknown";
 }
 

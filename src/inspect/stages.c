@@ -35,6 +35,18 @@ static void spread(hri_inside *in) {
   }
 }
 
+hr_stage hri_stage_asked(const hri_inside *in, uint64_t event) {
+  const hr_stage stage = hri_stage_at(in, event);
+  const hr_trace_event *e;
+  if (stage != HR_STAGE_OPTIMIZER) return stage;
+  e = &in->lives->events[event];
+  if ((e->action != HR_TRACE_ALLOC && e->action != HR_TRACE_OOM) || !e->stack || in->stacks[e->stack].stage)
+    return stage;
+  for (uint32_t k = 0; k < in->public.snapshot->stack_count; k++)
+    if (in->stacks[k].stage == HR_STAGE_FORWARD) return HR_STAGE_BETWEEN;
+  return HR_STAGE_UNKNOWN; /* without modules a forward cannot be told from it */
+}
+
 /* ---- evaluation ---- */
 
 typedef struct site {
@@ -56,7 +68,7 @@ static void sum_sites(const hri_inside *in, site *sites) {
   }
 }
 
-/* Less than a hundredth freed in backward, and most of it gone: only where the trace shows backward at all. */
+/* Less than a hundredth freed in backward, and most of it gone: only where backward frees what another place made. */
 static hr_status find_evaluation(hri_inside *in, hr_error *error) {
   const hr_snapshot *s = in->public.snapshot;
   site *sites = hri_alloc_zero((size_t)s->frame_count + 1, sizeof *sites);
@@ -68,6 +80,7 @@ static hr_status find_evaluation(hri_inside *in, hr_error *error) {
   for (uint32_t k = 0; k < s->stack_count && saved; k++) {
     const site *at = &sites[in->stacks[k].site];
     if (!is_forward(&in->stacks[k]) || at->saved > at->bytes / 100 || at->open > at->bytes / 2) continue;
+    if (at->saved == saved) continue; /* of the only one that backward knows: the rest of it is frozen */
     in->stacks[k].stage = HR_STAGE_EVALUATION;
     changed = true;
   }

@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3 };
+enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8 };
 
 typedef struct made {
   uint64_t life;
@@ -114,16 +114,20 @@ static size_t pass_of(const window *w, uint64_t event) {
   return low ? low - 1 : w->passes.count;
 }
 
-/* Whether these rows come once a pass, and in nearly all of them. */
-static bool once_a_pass(const window *w, size_t from, size_t to) {
-  size_t last = w->passes.count + 1, met = 0;
-  if (to - from + 1 < w->passes.count || to - from > w->passes.count + 1) return false;
+/* Whether these rows come once a pass, and in nearly all of them, or so many times in each: what a line makes of a batch and
+ * of its labels has one stack. */
+static bool comes_each_pass(const window *w, size_t from, size_t to) {
+  const size_t count = w->passes.count, each = (to - from + count / 2) / count;
+  size_t last = count + 1, of_last = 0, met = 0;
+  if (each == 0 || each > MOST_A_PASS || to - from + each < each * count || to - from > each * (count + 1))
+    return false;
   for (size_t k = from; k < to; k++) {
-    size_t pass = pass_of(w, life_of(w, k)->alloc);
-    met += pass != last;
+    const size_t pass = pass_of(w, life_of(w, k)->alloc);
+    of_last = pass == last ? of_last + 1 : 1;
+    met += of_last == each;
     last = pass;
   }
-  return met + 2 > w->passes.count;
+  return met + 2 > count;
 }
 
 /* A first stack that comes several times in a pass (layers of one line, a cell's two products) begins it only once: where
@@ -168,7 +172,7 @@ static bool are_passes(const window *w) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     next = stack_end(w, k);
     if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
-    if (stack->site == 0 && w->rows.items[k].stack && once_a_pass(w, k, next)) return true;
+    if (stack->site == 0 && w->rows.items[k].stack && comes_each_pass(w, k, next)) return true;
   }
   return false;
 }
@@ -225,7 +229,7 @@ static bool add_cache(window *w, size_t from, size_t to) {
   /* What the program around the model joins, pass by pass, is no cache of the model's; nor are those results that are
    * made anew from time to time. */
   if (w->site && !w->in->stacks[w->rows.items[from].stack].site)
-    g.kind = once_a_pass(w, from, to) ? HR_GROWTH_OUTPUTS : HR_GROWTH_LARGER;
+    g.kind = comes_each_pass(w, from, to) ? HR_GROWTH_OUTPUTS : HR_GROWTH_LARGER;
   for (size_t k = begin; k < to; k++) {
     const hri_life *life = life_of(w, k);
     if (k > begin) sizes += life->size > life_of(w, k - 1)->size;
@@ -294,6 +298,17 @@ static bool look_back(window *w) {
   return true;
 }
 
+/* Passes that keep their graph where no backward is recorded and no stack names evaluation: training may sum the losses of
+ * many of them, and come to its first backward behind the failure. */
+static void doubt_graph(window *w) {
+  bool named = w->has_backward;
+  for (uint64_t k = 0; k < w->from && !named; k++) named = w->in->stages[k] == HR_STAGE_BACKWARD;
+  for (size_t k = 0; k < w->rows.count && !named; k++)
+    named = w->in->stacks[w->rows.items[k].stack].marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION);
+  for (size_t k = 0; k < w->found.count; k++)
+    w->found.items[k].may_train = !named && w->found.items[k].kind == HR_GROWTH_GRAPH;
+}
+
 static bool find_growth(window *w) {
   bool passes;
   thin_passes(w);
@@ -306,7 +321,9 @@ static bool find_growth(window *w) {
   }
   for (size_t k = 0; k < w->found.count; k++)
     if (w->found.items[k].kind == HR_GROWTH_OUTPUTS && is_graph(w)) w->found.items[k].kind = HR_GROWTH_GRAPH;
-  return look_back(w);
+  if (!look_back(w)) return false;
+  doubt_graph(w);
+  return true;
 }
 
 /* ---- together with what the steps tell ---- */

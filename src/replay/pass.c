@@ -165,9 +165,10 @@ static void failed_request(pass *p, uint64_t k) {
   const hr_trace_event *e = &p->recording->lives->events[k];
   uint64_t address;
   hr_error error;
-  if (e->size == 0 || e->size > HRI_ABSURD_BYTES) return;
+  if (e->size == 0) return;
   p->result->request_count++;
-  if (ask(p, pool_of(p, k), e->size, e->stream, &address, &error) == HR_OK) {
+  if (e->size > HRI_ABSURD_BYTES) fail_at(p, k, e->size); /* no setting meets a size that was computed wrongly */
+  else if (ask(p, pool_of(p, k), e->size, e->stream, &address, &error) == HR_OK) {
     if (p->held && k == p->recording->oom_event) put(p, HRI_REST_FAILED, address);
     else tolerate(hr_alloc_free(p->alloc, address, NULL)); /* the program went on without it */
   } else if (host_refused(&error)) p->out_of_memory = true;

@@ -147,7 +147,8 @@ static void meet_return(room *m, const hri_recording *r, const hr_trace_event *e
 
 static void meet(room *m, hri_recording *r, uint64_t k) {
   const hr_trace_event *e = &r->lives->events[k];
-  if (e->size > HRI_ABSURD_BYTES) return; /* damage: lives leave it out too */
+  const bool absurd = e->size > HRI_ABSURD_BYTES;
+  if (absurd && e->action != HR_TRACE_OOM) return; /* damage: lives leave it out too */
   switch (e->action) {
   case HR_TRACE_SEGMENT_FREE:
   case HR_TRACE_SEGMENT_UNMAP:
@@ -164,7 +165,7 @@ static void meet(room *m, hri_recording *r, uint64_t k) {
   case HR_TRACE_OOM:
     m->from_oom = add(m->reserved, e->addr);
     m->has_oom = true;
-    m->capped = e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
+    m->capped = !absurd && e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
     r->oom_recorded = true;
     r->oom_event = k; /* the last one */
     r->oom_count++;

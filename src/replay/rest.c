@@ -176,6 +176,25 @@ static bool find_place(finder *f) {
   return apart <= 2 + before_there / 10;
 }
 
+/* What a request got and holds at `event`. */
+static uint64_t held_at(const hri_lives *l, const spot *request, uint64_t event) {
+  const hri_life *life = request->life == HRI_NEVER ? NULL : &l->lives[request->life];
+  return life && (life->end == HRI_NEVER || life->end > event) ? life->size : 0;
+}
+
+/* Whether the requests before the place that both steps make hold about as much here as there, in the sizes of each. A step
+ * that keeps what the other one freed (layers that were frozen until now, a graph that nobody wanted) goes on in another
+ * way. */
+static bool holds_alike(const finder *f, const sizes *z) {
+  double then = 0, now = 0;
+  for (size_t k = 0; k < f->then.count; k++) {
+    const spot *a = &f->then.items[k], *b = a->event < f->place ? spot_at(&f->now, a->stack, a->nth) : NULL;
+    then += b ? (double)held_at(f->l, a, f->place) : 0;
+    now += b ? (double)held_at(f->l, b, f->failed) : 0;
+  }
+  return now <= 1.25 * z->growth * then + (double)f->l->peak_live_bytes / 32;
+}
+
 /* The block of the failing step that `life` of the whole one stands for, where it is still there; 0: none. */
 static uint64_t block_for(const finder *f, uint64_t life) {
   const hri_life *old = &f->l->lives[life], *own;
@@ -236,6 +255,87 @@ static bool asks_again(const finder *f) {
   return false;
 }
 
+/* The step that an event is in, or the first behind it. */
+static uint32_t step_of(const finder *f, uint64_t event) {
+  const hr_inspection *p = &f->in->public;
+  uint32_t low = 0, high = p->step_count;
+  while (low < high) {
+    uint32_t middle = low + (high - low) / 2;
+    if (step_end(&p->steps[middle]) <= event) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
+static uint32_t age_of(const finder *f, const hri_life *life) {
+  return step_of(f, life->end) - (life->alloc == HRI_NEVER ? 0 : step_of(f, life->alloc));
+}
+
+typedef struct ages {
+  uint32_t least, most; /* in steps, of what has gone; least > most: nothing has */
+} ages;
+
+/* Whether what earlier steps made goes after the failure at an age at which nothing of its place had gone before: as where
+ * a program drops a cache because it failed, or keeps fewer batches ready from then on. */
+static bool drops_what_was_kept(const finder *f, bool *dropped) {
+  const hri_lives *l = f->l;
+  const size_t stacks = (size_t)l->snapshot->stack_count + 1;
+  ages *gone = hri_alloc(stacks * sizeof *gone);
+  if (!gone) return false;
+  for (size_t k = 0; k < stacks; k++) gone[k] = (ages){UINT32_MAX, 0};
+  for (uint64_t k = 0; k < l->count; k++) {
+    const hri_life *life = &l->lives[k];
+    ages *of = &gone[f->in->stacks[life->stack].plain];
+    const uint32_t age = life->end <= f->failed ? age_of(f, life) : 0;
+    if (life->end > f->failed) continue;
+    if (age < of->least) of->least = age;
+    if (age > of->most) of->most = age;
+  }
+  *dropped = false;
+  for (uint64_t k = 0; k < l->count && !*dropped; k++) {
+    const hri_life *life = &l->lives[k];
+    const ages *of = &gone[f->in->stacks[life->stack].plain];
+    if (life->alloc != HRI_NEVER && life->alloc >= f->begin) break;
+    if (life->end <= f->failed || hri_life_kept(f->in, life)) continue;
+    *dropped = age_of(f, life) < of->least || age_of(f, life) > of->most;
+  }
+  hri_free(gone);
+  return true;
+}
+
+/* Whether no step after the failing one comes to what those before it came to: then the program asks for less from then
+ * on, a smaller batch for one. */
+static bool needs_less_after(const finder *f) {
+  const hr_inspection *p = &f->in->public;
+  uint64_t before = 0, after = 0;
+  bool any = false;
+  for (uint32_t k = 0; k < p->step_count; k++) {
+    const hr_step_sums *s = &p->steps[k];
+    if (step_end(s) <= f->failed && s->peak_live_bytes > before) before = s->peak_live_bytes;
+    if (s->first_event <= f->failed) continue;
+    any = true;
+    if (s->peak_live_bytes > after) after = s->peak_live_bytes;
+  }
+  return any && after < before - before / 64;
+}
+
+/* Whether something of the failing step goes after fewer requests than its counterpart in the whole step. */
+static bool drops_early(const finder *f, uint64_t end) {
+  const hri_lives *l = f->l;
+  for (size_t k = 0; k < f->now.count; k++) {
+    const spot *here = &f->now.items[k], *there = spot_at(&f->then, here->stack, here->nth);
+    const hri_life *own, *old;
+    if (!there || here->life == HRI_NEVER || there->life == HRI_NEVER) continue;
+    own = &l->lives[here->life];
+    old = &l->lives[there->life];
+    if (own->end <= f->failed || own->end == HRI_NEVER || old->end <= f->place) continue;
+    if (life_from(l, own->end) - life_from(l, f->failed) <
+        life_from(l, old->end < end ? old->end : end) - life_from(l, f->place + 1))
+      return true;
+  }
+  return false;
+}
+
 /* The failed request's block, had it been met, is freed after as many requests as in the whole step, which are those of
  * the recording. HRI_NEVER: it outlives that step, and when it goes is not known. */
 static uint64_t freed_before(const finder *f, uint64_t end) {
@@ -254,10 +354,20 @@ static bool try_step(finder *f, uint32_t step, hri_rest *rest, bool *found) {
   if (*found && step > 0)
     ok = list_spots(f->in, f->l, steps[step - 1].first_event, step_end(&steps[step - 1]), &f->before_then);
   if (*found && ok) {
-    ok = learn_sizes(f->l, &f->then, &f->now, f->place, steps[0].first_event, &z) && list_ops(f, step_end(s), &z, rest);
+    ok = learn_sizes(f->l, &f->then, &f->now, f->place, steps[0].first_event, &z);
+    *found = ok && holds_alike(f, &z);
+  }
+  if (*found && ok) {
+    ok = list_ops(f, step_end(s), &z, rest);
     rest->step = step + 1;
     rest->freed_before = freed_before(f, step_end(s));
-    rest->recorded = rest->freed_before != HRI_NEVER && goes_on(f, step_end(s)) && asks_again(f);
+    rest->recorded = rest->freed_before != HRI_NEVER && goes_on(f, step_end(s)) && asks_again(f) &&
+                     !drops_early(f, step_end(s)) && !needs_less_after(f);
+    if (ok && rest->recorded) {
+      bool dropped;
+      ok = drops_what_was_kept(f, &dropped);
+      rest->recorded = ok && !dropped;
+    }
   }
   hri_array_free(&z.pairs);
   hri_array_free(&z.kept);

@@ -45,6 +45,8 @@ hr_status hri_build_from_tiktoken(const char *path, const char *directory, hr_to
 hr_status hri_build_from_words(const char *path, const char *directory, hr_tokenizer *tokenizer, hr_error *error);
 hr_status hri_build_parse_words(const char *text, uint64_t count, const char *directory, hr_tokenizer *tokenizer,
                                 hr_error *error);
+/* vocab.json and merges.txt (merges.h), and what lies beside them (hri_build_config). */
+hr_status hri_build_from_merges(const char *directory, hr_tokenizer *tokenizer, hr_error *error);
 /* From the tokenizer.ggml keys of an open GGUF file. */
 hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error);
 

@@ -77,62 +77,99 @@ static hr_status put_numbered(hr_tokenizer *tokenizer, const hri_json *object, b
   return status;
 }
 
+/* Whether a token is one of the first `before` added ones: those of the tokenizer's file and of added_tokens_decoder keep
+ * their flags. Of others the last word counts. */
+static bool stood_before(const hr_tokenizer *tokenizer, const char *content, size_t before) {
+  uint32_t id = hri_vocab_find(&tokenizer->vocab, content, strlen(content));
+  return hri_is_added(tokenizer, id) && hri_added_get(&tokenizer->added, id) < tokenizer->added.list.items + before;
+}
+
 /* A token that must be found in texts, and its id. */
-static hr_status put_special(hr_tokenizer *tokenizer, const hri_json *json, int32_t *id, hr_error *error) {
+static hr_status put_special(hr_tokenizer *tokenizer, const hri_json *json, size_t before, int32_t *id,
+                             hr_error *error) {
   const char *content;
   hri_added_token flags;
   HRI_TRY(read_token(json, true, &content, &flags, error));
   if (!content[0]) return HR_OK;
-  if (!hri_is_added(tokenizer, hri_vocab_find(&tokenizer->vocab, content, strlen(content))))
+  if (!stood_before(tokenizer, content, before))
     HRI_TRY(hri_added_put(tokenizer, content, strlen(content), flags, error));
   *id = (int32_t)hri_vocab_find(&tokenizer->vocab, content, strlen(content));
   return HR_OK;
 }
 
-/* Tokens that a model has for itself: other keys that end in "_token". */
-static hr_status put_others(hr_tokenizer *tokenizer, const hri_json *config, hr_error *error) {
+static bool is_named(const char *key) {
+  for (uint32_t i = 0; i < NAMED_KEYS; i++)
+    if (strcmp(named_keys[i], key) == 0) return true;
+  return false;
+}
+
+/* Tokens that a model has for itself: other keys that end in "_token", and extra_special_tokens where it is an object. */
+static hr_status put_others(hr_tokenizer *tokenizer, const hri_json *config, size_t before, hr_error *error) {
   static const char end[] = "_token";
   const size_t tail = sizeof end - 1;
+  hri_json extra = hri_json_member(config, "extra_special_tokens"), json;
   const char *key;
   json_t *value;
   int32_t id;
   if (!config->value) return HR_OK;
   json_object_foreach(config->value, key, value) {
     size_t length = strlen(key);
-    hri_json json;
-    if (!json_is_string(value) || length < tail || strcmp(key + length - tail, end) != 0) continue;
+    if (!json_is_string(value) || length < tail || strcmp(key + length - tail, end) != 0 || is_named(key)) continue;
+    if (json_is_object(extra.value) && json_object_get(extra.value, key)) continue;
     json = hri_json_member(config, key);
-    HRI_TRY(put_special(tokenizer, &json, &id, error));
+    HRI_TRY(put_special(tokenizer, &json, before, &id, error));
+  }
+  if (!json_is_object(extra.value)) return HR_OK;
+  json_object_foreach(extra.value, key, value) {
+    json = hri_json_member(&extra, key);
+    HRI_TRY(put_special(tokenizer, &json, before, &id, error));
   }
   return HR_OK;
 }
 
-static hr_status put_list(hr_tokenizer *tokenizer, const hri_json *config, const char *key, hr_error *error) {
+static hr_status put_list(hr_tokenizer *tokenizer, const hri_json *config, const char *key, size_t before,
+                          hr_error *error) {
   hri_json list = hri_json_member(config, key);
   int32_t id;
   for (uint64_t i = 0; i < hri_json_count(&list); i++) {
     hri_json item = hri_json_item(&list, i);
-    HRI_TRY(put_special(tokenizer, &item, &id, error));
+    HRI_TRY(put_special(tokenizer, &item, before, &id, error));
   }
   return HR_OK;
 }
 
-/* `first` goes before `second`; either may be empty. */
-static hr_status put_named(hr_tokenizer *tokenizer, const hri_json *first, const hri_json *second, hr_error *error) {
-  for (uint32_t i = 0; i < NAMED_KEYS; i++) {
+/* extra_special_tokens, or under its older name additional_special_tokens; the latter of the map where the configuration
+ * has neither, or has an object for the former. */
+static hr_status put_extra(hr_tokenizer *tokenizer, const hri_json *map, const hri_json *config, size_t before,
+                           hr_error *error) {
+  static const char extra[] = "extra_special_tokens", additional[] = "additional_special_tokens";
+  hri_json list = hri_json_member(config, extra);
+  bool in_map = map->value && json_object_get(map->value, additional),
+       in_config = config->value && json_object_get(config->value, additional);
+  HRI_TRY(put_list(tokenizer, map, extra, before, error));
+  if (hri_json_count(&list) > 0) return put_list(tokenizer, config, extra, before, error);
+  if (json_is_object(list.value) && json_object_size(list.value) > 0)
+    return put_list(tokenizer, in_map ? map : config, additional, before, error);
+  if (in_config) return put_list(tokenizer, config, additional, before, error);
+  return json_is_array(list.value) ? HR_OK : put_list(tokenizer, map, additional, before, error);
+}
+
+/* In the order in which new ones get their ids. `first` goes before `second`; either may be empty. */
+static hr_status put_named(hr_tokenizer *tokenizer, const hri_json *first, const hri_json *second, size_t before,
+                           hr_error *error) {
+  static const uint8_t order[NAMED_KEYS] = {HR_TOKEN_BOS, HR_TOKEN_EOS, HR_TOKEN_UNK, 4, HR_TOKEN_PAD, 5, 6};
+  for (uint32_t k = 0; k < NAMED_KEYS; k++) {
+    const uint8_t i = order[k];
     bool in_first = first->value && json_object_get(first->value, named_keys[i]);
     const hri_json *from = in_first ? first : second;
     hri_json json;
     int32_t id = -1;
     if (!from->value || !json_object_get(from->value, named_keys[i])) continue;
     json = hri_json_member(from, named_keys[i]);
-    if (!json_is_null(json.value)) HRI_TRY(put_special(tokenizer, &json, &id, error));
+    if (!json_is_null(json.value)) HRI_TRY(put_special(tokenizer, &json, before, &id, error));
     if (i < HR_TOKEN_NAMED_COUNT) tokenizer->named[i] = id;
   }
-  HRI_TRY(put_list(tokenizer, second, "additional_special_tokens", error));
-  HRI_TRY(put_list(tokenizer, second, "extra_special_tokens", error));
-  HRI_TRY(put_list(tokenizer, first, "additional_special_tokens", error));
-  return put_list(tokenizer, first, "extra_special_tokens", error);
+  return HR_OK;
 }
 
 static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hri_json *map, const hri_json *added,
@@ -140,14 +177,18 @@ static hr_status apply(hr_tokenizer *tokenizer, const hri_json *config, const hr
   const hri_json none = {0};
   bool has_decoder = config->value && hri_json_has(config, "added_tokens_decoder");
   bool bos = false, eos = false;
+  size_t before;
   if (has_decoder) {
     hri_json decoder = hri_json_member(config, "added_tokens_decoder");
     HRI_TRY(put_numbered(tokenizer, &decoder, false, error));
   } else if (added->value) {
     HRI_TRY(put_numbered(tokenizer, added, true, error));
   }
-  HRI_TRY(put_named(tokenizer, has_decoder ? &none : map, config, error));
-  HRI_TRY(put_others(tokenizer, config, error));
+  if (has_decoder) map = &none;
+  before = tokenizer->added.list.count;
+  HRI_TRY(put_named(tokenizer, map, config, before, error));
+  HRI_TRY(put_others(tokenizer, config, before, error));
+  HRI_TRY(put_extra(tokenizer, map, config, before, error));
   if (!config->value || !template) return HR_OK;
   if (!json_object_get(config->value, "add_bos_token") && !json_object_get(config->value, "add_eos_token"))
     return HR_OK;

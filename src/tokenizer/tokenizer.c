@@ -7,6 +7,7 @@
 
 #include "base/file.h"
 #include "tokenizer/build.h"
+#include "tokenizer/merges.h"
 #include "tokenizer/recognize.h"
 
 static bool ends_with(const char *text, const char *end) {
@@ -47,13 +48,14 @@ static hr_status find_file(const char *directory, char **path, hr_error *error) 
   }
   *path = only_file(directory, ".tiktoken");
   if (!*path) *path = only_file(directory, ".gguf");
-  if (!*path) *path = hri_path_join(directory, "vocab.txt");
+  if (!*path) *path = hri_path_join(directory, hri_merges_present(directory) ? "vocab.json" : "vocab.txt");
   if (*path && hri_path_exists(*path)) return HR_OK;
   hri_free(*path);
   *path = NULL;
   status = hri_fail(
       error, HR_ERROR_INPUT,
-      "%s holds no tokenizer: no tokenizer.json, tokenizer.model, tekken.json, single *.tiktoken or *.gguf, vocab.txt",
+      "%s holds no tokenizer: no tokenizer.json, tokenizer.model, tekken.json, single *.tiktoken or *.gguf, vocab.json "
+      "with merges.txt, vocab.txt",
       directory);
   return hri_hint(error, status, "copy the tokenizer files of the model into its directory");
 }
@@ -75,6 +77,12 @@ static hr_status build_gguf(const char *path, hr_tokenizer *tokenizer, hr_error 
   return status;
 }
 
+/* A file called vocab.json with merges.txt beside it. */
+static bool is_vocab(const char *path, const char *directory) {
+  const char *slash = strrchr(path, '/');
+  return strcmp(slash ? slash + 1 : path, "vocab.json") == 0 && hri_merges_present(directory);
+}
+
 static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_error *error) {
   hri_tokenizer_kind kind;
   char *directory;
@@ -83,6 +91,11 @@ static hr_status build_from_file(const char *path, hr_tokenizer *tokenizer, hr_e
   if (kind == HRI_TOKENIZER_GGUF) return build_gguf(path, tokenizer, error);
   directory = directory_of(path);
   if (!directory) return hri_fail_memory(error, strlen(path) + 1, path);
+  if (is_vocab(path, directory)) {
+    status = hri_build_from_merges(directory, tokenizer, error);
+    hri_free(directory);
+    return status;
+  }
   switch (kind) {
   case HRI_TOKENIZER_JSON: status = hri_build_from_json(path, tokenizer, error); break;
   case HRI_TOKENIZER_RANKS: status = hri_build_from_tiktoken(path, directory, tokenizer, error); break;

@@ -46,8 +46,8 @@ static int newest_first(const void *a, const void *b) {
   return x > y ? -1 : x < y;
 }
 
-/* A directory whose name is exactly that of a step. */
-static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) {
+/* What stands under a name that is exactly that of a step: a directory, or, with `link`, a link to one. */
+static bool is_named(const char *parent, const char *name, bool link, uint64_t *step) {
   char again[64], path[PATH_BYTES];
   struct stat info;
   unsigned long long number;
@@ -56,8 +56,28 @@ static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) 
   hri_checkpoint_name(number, again);
   *step = number;
   if (strcmp(name, again) != 0 || hri_path_at(path, parent, name, NULL) != HR_OK) return false;
-  if (lstat(path, &info) != 0) return errno != ENOENT; /* opening it will say what is wrong */
-  return S_ISDIR(info.st_mode);
+  if (lstat(path, &info) != 0) return !link && errno != ENOENT; /* opening it will say what is wrong */
+  return link ? S_ISLNK(info.st_mode) && stat(path, &info) == 0 && S_ISDIR(info.st_mode) : S_ISDIR(info.st_mode);
+}
+
+static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) {
+  return is_named(parent, name, false, step);
+}
+
+/* A checkpoint that a person moved, and linked to: it is no directory that the run may write or remove, so it is not
+ * gone on from, and not passed over without a word. */
+static bool newest_link(const char *parent, uint64_t *newest) {
+  DIR *dir = opendir(parent);
+  const char *name = NULL;
+  uint64_t step;
+  bool any = false;
+  while (dir && hri_dir_next(dir, parent, &name, NULL) == HR_OK && name) {
+    if (!is_named(parent, name, true, &step) || (any && step < *newest)) continue;
+    *newest = step;
+    any = true;
+  }
+  if (dir) (void)closedir(dir);
+  return any;
 }
 
 hr_status hri_checkpoint_list(const char *parent, uint64_t **steps, size_t *count, hr_error *error) {
@@ -102,13 +122,13 @@ bool hri_checkpoint_newest(const char *directory, char path[4096]) {
 
 hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) {
   char parent[PATH_BYTES];
-  uint64_t *steps;
+  uint64_t *steps, linked;
   size_t count;
   *any = false;
   HRI_TRY(hri_path_at(parent, directory, "checkpoints", error));
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   hri_free(steps);
-  *any = count > 0;
+  *any = count > 0 || newest_link(parent, &linked);
   return HR_OK;
 }
 
@@ -331,10 +351,27 @@ static hr_status publish(hri_rundir *r, const char *temp, const char *path, hr_e
   return status;
 }
 
+/* A person may have removed RUN/lock. Then nobody is kept out, which is said; who came in meanwhile has the directory. */
+static hr_status check_lock(hri_rundir *r, hr_error *error) {
+  char what[PATH_BYTES + 16], text[PATH_BYTES + 120];
+  hr_status status;
+  bool gone;
+  (void)snprintf(what, sizeof what, "the run %s", r->directory);
+  status = hri_lock_check(r->lock, what, &gone, error);
+  r->lost = status != HR_OK;
+  if (!gone || r->told_unlocked) return status;
+  r->told_unlocked = true;
+  (void)snprintf(text, sizeof text, "%.3900s/lock was removed: nothing keeps another process from writing there now",
+                 r->directory);
+  hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
+  return HR_OK;
+}
+
 hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path,
                                hr_error *error) {
   char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
   hr_status status;
+  HRI_TRY(check_lock(r, error));
   hri_checkpoint_name(p->step, name);
   HRI_TRY(hri_path_at(parent, r->directory, "checkpoints", error));
   HRI_TRY(hri_path_at(path, parent, name, error));
@@ -537,10 +574,21 @@ static hr_status offer(const hri_rundir *r, const hri_checkpoint *c, hr_status s
       "no other checkpoint of this run is whole: restore this one from a copy, or begin anew with another --out");
 }
 
+static hr_status refuse_link(const char *parent, uint64_t linked, uint64_t newest, hr_error *error) {
+  char name[64], other[64], instead[100] = "";
+  hr_status status;
+  hri_checkpoint_name(linked, name);
+  hri_checkpoint_name(newest, other);
+  if (newest) (void)snprintf(instead, sizeof instead, ", or go on without it: --from %s", other);
+  status =
+      hri_fail(error, HR_ERROR_USAGE, "%s/%s is a link, and a run goes on from a directory of its own", parent, name);
+  return hri_hint(error, status, "put the directory itself there%s", instead);
+}
+
 static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error) {
   char parent[PATH_BYTES];
   const char *from = r->options->resume_from;
-  uint64_t step, *steps;
+  uint64_t step, linked, *steps;
   size_t count;
   char name[64];
   hr_status status;
@@ -554,8 +602,10 @@ static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error)
                : status;
   }
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
-  if (count > 0) hri_checkpoint_name(steps[0], name);
+  step = count > 0 ? steps[0] : 0;
   hri_free(steps);
+  if (newest_link(parent, &linked) && linked > step) return refuse_link(parent, linked, step, error);
+  hri_checkpoint_name(step, name);
   if (count > 0) return hri_path_at(c->path, parent, name, error);
   status = hri_fail(error, HR_ERROR_INPUT, "%s holds no checkpoint", parent);
   return hri_hint(

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <time.h>
 
+#include "device/cpu.h"
 #include "device/host.h"
 #include "plan/cost.h"
 #include "program/rates.h"
@@ -38,6 +39,7 @@ typedef struct watched {
 
 struct hri_rate_watch {
   const hr_plan *plan;
+  hr_device device; /* the plan's; where that was probed for another team, with what is assumed of this one */
   hri_rate_state state;
   bool in_step, warm, holes; /* holes: some class was predicted without a rate */
   uint32_t count;            /* rounds that ended */
@@ -48,12 +50,19 @@ struct hri_rate_watch {
 
 hr_status hri_rate_watch_begin(const hr_plan *plan, hri_rate_watch **out, hr_error *error) {
   const hr_device *device = &plan->spec.device;
+  const bool others = device->rates.threads && device->rates.threads != plan->job.team;
   hri_rate_watch *w;
   *out = NULL;
-  if (!device->has_team || !device->usable_now || (device->rates.threads && !device->rates.seen)) return HR_OK;
+  if (!device->has_team || !device->usable_now) return HR_OK;
+  if (device->rates.threads && !device->rates.seen && !others) return HR_OK;
   w = hri_alloc_zero(1, sizeof *w);
   if (!w) return hri_fail_memory(error, sizeof *w, "the rates of this run");
   w->plan = plan;
+  w->device = *device;
+  if (others) { /* which this team's rates will be read beside */
+    memset(&w->device.rates, 0, sizeof w->device.rates);
+    hri_cpu_assume(&w->device);
+  }
   w->rounds[0].before = hri_host_load_now();
   *out = w;
   return HR_OK;
@@ -87,7 +96,7 @@ static void add(watched_nodes *n, double work, double seconds, double assumed) {
 /* Nothing of a class of transfers. */
 void hri_rate_watch_node(hri_rate_watch *w, const hri_job *job, hri_id id, double seconds) {
   const hri_node *node = &job->nodes.items[id];
-  const hr_device *device = &w->plan->spec.device;
+  const hr_device *device = &w->device;
   watched *r = &w->rounds[w->count % ROUNDS];
   hri_rate_class where;
   double assumed;
@@ -115,7 +124,7 @@ static watched_nodes sum_of(const watched_nodes *a, const watched_nodes *b) {
 static double pace(const hri_rate_watch *w, const watched *r) {
   watched_nodes all = r->tiny;
   for (size_t k = 0; k < HR_RATE_ENTRIES; k++) all = sum_of(&all, &r->entries[k]);
-  return all.seconds / (all.assumed + all.count * w->plan->spec.device.node_seconds);
+  return all.seconds / (all.assumed + all.count * w->device.node_seconds);
 }
 
 /* Whether others worked on the processors during the rounds. */
@@ -154,7 +163,7 @@ static void describe(hri_rate_watch *w, double overhead) {
   r->seen = true;
   r->threads = job->team;
   r->node_seconds = overhead;
-  r->assumed_of = hri_assumed_figures(&w->plan->spec.device, job->team);
+  r->assumed_of = hri_assumed_figures(&w->device, job->team);
   (void)snprintf(r->instruction_set, sizeof r->instruction_set, "%s", job->instruction_set);
   (void)snprintf(r->libraries, sizeof r->libraries, "%s", job->libraries);
   if (gmtime_r(&seconds, &day)) (void)strftime(r->date, sizeof r->date, "%Y-%m-%d", &day);
@@ -162,7 +171,7 @@ static void describe(hri_rate_watch *w, double overhead) {
 
 /* What a node costs besides its work: of those that have next to none. */
 static double overhead_of(const hri_rate_watch *w, const watched_nodes *tiny) {
-  if (tiny->count == 0) return w->plan->spec.device.node_seconds;
+  if (tiny->count == 0) return w->device.node_seconds;
   return fmax(tiny->seconds - tiny->assumed, tiny->seconds / 2) / tiny->count;
 }
 

@@ -266,6 +266,7 @@ hr_status hri_run_write(hri_rundir *r, const hri_progress *p, const char *state,
   hri_json_writer writer = hri_json_writer_init(&text, 2), *w = &writer;
   char path[PATH_BYTES];
   hr_status status;
+  if (r->lost) return HR_OK; /* it is another process's file */
   hri_json_begin_object(w);
   hri_json_field_u64(w, "schema_version", HRI_RUN_SCHEMA);
   hri_json_field_string(w, "run_id", hri_lock_id(r->lock));

@@ -60,6 +60,21 @@ run train $moving --out straight --steps $((at + 10)) -q; expect_rc 0
 cmp -s moved/final/model.safetensors straight/final/model.safetensors || fail "data that was put back trains to other weights"
 [ "$(course moved)" = "$(course straight)" ] || fail "data that was put back gives other metrics"
 
+# A checkpoint that was moved away and linked to is not passed over without a word, and not begun over.
+cp -r run linked; mv linked/checkpoints/step-000006 linked-6; ln -s ../../linked-6 linked/checkpoints/step-000006
+run train --resume linked; refuses 2; expect_err 'step-000006 is a link'; expect_err '--from step-000004'
+run train --resume linked --from step-000004 -q; expect_rc 0; expect_err 'step-000006.*set-aside-1'
+[ -e linked-6/model.safetensors ] && [ -e linked/checkpoints/step-000006.set-aside-1/model.safetensors ] || fail "the linked checkpoint is gone"
+"$program" train $job --out begun --steps 1000000 --save-every 5 -q >/dev/null 2>&1 &
+pid=$!
+for _ in $(seq 200); do [ -e begun/checkpoints/last/manifest.json ] && break; sleep 0.02; done
+kill -9 $pid; wait $pid 2>/dev/null
+mv begun/checkpoints begun-away; mkdir begun/checkpoints
+for step in begun-away/step-*; do ln -s "../../$step" begun/checkpoints/; done
+cp begun/metrics.jsonl begun.metrics
+run train $job --out begun --steps 1000000 --save-every 5; refuses 2; expect_err 'already holds a run'
+cmp -s begun/metrics.jsonl begun.metrics || fail "a run whose checkpoints are linked was begun over"
+
 # ---- 2. one writer ----
 "$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 >busy.out 2>busy.err &
 pid=$!
@@ -73,6 +88,23 @@ run inspect busy --verify; expect_rc 0
 kill -9 $pid; wait $pid 2>/dev/null
 grep -q '"state": "running"' busy/run.json || fail "a killed run does not say running"
 run train --resume busy --steps 1; refuses 2; expect_err 'is asked for 1'
+
+# The lock is removed under a run: it says so, and gives way to who comes in then.
+cp -r run open; run train --resume open --steps 1000 --allow-different steps -q; expect_rc 0
+"$program" train --resume open --steps 1000000 --allow-different steps --save-every 20 -q >first.out 2>first.err &
+first=$!
+for _ in $(seq 200); do [ "$(readlink open/checkpoints/last)" != step-001000 ] && break; sleep 0.05; done
+rm open/lock
+for _ in $(seq 200); do grep -q 'lock was removed' first.err && break; sleep 0.05; done
+grep -q 'open/lock was removed: nothing keeps another process' first.err || fail "a removed lock is not told"
+"$program" train --resume open --steps 1000000 --allow-different steps,metrics --save-every 20 -q >second.out 2>second.err &
+second=$!
+wait $first; rc=$?; cp first.err err
+last="a run whose lock was removed, beside another one"; expect_rc 2; expect_err "open was taken over: host .*process $second"
+for _ in $(seq 100); do grep -q '"state": "running"' open/run.json && break; sleep 0.05; done
+grep -q '"state": "running"' open/run.json || fail "the first process wrote run.json at its end"
+kill -INT $second; wait $second; rc=$?; cp second.err err; last="the run that took over"; expect_rc 130
+run inspect open --verify; grep -qE 'DAMAGED.*checkpoints' out && fail "a checkpoint was damaged"
 
 # ---- 8. --resume RUN alone; longer runs ----
 run train $job --out whole --steps 8 --save-every 2 --schedule constant --shuffle --optimizer momentum --lr 3e-2 --eval-data held.txt --eval-every 4 -q; expect_rc 0

@@ -57,4 +57,11 @@ run train $few --tokenizer words --data text.txt --seq 32 --steps 1 --threads 1 
 printf '{"input_ids": [%s]}\n' "$(seq -s, 1 200)" >ids.jsonl
 run train $few --tokenizer words --data ids.jsonl --seq 32 --threads 1 --quiet --sample thing --steps 1 --out no2; expect_rc 2; expect_err 'the tokenizer makes id'
 
+# A directory that was saved with a tokenizer and lacks it: text is refused and not taken as bytes, ids are none of its business.
+printf '{"tokenizer_class": "GPT2Tokenizer"}' >bare/tokenizer_config.json
+run evaluate bare --data text.txt --seq 32 --threads 1 --quiet; expect_rc 5; expect_err 'bare has no tokenizer for the text of text.txt'
+run data text.txt --model bare; expect_rc 5; expect_err 'tokenizer_class'
+run evaluate bare --data ids.jsonl --seq 32 --threads 1 --quiet; expect_rc 0
+run evaluate bare --tokenizer words --data text.txt --seq 32 --threads 1 --quiet; expect_rc 0
+
 finish

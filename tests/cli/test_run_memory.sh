@@ -20,6 +20,18 @@ run train $job --data text.txt --out plain --steps 2 --quiet; expect_rc 0
 [ -e plain/memory/snapshot.pickle.gz ] && fail "a snapshot without --record-memory"
 run inspect plain; expect_rc 0; expect_err 'plan.pickle.gz'
 
+# A trail that is cut under a run is lost, and the run is not.
+"$program" train $job --data text.txt --out cut --steps 100000 --save-every 20 --quiet >out 2>err &
+pid=$!
+for _ in $(seq 200); do [ -e cut/checkpoints/last ] && break; sleep 0.05; done
+: >cut/memory/trail; before=$(readlink cut/checkpoints/last)
+for _ in $(seq 200); do [ "$(readlink cut/checkpoints/last)" != "$before" ] && break; sleep 0.05; done
+kill -INT "$pid"; wait "$pid"; rc=$?
+last='headroom train, its trail cut'; expect_rc 130; [ "$(readlink cut/checkpoints/last)" != "$before" ] || fail "the run did not go on"
+at=$(readlink cut/checkpoints/last); at=$((10#${at#step-} + 5))
+run train --resume cut --steps $at --allow-different steps -q; expect_rc 0
+[ "$(trail_steps cut)" = $at ] || fail "the trail of the run that went on says $(trail_steps cut) steps"
+
 # What a search for a plan leaves behind is given back before the arena is reserved: the process holds no more than the plan's need.
 if ! sanitized; then
   for more in '--auto --clip 0 --budget 42MiB' '--recompute auto --budget 40MiB' '--batch-tokens 1536 --micro-batch auto --budget 60MiB'; do

@@ -208,8 +208,12 @@ static void test_absurd(void **state) {
   scene_fail(&s, GIB(1), 0, 0, GIB(7), UINT64_MAX - 511);
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_CERTAIN);
   scene_fail(&s, GIB(1), 0, 0, GIB(7), GIB(9));
+  scene_steps(&s, 8, GIB(1)); /* no batch is that large, and what else the device has is not known */
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.evidence.device_total_bytes = GIB(8);
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_CERTAIN);
+  s.evidence.device_total_bytes = GIB(80);
+  expect(&s, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE); /* others hold it */
   scene_close(&s);
 }
 
@@ -609,6 +613,20 @@ static void test_growth_of_passes(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
+  { /* without a backward in the recording it may be training that sums its losses */
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = HR_GROWTH_GRAPH;
+    s.growth[0].may_train = true;
+    expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+    e = explain(&s);
+    assert_true(says(&e->failures[0], "no backward is recorded at all"));
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
   { /* what went again in the steps before is the graph of a long step: nothing certain, and no_grad() is no advice */
     scene s;
     hr_explanation *e;
@@ -664,9 +682,26 @@ static void test_outlier(void **state) {
   assert_true(says(&e->failures[0], "step 4 needs 60 % more"));
   hr_explanation_destroy(e);
   scene_steps(&s, 8, GIB(5));
+  s.ooms[1] = s.ooms[0]; /* the step before asked for as much at the same place and was refused: it is not this batch */
+  s.ooms[0].event = 7500;
+  s.i.oom_count = s.i.oom_total = 2;
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.ooms[0].size = GIB(0.5); /* that was another size */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.ooms[0].size = GIB(1);
+  s.ooms[0].stack = s.stack_group.stack; /* ... and another place */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.ooms[0] = s.ooms[1];
+  s.i.oom_count = s.i.oom_total = 1;
   s.ooms[0].stage = HR_STAGE_EVALUATION;
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.ooms[0].stage = HR_STAGE_BETWEEN;
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.ooms[0].stage = HR_STAGE_BACKWARD;
+  s.ooms[0].stack = s.stack_group.stack;
+  e = explain(&s);
+  assert_true(says(&e->failures[0], "asked for by linear < model.py:42 train_step"));
+  hr_explanation_destroy(e);
   s.i.usual_peak_bytes = GIB(7);
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   s.i.usual_peak_bytes = GIB(5);
@@ -692,6 +727,8 @@ static void test_advice_by_place(void **state) {
                {HR_STAGE_OPTIMIZER, "8-bit optimizer states", "activation checkpointing"},
                {HR_STAGE_EVALUATION, "per_device_eval_batch_size", "8-bit optimizer states"},
                {HR_STAGE_GENERATION, "fewer rows", "activation checkpointing"},
+               {HR_STAGE_BETWEEN, "copies to save", "fused=True"},
+               {HR_STAGE_BETWEEN, "8-bit optimizer states", "micro-batch"},
                {HR_STAGE_LOSS, "in chunks", "fused=True"},
                {HR_STAGE_LOSS, "micro-batch", "per_device_eval"},
                {HR_STAGE_BACKWARD, "activation checkpointing", "in chunks"}};

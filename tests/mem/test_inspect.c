@@ -280,6 +280,116 @@ static void leaks_at_distances_and_windows(void **unused) {
     }
 }
 
+/* What is kept of some passes, at no regular distance, is growth where it is half of what is live, by three steps or more,
+ * the last of them late. */
+static void kept_here_and_there(void **unused) {
+  static const struct {
+    int kept[6];
+    uint64_t bytes;
+    uint32_t steps; /* 0: no growth */
+  } cases[] = {{{3, 5, 12, 27, -1}, 40 * MIB, 4},
+               {{3, 5, 12, 27, -1}, 4 * MIB, 0}, /* little of what is live */
+               {{3, 5, 12, 17, -1}, 40 * MIB, 0},
+               {{5, 27, -1}, 80 * MIB, 0}};
+  const run_options o = {.big_step = -1};
+  (void)unused;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    story *s = malloc(sizeof *s);
+    carried left = {.joined = 0};
+    const hr_growth *g;
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 1024 * MIB);
+    for (int step = 0, next = 0; step < 40; step++) {
+      if (step == cases[c].kept[next]) story_alloc(s, cases[c].bytes, KEPT), next++;
+      one_step(s, &o, step, &left);
+      for (int k = 0; k < LAYERS; k++) story_free(s, left.gradients[k]);
+    }
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_PEAK);
+    g = growth_at(p, "remember");
+    check_all(p);
+    assert_int_equal(g && g->kind == HR_GROWTH_LEAK ? g->steps_grown : 0, cases[c].steps);
+    if (cases[c].steps) assert_int_equal(g->bytes, cases[c].steps * cases[c].bytes);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
+/* A program that catches its failure may give up what it kept: what grew up to the failure is what counts there. */
+static void growth_up_to_a_failure(void **unused) {
+  const run_options o = {.big_step = -1};
+  uint64_t kept[14];
+  story *s = malloc(sizeof *s);
+  carried left = {.joined = 0};
+  const hr_growth *g;
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 1024 * MIB);
+  for (int step = 0; step < 30; step++) {
+    if (step == 14) story_event(s, HR_TRACE_OOM, 0, LOGITS, LOSS);
+    for (int k = 0; step == 14 && k < 14; k++) story_free(s, kept[k]);
+    one_step(s, &o, step, &left);
+    for (int k = 0; k < LAYERS; k++) story_free(s, left.gradients[k]);
+    if (step < 14) kept[step] = story_alloc(s, 12 * MIB, KEPT);
+  }
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  g = growth_at(p, "remember");
+  check_all(p);
+  assert_non_null(g);
+  assert_int_equal(g->kind, HR_GROWTH_LEAK);
+  assert_int_equal(g->bytes, 14 * 12 * MIB);
+  assert_in_range(g->steps_seen, 14, 16);
+  hr_inspection_destroy(p);
+  p = inspect(snapshot, HR_AT_END); /* nothing is left of it there */
+  g = growth_at(p, "remember");
+  assert_true(!g || g->kind != HR_GROWTH_LEAK);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
+/* What the program asks for behind an optimizer's step, in none of its frames, is not the optimizer's; without a module
+ * in any stack it may be the next forward. Of a model that is frozen but for its head nearly nothing is freed in backward,
+ * and all the same its forward is training. */
+static void stages_of_requests(void **unused) {
+  static const struct {
+    const char *asks, *forward;
+    hr_stage stage;
+  } cases[] = {{"cat@train.py:90;save@train.py:91" MAIN, FORWARD, HR_STAGE_BETWEEN},
+               {"cat@train.py:90;save@train.py:91" MAIN, "attend@train.py:20" MAIN, HR_STAGE_UNKNOWN},
+               {OPT_TEMP, FORWARD, HR_STAGE_OPTIMIZER},
+               {NULL, FORWARD, HR_STAGE_OPTIMIZER},
+               {FORWARD, FORWARD, HR_STAGE_FORWARD}};
+  (void)unused;
+  for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 1024 * MIB);
+    for (int step = 0; step < 5; step++) {
+      uint64_t head;
+      for (int k = 0; k < LAYERS; k++) story_free(s, story_alloc(s, ACTIVATION, cases[c].forward)); /* frozen */
+      head = story_alloc(s, 4096, cases[c].forward);
+      story_alloc(s, 2048, BACKWARD);
+      story_free(s, head); /* in backward */
+      story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+    }
+    story_event(s, HR_TRACE_OOM, 0, LOGITS, cases[c].asks);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    check_all(p);
+    assert_int_equal(p->ooms[0].stage, cases[c].stage);
+    assert_int_equal(p->at_stage, cases[c].stage);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 /* torch.cat of all so far, in every step; batches that get longer are none, though their logits look alike. */
 static void what_is_made_anew_and_larger(void **unused) {
   run_options joins = {.steps = 12, .big_step = -1, .joined_bytes = 4 * MIB},
@@ -1033,8 +1143,8 @@ typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE, K
 
 enum { SEQUENCE = 24 }; /* passes of a sequence that is generated: KEEPS_CACHE_ANEW begins another one then */
 
-/* Passes of a model, of which the last fails; `steps` of training go before. */
-static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
+/* Passes of a model, of which the last fails; `steps` of training go before. One line makes `batches` tensors for each. */
+static hr_snapshot *evaluate_batches(int steps, int passes, keeping keep, int batches) {
   run_options o = {.steps = steps, .big_step = -1};
   story *s = malloc(sizeof *s);
   carried c = {.joined = 0};
@@ -1047,7 +1157,8 @@ static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
     for (int k = 0; k < LAYERS; k++) story_free(s, c.gradients[k]);
   }
   for (int pass = 0; pass < passes; pass++) {
-    uint64_t batch = story_alloc(s, 65536, BATCH), made[2 * LAYERS + 1];
+    uint64_t batch[4], made[2 * LAYERS + 1];
+    for (int n = 0; n < batches; n++) batch[n] = story_alloc(s, 65536, BATCH);
     made[0] = story_alloc(s, ACTIVATION, EMBEDDING);
     for (int k = 0; k < LAYERS; k++) {
       made[2 * k + 1] = story_alloc(s, ACTIVATION, LAYER);
@@ -1063,13 +1174,15 @@ static hr_snapshot *evaluate(int steps, int passes, keeping keep) {
     if (out && keep != KEEPS_OUTPUTS && keep != KEEPS_GRAPH) story_free(s, out);
     out = next;
     for (int k = 0; k < 2 * LAYERS + 1 && keep != KEEPS_GRAPH; k++) story_free(s, made[k]);
-    story_free(s, batch);
+    for (int n = 0; n < batches; n++) story_free(s, batch[n]);
   }
   story_event(s, HR_TRACE_OOM, 0, LOGITS, HEAD);
   snapshot = story_end(s);
   free(s);
   return snapshot;
 }
+
+static hr_snapshot *evaluate(int steps, int passes, keeping keep) { return evaluate_batches(steps, passes, keep, 1); }
 
 static double per_pass(const hr_inspection *p, hr_growth_kind kind) {
   double bytes = 0;
@@ -1089,6 +1202,13 @@ static void growth_within_a_step(void **unused) {
     assert_int_equal(p->growth[0].steps_seen, 9);
     assert_true(per_pass(p, HR_GROWTH_GRAPH) == graph);
     assert_int_not_equal(p->ooms[0].stage, HR_STAGE_EVALUATION); /* it may be training that sums losses */
+    assert_int_equal(p->growth[0].may_train, steps == 0);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+    s = evaluate_batches(steps, 9, KEEPS_GRAPH, 3); /* x, y, weights = ... */
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth_count ? p->growth[0].kind : HR_GROWTH_ONCE, HR_GROWTH_GRAPH);
+    assert_true(per_pass(p, HR_GROWTH_GRAPH) == graph);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
     s = evaluate(steps, 9, KEEPS_OUTPUTS);
@@ -1243,6 +1363,9 @@ int main(void) {
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
+      cmocka_unit_test(kept_here_and_there),
+      cmocka_unit_test(growth_up_to_a_failure),
+      cmocka_unit_test(stages_of_requests),
       cmocka_unit_test(what_is_made_anew_and_larger),
       cmocka_unit_test(passes_that_begin_twice),
       cmocka_unit_test(passes_whose_tensors_go_again),

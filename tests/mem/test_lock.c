@@ -34,6 +34,15 @@ static void assert_file_says(const char *path, const char *wanted) {
   free(text);
 }
 
+static void copy_file(const char *from, const char *to) {
+  char *text = get_file(from, NULL);
+  FILE *file = fopen(to, "w");
+  assert_non_null(text);
+  assert_non_null(file);
+  assert_true(fputs(text, file) >= 0 && fclose(file) == 0);
+  free(text);
+}
+
 static void test_one_holder_who_is_named(void **state) {
   char path[PATH_BYTES];
   hri_lock *a, *b;
@@ -113,6 +122,39 @@ static void test_the_path_is_the_locked_file(void **state) {
     assert_int_equal(status, 0);
   }
   assert_file_says(number, path_of("%d", PROCESSES * ROUNDS));
+}
+
+/* The file is removed while it is locked: nobody is kept out, and who comes then has it; a copy of it is nobody's. */
+static void test_a_removed_lock_is_noticed(void **state) {
+  char path[PATH_BYTES], saved[PATH_BYTES];
+  hri_lock *a, *b;
+  hr_error error = {0};
+  bool gone;
+  (void)state;
+  (void)snprintf(path, sizeof path, "%s", at("removed"));
+  (void)snprintf(saved, sizeof saved, "%s", at("saved"));
+  assert_int_equal(hri_lock_take(path, "it", &a, &error), HR_OK);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_OK);
+  assert_false(gone);
+  copy_file(path, saved);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_OK);
+  assert_true(gone);
+  copy_file(saved, path);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_OK);
+  assert_true(gone);
+  assert_int_equal(unlink(path), 0);
+  assert_int_equal(hri_lock_take(path, "it", &b, &error), HR_OK);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, path_of("it was taken over: host ")));
+  assert_non_null(strstr(error.message, path_of("process %d", (int)getpid())));
+  assert_int_equal(hri_lock_check(b, "it", &gone, &error), HR_OK);
+  assert_false(gone);
+  hri_lock_release(b, false); /* whose process ended: the file is still its */
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_ERROR_USAGE);
+  hri_lock_release(a, false);
+  assert_true(hri_path_exists(path));
+  assert_int_equal(unlink(path) | unlink(saved), 0);
 }
 
 static void test_foreign_and_half_written_files(void **state) {
@@ -386,6 +428,7 @@ int main(void) {
       cmocka_unit_test(test_one_holder_who_is_named),
       cmocka_unit_test(test_a_killed_holder_frees_it),
       cmocka_unit_test(test_the_path_is_the_locked_file),
+      cmocka_unit_test(test_a_removed_lock_is_noticed),
       cmocka_unit_test(test_foreign_and_half_written_files),
       cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
       cmocka_unit_test(test_replace_leaves_nothing_beside),

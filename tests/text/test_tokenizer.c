@@ -322,10 +322,25 @@ static void test_config(void **state) {
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_UNK), -1);
   assert_true(bos >= 700 && eos > bos && hr_tokenizer_is_special(tokenizer, bos) &&
               hr_tokenizer_find(tokenizer, "<|extra|>") > eos);
-  assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|image|>") + 1);
+  assert_int_equal(hr_tokenizer_size(tokenizer), hr_tokenizer_find(tokenizer, "<|extra|>") + 1);
   encode(tokenizer, &(text){"a<|extra|>", 10}, HR_ENCODE_SPECIAL, &tokens); /* the post-processor adds nothing */
   assert_int_equal(tokens.count, 2);
   assert_int_equal(tokens.ids[1], hr_tokenizer_find(tokenizer, "<|extra|>"));
+  hr_tokenizer_close(tokenizer);
+  /* What the map names otherwise is no token; new ids: named ones in transformers' order, the model's own, the list. */
+  write_text(
+      "tokenizer_config.json",
+      "{\"additional_special_tokens\":[\"<not>\"],\"mask_token\":\"<4>\",\"pad_token\":\"<3>\",\"unk_token\":\"<2>\",\"bos_token\":\"<no>\","
+      "\"extra_special_tokens\":{\"image_token\":\"<6>\"},\"audio_token\":\"<5>\",\"image_token\":\"<nor>\"}");
+  write_text("special_tokens_map.json", "{\"bos_token\":\"<1>\",\"additional_special_tokens\":[\"<7>\"]}");
+  tokenizer = open_directory();
+  for (int i = 1; i <= 7; i++) {
+    char content[16];
+    (void)snprintf(content, sizeof content, "<%d>", i);
+    assert_int_equal(hr_tokenizer_find(tokenizer, content), 699 + i);
+  }
+  assert_int_equal(hr_tokenizer_size(tokenizer), 707);
+  assert_int_equal(hr_tokenizer_find(tokenizer, "<no>"), -1);
   hr_tokenizer_close(tokenizer);
   /* added_tokens_decoder: the map does not count, flags change, ids go by the order of ids */
   write_text(
@@ -919,6 +934,98 @@ static void test_content(void **state) {
   assert_int_equal(remove_directory(NULL), 0);
 }
 
+/* The vocabulary and the merges of a family as vocab.json and merges.txt, its added tokens as added_tokens_decoder. */
+static void write_merges(const char *family, const char *class_name) {
+  hri_json root = read_json(data_path(family, ".json"));
+  json_t *model = json_object_get(root.value, "model"), *merges = json_object_get(model, "merges"),
+         *added = json_object_get(root.value, "added_tokens"), *one;
+  hri_text vocab = {0}, lines = {0}, config = {0};
+  hri_json_writer w = hri_json_writer_init(&vocab, 0), c = hri_json_writer_init(&config, 0);
+  char id[16];
+  size_t i;
+  hri_json_put_tree(&w, json_object_get(model, "vocab"));
+  hri_text_add(&lines, "#version: 0.2\r\n");
+  json_array_foreach(merges, i, one) hri_text_add(&lines, "%s %s\n", json_string_value(json_array_get(one, 0)),
+                                                  json_string_value(json_array_get(one, 1)));
+  hri_json_begin_object(&c);
+  if (class_name) hri_json_field_string(&c, "tokenizer_class", class_name);
+  hri_json_key(&c, "added_tokens_decoder");
+  hri_json_begin_object(&c);
+  json_array_foreach(added, i, one) {
+    (void)snprintf(id, sizeof id, "%d", (int)json_integer_value(json_object_get(one, "id")));
+    hri_json_key(&c, id);
+    hri_json_put_tree(&c, one);
+  }
+  hri_json_end_object(&c);
+  hri_json_end_object(&c);
+  write_text("vocab.json", vocab.chars);
+  write_text("merges.txt", lines.chars);
+  write_text("tokenizer_config.json", config.chars);
+  hri_text_deinit(&vocab);
+  hri_text_deinit(&lines);
+  hri_text_deinit(&config);
+  hri_json_deinit(&root);
+}
+
+/* vocab.json and merges.txt give the ids of the tokenizer.json that they were taken out of; the class says which way. */
+static void test_merges(void **state) {
+  static const char *const cases[][3] = {{"gpt2", "GPT2Tokenizer", NULL},
+                                         {"gpt2", "CodeGenTokenizerFast", NULL},
+                                         {"gpt2", NULL, "{\"model_type\":\"gpt2\"}"},
+                                         {"qwen2", "Qwen2Tokenizer", NULL},
+                                         {"qwen2", NULL, "{\"model_type\":\"qwen3\"}"}};
+  text *texts;
+  uint32_t count = read_texts(&texts);
+  hr_tokens a = {0}, b = {0};
+  hr_tokenizer *read, *family;
+  hr_error error = {0};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    begin_directory(NULL);
+    write_merges(cases[i][0], cases[i][1]);
+    if (cases[i][2]) write_text("config.json", cases[i][2]);
+    assert_true(hr_tokenizer_present(directory));
+    read = open_directory();
+    family = open_family(cases[i][0]);
+    for (uint32_t k = 0; k < count; k++) {
+      encode(family, &texts[k], HR_ENCODE_SPECIAL, &a);
+      encode(read, &texts[k], HR_ENCODE_SPECIAL, &b);
+      assert_same_tokens(&a, &b, false);
+    }
+    assert_int_equal(hr_tokenizer_named(read, HR_TOKEN_EOS), hr_tokenizer_find(family, "<|endoftext|>"));
+    assert_int_equal(hr_tokenizer_named(read, HR_TOKEN_BOS), i < 3 ? hr_tokenizer_find(family, "<|endoftext|>") : -1);
+    hr_tokenizer_close(family);
+    hr_tokenizer_close(read);
+    if (i == 0) {
+      write_text("tokenizer_config.json",
+                 "{\"tokenizer_class\":\"GPT2Tokenizer\",\"add_prefix_space\":true,\"eos_token\":null,"
+                 "\"bos_token\":\"<s>\",\"add_bos_token\":true}");
+      read = open_directory();
+      assert_int_equal(hr_tokenizer_named(read, HR_TOKEN_EOS), -1);
+      encode(read, &(text){"the", 3}, HR_ENCODE_SPECIAL, &a);
+      encode(read, &(text){"<s> the", 7}, 0, &b);
+      assert_same_tokens(&a, &b, false);
+      hr_tokenizer_close(read);
+      write_text("merges.txt", "\xC4\xA0 t\nh e x\n");
+      assert_int_equal(hr_tokenizer_open(directory, &read, &error), HR_ERROR_INPUT);
+      assert_non_null(strstr(error.message, "merges.txt: line 2 is no merge"));
+      write_text("merges.txt", "\xC4\xA0 qqq\n");
+      assert_int_equal(hr_tokenizer_open(directory, &read, &error), HR_ERROR_INPUT);
+      assert_non_null(strstr(error.message, "the second is not in the vocabulary"));
+      write_text("tokenizer_config.json", "{\"tokenizer_class\":\"CLIPTokenizer\"}");
+      assert_int_equal(hr_tokenizer_open(directory, &read, &error), HR_ERROR_INPUT);
+      assert_non_null(strstr(error.message, "tokenizer_class 'CLIPTokenizer'"));
+      write_text("tokenizer_config.json", "{}");
+      assert_int_equal(hr_tokenizer_open(directory, &read, &error), HR_ERROR_INPUT);
+      assert_non_null(strstr(error.message, "no tokenizer_class"));
+    }
+    assert_int_equal(remove_directory(NULL), 0);
+  }
+  hr_tokens_deinit(&a);
+  hr_tokens_deinit(&b);
+  free_texts(texts, count);
+}
+
 /* Tokens may hold U+0000; what Unigram does not know is trimmed by its own blanks. Ids and offsets are the reference's. */
 static void test_null_and_blanks(void **state) {
   static const char json[] =
@@ -1214,6 +1321,7 @@ int main(void) {
       cmocka_unit_test(test_tekken),
       cmocka_unit_test(test_words),
       cmocka_unit_test(test_content),
+      cmocka_unit_test(test_merges),
       cmocka_unit_test(test_null_and_blanks),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_misuse),

@@ -274,6 +274,58 @@ static void damaged_entries_are_made_anew(void **state) {
   hri_dataset_destroy(sound);
 }
 
+/* An entry is checked when it is opened. Whoever writes into it later makes an error, and no id from outside the
+ * vocabulary: that would be an address outside of the embedding. */
+static void entries_that_change_in_use_give_no_foreign_ids(void **state) {
+  const char *data = write_text("c.jsonl", "{\"prompt\": \"what\", \"completion\": \"that\"}\n");
+  const unsigned char garbage[4] = {0xEE, 0xEE, 0xEE, 0x6E};
+  hri_dataset_options options = options_for(&data, 1);
+  hri_dataset *dataset;
+  int refused = 0, fd;
+  char path[ENTRY], *bytes;
+  uint64_t count;
+  (void)state;
+  assert_false(hits(&options));
+  dataset = open_ok(&options);
+  assert_true(from_cache(dataset));
+  assert_int_equal(entries(path), 1);
+  assert_int_equal(hri_file_read(path, 1 << 20, &bytes, &count, NULL), HR_OK);
+  fd = open(path, O_WRONLY);
+  assert_true(fd >= 0);
+  for (uint64_t at = 0; at + 4 <= count; at++) {
+    int32_t x[4][ROW];
+    hr_error error = {0};
+    hr_status status;
+    assert_int_equal(pwrite(fd, garbage, sizeof garbage, (off_t)at), 4);
+    status = hri_dataset_row(dataset, 0, x[0], x[1], x[2], x[3], NULL, &error);
+    if (status == HR_OK) {
+      for (int t = 0; t < ROW; t++) assert_in_range(x[0][t], 0, options.vocabulary - 1);
+      for (int t = 0; t < ROW; t++) assert_true(x[1][t] == -100 || (x[1][t] >= 0 && x[1][t] < 1000));
+    } else {
+      assert_int_equal(status, HR_ERROR_INPUT);
+      if (!strstr(error.message, data) || !strstr(error.hint, "cache")) fail_msg("%s (%s)", error.message, error.hint);
+      refused++;
+    }
+    assert_int_equal(pwrite(fd, bytes + at, sizeof garbage, (off_t)at), 4);
+  }
+  assert_true(refused >= 8);                   /* the eight letters of it */
+  for (uint64_t cut = count - 1; cut-- > 0;) { /* nor does what is cut off become zeros */
+    int32_t x[4][ROW], whole[4][ROW];
+    hr_error error = {0};
+    assert_int_equal(hri_dataset_row(dataset, 0, whole[0], whole[1], whole[2], whole[3], NULL, NULL), HR_OK);
+    assert_int_equal(ftruncate(fd, (off_t)cut), 0);
+    if (hri_dataset_row(dataset, 0, x[0], x[1], x[2], x[3], NULL, &error) == HR_OK)
+      assert_memory_equal(x, whole, sizeof x);
+    else if (!strstr(error.message, "data cache") || !error.hint[0]) fail_msg("%s (%s)", error.message, error.hint);
+    else refused = -1;
+    assert_int_equal(pwrite(fd, bytes, count, 0), (ssize_t)count);
+  }
+  assert_int_equal(refused, -1);
+  close(fd);
+  hri_free(bytes);
+  hri_dataset_destroy(dataset);
+}
+
 static void foreign_entries_are_left_alone(void **state) {
   const char *data = write_text("f.jsonl", "{\"prompt\": \"what\", \"completion\": \"that\"}\n");
   hri_dataset_options options = options_for(&data, 1);
@@ -612,6 +664,7 @@ int main(void) {
       TEST(vocabulary_behind_ranks_decides),
       TEST(a_named_tokenizer_is_as_the_models_own),
       TEST(damaged_entries_are_made_anew),
+      TEST(entries_that_change_in_use_give_no_foreign_ids),
       TEST(foreign_entries_are_left_alone),
       TEST(text_in_place_needs_no_cache),
       TEST(failures_leave_nothing),

@@ -429,6 +429,43 @@ static bool loads(hr_device *d) {
   return hr_device_load(d, 1);
 }
 
+/* Nor does it keep a run with one thread from learning: what it saw stands beside what is assumed, not beside the probe. */
+static void test_beside_a_probe_for_another_team_a_run_learns(void **state) {
+  const speed s = {3, 0.5};
+  const uint32_t team =
+      hr_device_cpu_threads() > 1 ? hr_device_cpu_threads() : 2; /* whose probe a device has at once */
+  hr_device_rates probe = rates_of(team, 0, 0);
+  hr_plan *plain, *plan;
+  hri_rate_watch *w;
+  hr_error error = {0};
+  double wanted;
+  (void)state;
+  forget();
+  plain = plan_of(HR_PRECISION_FP32);
+  wanted = step_seconds(plain, s);
+  probe.seen = false;
+  probe.fixed_bytes = 7u << 20;
+  probe.tables[0].product_flops[0][2][3] = 9e12;
+  probe.tables[0].stream_bytes[HR_STREAM_COPY][HR_STREAM_SIZES - 1] = 1e9;
+  store(&probe, NULL, 0);
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_int_equal(plan->spec.device.rates.threads, team);
+  assert_false(plan->info.time_measured);
+  assert_int_equal(hri_rate_watch_begin(plan, &w, &error), HR_OK);
+  assert_non_null(w);
+  (void)watch(w, plain, s);
+  assert_int_equal(hri_rate_watch_state(w), HRI_RATES_NEW);
+  store(hri_rate_watch_rates(w), NULL, 0);
+  hri_rate_watch_end(w);
+  hr_plan_destroy(plan);
+  hr_plan_destroy(plain);
+  plan = plan_of(HR_PRECISION_FP32);
+  assert_true(plan->info.time_seen);
+  if (fabs(plan->info.step_seconds / wanted - 1) > 0.02)
+    fail_msg("%g s are predicted, not %g", plan->info.step_seconds, wanted);
+  hr_plan_destroy(plan);
+}
+
 /* A probe for two threads says what the device reaches; what one thread took was seen beside other figures. */
 static void test_a_probe_for_another_team_changes_nothing(void **state) {
   const speed s = {3, 0.5};
@@ -566,7 +603,8 @@ static void test_a_damaged_or_foreign_file_is_ignored(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_a_probe_for_another_team_changes_nothing),
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_beside_a_probe_for_another_team_a_run_learns),
+                                     cmocka_unit_test(test_a_probe_for_another_team_changes_nothing),
                                      cmocka_unit_test(test_ratios_to_other_figures_do_not_count),
                                      cmocka_unit_test(test_ratios_that_no_machine_has_are_no_file),
                                      cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored),
