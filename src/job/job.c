@@ -311,6 +311,11 @@ static uint32_t chunk_of(const hr_job *job) {
   return chunk < rows ? chunk : rows;
 }
 
+uint64_t hri_job_cut_rows(const hr_job *job) {
+  if (job->given & HR_GIVEN_LOSS_CHUNK) return 0;
+  return (uint64_t)AUTO_LOSS_BYTES / (4 * (uint64_t)job->sequence_length * job->model.vocabulary_size) + 1;
+}
+
 bool hri_job_skips(const hr_job *spec) {
   return spec->on_nonfinite == HR_ON_NONFINITE_SKIP || spec->precision == HR_PRECISION_FP16;
 }

@@ -4,6 +4,10 @@
 
 #include <headroom/job.h>
 
+/* The fewest rows of a micro-step whose loss is cut into chunks by itself, so that they may need less than fewer rows; 0
+ * where the chunk was given. */
+uint64_t hri_job_cut_rows(const hr_job *job);
+
 /* Tokens per loss chunk that a job uses, at most its rows; also for jobs that hr_job_finish has not seen. */
 uint64_t hri_loss_chunk(const hr_job *job);
 

@@ -94,12 +94,13 @@ static hr_status try_rows(rows *r, uint32_t count, bool splits, bool *fits, hr_e
 }
 
 static hr_status try_divisors(rows *r, hr_error *error) {
-  const uint64_t all = (uint64_t)r->asked->micro_batch * r->asked->accumulate;
+  const uint64_t all = (uint64_t)r->asked->micro_batch * r->asked->accumulate, cut = hri_job_cut_rows(r->asked);
   bool fits, any = false;
   for (uint64_t k = 1; k <= all && k * r->asked->sequence_length <= INT32_MAX; k++) {
     if (all % k) continue;
     HRI_TRY(try_rows(r, (uint32_t)k, true, &fits, error));
-    if (any && !fits && k < all) k = all - 1; /* more rows need more, but for the step without micro-steps */
+    /* more rows need more, but for those whose loss is cut and for the step without micro-steps */
+    if (any && !fits && k < all) k = k + 1 < cut && cut < all ? cut - 1 : all - 1;
     any = any || fits;
   }
   return HR_OK;
@@ -107,11 +108,13 @@ static hr_status try_divisors(rows *r, hr_error *error) {
 
 static bool evaluates(const rows *r) { return r->asked->purpose == HR_PURPOSE_EVALUATE; }
 
-static hr_status try_growing(rows *r, hr_error *error) {
+/* Doubles from `first` on. *refused: the fewest rows that were found not to fit; 0: there were none. */
+static hr_status grow_from(rows *r, uint64_t first, uint64_t *refused, hr_error *error) {
   const uint64_t most = INT32_MAX / r->asked->sequence_length;
-  uint64_t low = 0, high = 1; /* low fits, high does not */
-  uint32_t idle = 0;          /* doublings in a row that gained nothing that counts */
+  uint64_t low = 0, high = first; /* low fits, high does not */
+  uint32_t idle = 0;              /* doublings in a row that gained nothing that counts */
   bool fits = true;
+  *refused = 0;
   for (; fits && high <= most; high *= 2) {
     const double before = r->seconds;
     HRI_TRY(try_rows(r, (uint32_t)high, false, &fits, error));
@@ -129,7 +132,15 @@ static hr_status try_growing(rows *r, hr_error *error) {
     if (fits) low = middle;
     else high = middle;
   }
+  *refused = high;
   return HR_OK;
+}
+
+static hr_status try_growing(rows *r, hr_error *error) {
+  const uint64_t cut = hri_job_cut_rows(r->asked);
+  uint64_t refused;
+  HRI_TRY(grow_from(r, 1, &refused, error));
+  return refused && refused < cut ? grow_from(r, cut, &refused, error) : HR_OK;
 }
 
 /* The fewest rows of an evaluation that are as fast as the fastest. */

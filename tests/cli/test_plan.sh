@@ -93,6 +93,13 @@ for k in 8 16 24; do
 done
 run plan gpt2-124m --device rtx-3060 --micro-batch auto --batch-tokens 49152 --auto --json; expect_rc 0; expect_json "d['time']['step_ns'] <= 1.001 * $split"
 run plan gpt2-124m --device rtx-3060 --micro-batch auto --recompute auto --budget 4GiB --json; expect_rc 0; expect_json 'd["fits"] and d["job"]["recompute"] != "auto"'
+# Rows whose loss is cut by itself need less than fewer rows whose loss is whole: a budget that holds 16 and not 12 is used.
+cut="custom:family=smollm3,layers=2,hidden=24,heads=3,kv-heads=1,head-size=8,mlp=100,vocab=5003,positions=256,tied --device rtx-4090 --seq 256"
+# shellcheck disable=SC2086
+{ run plan $cut --micro-batch 16 --json; most=$(json_number need_bytes)
+  run plan $cut --micro-batch 12 --budget "$most"; expect_rc 3
+  run plan $cut --micro-batch auto --budget "$most" --json; expect_rc 0; expect_json 'd["job"]["micro_batch"] >= 16'
+  run plan $cut --micro-batch auto --batch-tokens 12288 --budget "$most" --json; expect_rc 0; expect_json 'd["job"]["micro_batch"] == 16'; }
 run plan gpt2-124m --device rtx-3060 --micro-batch auto --budget 1GiB; expect_rc 3; expect_out 'micro-batch 1'
 run plan gpt2-124m --micro-batch auto --auto; refuses 2; expect_err 'try: say how large a step is by --batch-tokens'
 run plan gpt2-124m --micro-batch auto --batch-tokens 4096 --accumulate 2; refuses 2; expect_err 'two of them decide the third'
