@@ -308,12 +308,11 @@ static hr_status add_special(hr_tokenizer *tokenizer, const hri_json *tokens, co
 }
 
 static hr_status post_template(hr_tokenizer *tokenizer, const hri_json *json, hr_error *error) {
-  hri_json single, special = {0};
+  hri_json single, special = hri_json_member(json, "special_tokens");
   bool before = true;
   size_t inner = tokenizer->prefix.count, outer = tokenizer->suffix.count;
   HRI_TRY(refuse_pieces(tokenizer, json, error));
   HRI_TRY(hri_json_get_array(json, "single", &single, error));
-  if (hri_json_has(json, "special_tokens")) HRI_TRY(hri_json_get_object(json, "special_tokens", &special, error));
   for (uint64_t i = 0; i < hri_json_count(&single); i++) {
     hri_json item = hri_json_item(&single, i), piece;
     if (hri_json_has(&item, "Sequence")) {

@@ -1158,6 +1158,9 @@ static const struct {
      "post_processor.sep' must be a token of the vocabulary and its id"},
     {"{\"post_processor\":{\"type\":\"Odd\"}," MODEL "}", "post-processor 'Odd' is not supported"},
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[]}," MODEL "}", "the sequence A once"},
+    {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}]}," MODEL
+     "}",
+     "field 'post_processor.special_tokens' is missing"},
     {"{\"post_processor\":{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{}}," MODEL
      "}",
      "post_processor.special_tokens.x"},
