@@ -63,6 +63,8 @@ cmp -s moved/final/model.safetensors straight/final/model.safetensors || fail "d
 # A checkpoint that was moved away and linked to is not passed over without a word, and not begun over.
 cp -r run linked; mv linked/checkpoints/step-000006 linked-6; ln -s ../../linked-6 linked/checkpoints/step-000006
 run train --resume linked; refuses 2; expect_err 'step-000006 is a link'; expect_err '--from step-000004'
+run train --resume linked --from step-6; refuses 2; expect_err 'step-000006 is a link'; expect_err '--from step-000004'
+mv linked-6 unmounted; run train --resume linked; refuses 2; expect_err 'step-000006 is a link'; mv unmounted linked-6
 run train --resume linked --from step-000004 -q; expect_rc 0; expect_err 'step-000006.*set-aside-1'
 [ -e linked-6/model.safetensors ] && [ -e linked/checkpoints/step-000006.set-aside-1/model.safetensors ] || fail "the linked checkpoint is gone"
 "$program" train $job --out begun --steps 1000000 --save-every 5 -q >/dev/null 2>&1 &
@@ -72,8 +74,12 @@ kill -9 $pid; wait $pid 2>/dev/null
 mv begun/checkpoints begun-away; mkdir begun/checkpoints
 for step in begun-away/step-*; do ln -s "../../$step" begun/checkpoints/; done
 cp begun/metrics.jsonl begun.metrics
-run train $job --out begun --steps 1000000 --save-every 5; refuses 2; expect_err 'already holds a run'
-cmp -s begun/metrics.jsonl begun.metrics || fail "a run whose checkpoints are linked was begun over"
+for away in begun-away begun-unmounted; do # there, and where the disk that has them is not
+  [ -e $away ] || mv begun-away $away
+  run train $job --out begun --steps 5 --save-every 5; refuses 2; expect_err 'already holds a run'
+  cmp -s begun/metrics.jsonl begun.metrics || fail "a run whose checkpoints are linked was begun over"
+  run train --resume begun; refuses 2; expect_err 'step-[0-9]+ is a link'
+done
 
 # ---- 2. one writer ----
 "$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 >busy.out 2>busy.err &
