@@ -361,8 +361,8 @@ static hr_status check_lock(hri_rundir *r, hr_error *error) {
   r->lost = status != HR_OK;
   if (!gone || r->told_unlocked) return status;
   r->told_unlocked = true;
-  (void)snprintf(text, sizeof text, "%.3900s/lock was removed: nothing keeps another process from writing there now",
-                 r->directory);
+  (void)snprintf(text, sizeof text, "%.3900s/%s was removed: nothing keeps another process from writing there now",
+                 r->directory, hri_lock_how(r->lock) ? "lock.exclusive" : "lock");
   hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
   return HR_OK;
 }
