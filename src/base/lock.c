@@ -26,6 +26,7 @@ struct hri_lock {
   char id[20];
   char path[PATH_BYTES];
   char exclusive[PATH_BYTES]; /* "" with flock */
+  char exclusive_id[20];
   char how[PATH_BYTES + 160];
 };
 
@@ -178,7 +179,8 @@ static outcome take_exclusive(hri_lock *lock, hri_lock_owner *other, hr_error *e
     *other = hri_lock_read(lock->exclusive);
     return HELD;
   }
-  if (fd < 0 || write_line(fd, lock->exclusive, "0000000000000000", error) != HR_OK) {
+  unique_id(lock->exclusive_id);
+  if (fd < 0 || write_line(fd, lock->exclusive, lock->exclusive_id, error) != HR_OK) {
     if (fd < 0) (void)hri_fail_errno(error, errno, "create", lock->exclusive);
     if (fd >= 0) {
       (void)close(fd);
@@ -200,11 +202,35 @@ static bool path_leads_here(const hri_lock *lock) {
          here.st_dev == there.st_dev;
 }
 
+static hr_status taken_over(const char *path, const char *what, const hri_lock_owner *other, hr_error *error) {
+  hr_status status = other->known
+                         ? hri_fail(error, HR_ERROR_USAGE, "%s was taken over: host %s, process %lld, since %s", what,
+                                    other->host, (long long)other->pid, other->started)
+                         : hri_fail(error, HR_ERROR_USAGE, "%s was taken over: %s is another file now", what, path);
+  return hri_hint(error, status, "the lock file was removed while it was in use; nothing more is written there");
+}
+
+/* The fallback's file is whose id it has; one without a whole line is being written, or cannot be read just now. */
+static bool is_anothers(const hri_lock *lock, hri_lock_owner *other) {
+  *other = hri_lock_read(lock->exclusive);
+  return other->known && strcmp(other->id, lock->exclusive_id) != 0;
+}
+
+static hr_status check_exclusive(const hri_lock *lock, const char *what, bool *gone, hr_error *error) {
+  hri_lock_owner other;
+  struct stat there;
+  if (lstat(lock->exclusive, &there) != 0) {
+    *gone = errno == ENOENT;
+    return HR_OK;
+  }
+  return is_anothers(lock, &other) ? taken_over(lock->exclusive, what, &other, error) : HR_OK;
+}
+
 hr_status hri_lock_check(const hri_lock *lock, const char *what, bool *gone, hr_error *error) {
   struct stat here, there;
   hri_lock_owner other, holder;
-  hr_status status;
   *gone = false;
+  if (lock->how[0]) return check_exclusive(lock, what, gone, error);
   if (fstat(lock->fd, &here) != 0) return HR_OK; /* a failing disk is no other process */
   if (lstat(lock->path, &there) != 0) {
     *gone = errno == ENOENT;
@@ -213,11 +239,7 @@ hr_status hri_lock_check(const hri_lock *lock, const char *what, bool *gone, hr_
   if (here.st_ino == there.st_ino && here.st_dev == there.st_dev) return HR_OK;
   other = hri_lock_read(lock->path);
   *gone = strcmp(other.id, lock->id) == 0 && !hri_lock_is_held(lock->path, &holder);
-  if (*gone) return HR_OK;
-  status = other.known ? hri_fail(error, HR_ERROR_USAGE, "%s was taken over: host %s, process %lld, since %s", what,
-                                  other.host, (long long)other.pid, other.started)
-                       : hri_fail(error, HR_ERROR_USAGE, "%s was taken over: %s is another file now", what, lock->path);
-  return hri_hint(error, status, "the lock file was removed while it was in use; nothing more is written there");
+  return *gone ? HR_OK : taken_over(lock->path, what, &other, error);
 }
 
 /* Writes who holds it, under the id that the file has. */
@@ -243,7 +265,8 @@ static outcome sign(hri_lock *lock, hr_error *error) {
 }
 
 static void give_up(hri_lock *lock) {
-  if (lock->exclusive[0] && lock->how[0]) (void)unlink(lock->exclusive);
+  hri_lock_owner other;
+  if (lock->how[0] && !is_anothers(lock, &other)) (void)unlink(lock->exclusive);
   lock->exclusive[0] = lock->how[0] = 0;
   if (lock->fd >= 0) (void)close(lock->fd);
   lock->fd = -1;

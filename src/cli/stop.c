@@ -1,30 +1,35 @@
 #include "cli/stop.h"
 
+#include <assert.h>
+#include <errno.h>
 #include <signal.h>
 #include <stdatomic.h>
-#include <stdint.h>
 #include <string.h>
 #include <time.h>
 #include <unistd.h>
 
-static const int64_t AGAIN_NS = 500 * 1000 * 1000;
+static const long long AGAIN_NS = 500 * 1000 * 1000;
 
-static _Atomic int64_t asked_at; /* when the first request came, by the monotonic clock; 0: none did */
+/* A signal handler may touch no atomic that is a lock underneath. */
+static_assert(ATOMIC_LLONG_LOCK_FREE == 2, "long long is not always lock-free here");
+static _Atomic long long asked_at; /* when the first request came, by the monotonic clock; 0: none did */
 static const char *said;
 static size_t said_bytes;
 
 /* Only calls that are safe in a signal handler. */
 static void on_signal(int number) {
+  const int before = errno;
   struct timespec t = {.tv_nsec = 1};
-  int64_t now, first = 0;
+  long long now, first = 0;
   (void)clock_gettime(CLOCK_MONOTONIC, &t);
-  now = (int64_t)t.tv_sec * 1000000000 + t.tv_nsec;
+  now = (long long)t.tv_sec * 1000000000 + t.tv_nsec;
   if (!atomic_compare_exchange_strong(&asked_at, &first, now)) {
     if (number == SIGINT && now - first >= AGAIN_NS) _exit(130);
-    return;
+  } else if (said_bytes) {
+    const ssize_t written = write(STDERR_FILENO, said, said_bytes);
+    (void)written; /* where nobody listens, the stop counts all the same */
   }
-  if (said_bytes && write(STDERR_FILENO, said, said_bytes) < 0)
-    return; /* nobody listens; the stop counts all the same */
+  errno = before;
 }
 
 static bool was_asked(void *context) {

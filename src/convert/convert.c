@@ -64,6 +64,7 @@ static hr_status choose_type(const hr_convert_options *options, uint32_t source,
 typedef struct work {
   const hr_convert_options *options;
   hr_convert_result *result;
+  const char *named; /* the source, as it was given */
   hr_model model;
   hri_convert_source source;
   hri_lexicon lexicon;
@@ -328,14 +329,15 @@ static void tell_kept(const work *w, const hri_target *t) {
 }
 
 static hr_status write_target(work *w, hri_target *t, hr_error *error) {
+  const char *of = w->model.lora.rank > 0 ? w->named : w->model.directory; /* that of an adapter is its base's */
   hr_status status = hri_target_begin(t, error);
   if (status == HR_OK && w->quantization) status = to_quantized(w, t->made, error);
   else if (status == HR_OK) status = t->directory ? to_directory(w, t->made, error) : to_gguf(w, t->made, error);
   if (status == HR_OK) status = hri_target_publish(t, error);
   tell_kept(w, t);
   hri_target_end(t);
-  if (status == HR_ERROR_INPUT && error && !strstr(error->message, w->model.directory))
-    return hri_context(error, status, "%s: ", w->model.directory); /* a tensor of it */
+  if (status == HR_ERROR_INPUT && error && !strstr(error->message, of)) /* a tensor of it */
+    return hri_context(error, status, "%s: ", of);
   return status == HR_ERROR_IO ? hri_context(error, status, "%s: ", t->named) : status;
 }
 
@@ -385,7 +387,7 @@ hr_status hr_convert(const char *source, const char *target, const hr_convert_op
                      hr_convert_result *result, hr_error *error) {
   hr_convert_options none;
   hr_convert_result unused;
-  work w = {.options = options ? options : &none, .result = result ? result : &unused};
+  work w = {.options = options ? options : &none, .result = result ? result : &unused, .named = source};
   hri_target t;
   uint32_t source_type = 0;
   hr_status status = HR_OK;

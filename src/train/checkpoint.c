@@ -46,7 +46,7 @@ static int newest_first(const void *a, const void *b) {
   return x > y ? -1 : x < y;
 }
 
-/* What stands under a name that is exactly that of a step: a directory, or, with `link`, a link to one. */
+/* What stands under a name that is exactly that of a step: a directory, or, with `link`, a link, wherever it leads. */
 static bool is_named(const char *parent, const char *name, bool link, uint64_t *step) {
   char again[64], path[PATH_BYTES];
   struct stat info;
@@ -57,7 +57,7 @@ static bool is_named(const char *parent, const char *name, bool link, uint64_t *
   *step = number;
   if (strcmp(name, again) != 0 || hri_path_at(path, parent, name, NULL) != HR_OK) return false;
   if (lstat(path, &info) != 0) return !link && errno != ENOENT; /* opening it will say what is wrong */
-  return link ? S_ISLNK(info.st_mode) && stat(path, &info) == 0 && S_ISDIR(info.st_mode) : S_ISDIR(info.st_mode);
+  return link ? S_ISLNK(info.st_mode) : S_ISDIR(info.st_mode);
 }
 
 static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) {
@@ -65,7 +65,7 @@ static bool is_checkpoint(const char *parent, const char *name, uint64_t *step) 
 }
 
 /* A checkpoint that a person moved, and linked to: it is no directory that the run may write or remove, so it is not
- * gone on from, and not passed over without a word. */
+ * gone on from, and not passed over without a word. Its disk may be away just now, so the link need lead nowhere. */
 static bool newest_link(const char *parent, uint64_t *newest) {
   DIR *dir = opendir(parent);
   const char *name = NULL;
@@ -361,8 +361,8 @@ static hr_status check_lock(hri_rundir *r, hr_error *error) {
   r->lost = status != HR_OK;
   if (!gone || r->told_unlocked) return status;
   r->told_unlocked = true;
-  (void)snprintf(text, sizeof text, "%.3900s/lock was removed: nothing keeps another process from writing there now",
-                 r->directory);
+  (void)snprintf(text, sizeof text, "%.3900s/%s was removed: nothing keeps another process from writing there now",
+                 r->directory, hri_lock_how(r->lock) ? "lock.exclusive" : "lock");
   hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
   return HR_OK;
 }
@@ -585,25 +585,32 @@ static hr_status refuse_link(const char *parent, uint64_t linked, uint64_t newes
   return hri_hint(error, status, "put the directory itself there%s", instead);
 }
 
-static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error) {
-  char parent[PATH_BYTES];
+/* --from: a name as a person gives it; `newest`: that of the directories. */
+static hr_status choose_asked(const hri_rundir *r, const char *parent, uint64_t newest, hri_checkpoint *c,
+                              hr_error *error) {
   const char *from = r->options->resume_from;
+  char name[64];
+  uint64_t step;
+  hr_status status;
+  hri_checkpoint_asked(from, name);
+  if (is_checkpoint(parent, name, &step)) return hri_path_at(c->path, parent, name, error);
+  if (is_named(parent, name, true, &step)) return refuse_link(parent, step, newest, error);
+  status = hri_fail(error, HR_ERROR_USAGE, "--from %.80s: %s holds no such checkpoint", from, parent);
+  if (newest == 0) return status;
+  hri_checkpoint_name(newest, name);
+  return hri_hint(error, status, "its newest is %s", name);
+}
+
+static hr_status choose(const hri_rundir *r, hri_checkpoint *c, hr_error *error) {
+  char parent[PATH_BYTES], name[64];
   uint64_t step, linked, *steps;
   size_t count;
-  char name[64];
   hr_status status;
   HRI_TRY(hri_path_at(parent, r->directory, "checkpoints", error));
-  if (from) {
-    hri_checkpoint_asked(from, name);
-    if (is_checkpoint(parent, name, &step)) return hri_path_at(c->path, parent, name, error);
-    status = hri_fail(error, HR_ERROR_USAGE, "--from %.80s: %s holds no such checkpoint", from, parent);
-    return hri_checkpoint_newest(r->directory, c->path)
-               ? hri_hint(error, status, "its newest is %s", strrchr(c->path, '/') + 1)
-               : status;
-  }
   HRI_TRY(hri_checkpoint_list(parent, &steps, &count, error));
   step = count > 0 ? steps[0] : 0;
   hri_free(steps);
+  if (r->options->resume_from) return choose_asked(r, parent, step, c, error);
   if (newest_link(parent, &linked) && linked > step) return refuse_link(parent, linked, step, error);
   hri_checkpoint_name(step, name);
   if (count > 0) return hri_path_at(c->path, parent, name, error);

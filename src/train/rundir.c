@@ -65,13 +65,22 @@ static hr_status no_directory(const char *directory, int failed, bool link, hr_e
   return hri_hint(error, status, "name another --out: a run is begun in a directory that is new or empty");
 }
 
+/* Also as it is often typed, with a slash behind it. */
+static bool is_link(const char *directory) {
+  char path[PATH_BYTES];
+  struct stat info;
+  size_t length = strlen(directory);
+  while (length > 1 && directory[length - 1] == '/') length--;
+  return snprintf(path, sizeof path, "%.*s", (int)length, directory) < PATH_BYTES && lstat(path, &info) == 0 &&
+         S_ISLNK(info.st_mode);
+}
+
 /* *names: what is there that no run made, at most a few. */
 static hr_status look(const char *directory, standing *what, char names[200], hr_error *error) {
   char path[PATH_BYTES];
   bool lock = is_our_lock(directory), run, link;
   int failed;
   uint32_t foreign = 0, entries = 0;
-  struct stat info;
   const char *name;
   hr_status status;
   DIR *dir;
@@ -79,7 +88,7 @@ static hr_status look(const char *directory, standing *what, char names[200], hr
   HRI_TRY(hri_path_at(path, directory, "run.json", error));
   dir = opendir(directory);
   failed = dir ? 0 : errno;
-  link = failed && lstat(directory, &info) == 0 && S_ISLNK(info.st_mode);
+  link = failed && is_link(directory);
   if (failed == ENOENT && !link) {
     *what = ABSENT;
     return HR_OK;

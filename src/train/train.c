@@ -463,14 +463,20 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
 /* Training data that cannot be read any more, or is no longer what the run began with, costs nobody the steps that are
  * done. Not so where an evaluation fails: its step's checkpoint would not be that of an undisturbed run. */
 static hr_status save_before(trainer *t, hr_status failure, hr_error *error) {
+  const unsigned long long step = t->progress.step;
+  char remedy[HR_ERROR_HINT_BYTES];
   hr_error own = {0};
   if (t->progress.step == t->steps_at_start) return failure;
   if (settle_all(t, &own) != HR_OK) return failure;
   if (t->saved != t->progress.step && checkpoint(t, false, &own) != HR_OK) return failure;
-  return hri_hint(error, failure,
-                  "step %llu is saved: put the data back as it was and go on with --resume %s (with other data: "
-                  "--allow-different data)",
-                  (unsigned long long)t->progress.step, t->run.directory);
+  if (failure == HR_ERROR_INPUT && !strstr(error->hint, "data cache"))
+    return hri_hint(error, failure,
+                    "step %llu is saved: put the data back as it was and go on with --resume %s (with other data: "
+                    "--allow-different data)",
+                    step, t->run.directory);
+  memcpy(remedy, error->hint, sizeof remedy);
+  return hri_hint(error, failure, "step %llu is saved: --resume %s%s%s", step, t->run.directory, remedy[0] ? "; " : "",
+                  remedy);
 }
 
 static bool due(uint64_t every, uint64_t step) { return every && step % every == 0; }
@@ -956,6 +962,7 @@ static hr_status train(trainer *t, hr_run_result *result, hr_error *error) {
     }
   }
   if (status != HR_OK && status != HR_ERROR_INTERRUPTED) end_badly(t, status, error);
+  if (t->run.lost) return status; /* its memory/ is another process's too */
   finished = hri_memory_end(t->memory, t->session.executor, status, error, &late);
   if (status == HR_OK && finished != HR_OK) {
     status = finished;

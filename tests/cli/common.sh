@@ -39,6 +39,20 @@ expect_no_err() { [ ! -s "$work/err" ] || fail "standard error is not empty"; }
 # One mistake, one message: exit 2, a line that starts with the program's name, nothing on standard output.
 refuses() { expect_rc "$1"; expect_err '^headroom: '; expect_no_out; }
 
+# Waits until a condition holds, a minute at most (machines are busy), while the process $pid runs; else that one is killed.
+await() {
+  local latest=$((SECONDS + 60)) runs
+  while :; do
+    runs=; kill -0 "$pid" 2>/dev/null && runs=1
+    eval "$1" && return 0
+    if [ -z "$runs" ] || [ "$SECONDS" -ge "$latest" ]; then break; fi
+    sleep 0.02
+  done
+  fail "waited in vain for: $1"
+  kill -9 "$pid" 2>/dev/null
+  return 1
+}
+
 if command -v python3 >/dev/null 2>&1; then have_python=1; else have_python=; fi
 # Standard output is one JSON document with schema_version; further arguments are Python expressions over it that must hold.
 expect_json() {

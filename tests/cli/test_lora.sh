@@ -229,6 +229,8 @@ run train ${model/layers=3/layers=2} $rows --threads 1 --steps 1 --out shallow -
 run evaluate shallow/final --adapter one/final --seq 13 --data held.txt; refuses 5; expect_err "$weights: .*layers.2"
 run train ${model/hidden=24/hidden=18} $rows --threads 1 --steps 1 --out narrow -q; expect_rc 0
 run evaluate narrow/final --adapter one/final --seq 13 --data held.txt; refuses 5; expect_err "$weights: .*shape"
+cp -r one/final other-rank; sed -i 's/"r": [0-9]*/"r": 3/' other-rank/adapter_config.json
+run convert other-rank never.gguf; refuses 5; expect_err "^headroom: other-rank/$weights: tensor"; grep -q base/final err && fail "the base is named for a tensor of the adapter"
 run convert one/final one.gguf; expect_rc 0; grep -aq adapter.lora.alpha one.gguf || fail "adapters became a model"
 # Ranks of their own are those of the tensors; factors of their own go into B, which rounds it once.
 run train base/final $rows --lora r=4,alpha=8,targets=q_proj,v_proj,down_proj,rank_pattern=v_proj:2 --steps 6 --lr 1e-2 --threads 1 --out ranks -q; expect_rc 0

@@ -21,6 +21,8 @@ run train $model --seq 12 --threads 1 --data nosuch.txt --out mine --steps 2; [ 
 run train $job --resume mine; refuses 2; expect_err 'no run directory'
 [ "$(digest mine; tree mine)" = "$before" ] || fail "a foreign directory was changed"
 mkdir empty; run train $job --out empty --steps 2 -q; expect_rc 0
+ln -s nothing dangling
+for out in dangling dangling/ dangling//; do run train $job --out $out --steps 2; refuses 2; expect_err 'a link to something that is no directory'; done
 # What can be checked is checked before anything is made.
 for bad in "--data nosuch.txt" "--data text.txt --eval-data nosuch.txt" "--data text.txt --format messages" "--data text.txt --chat-template nosuch.jinja --format messages" \
            "--data text.txt --profile /nonexistent/dir/p.json" "--data text.txt --allow-different lr" "--data text.txt --from step-1"; do
@@ -38,7 +40,7 @@ find run -name '.headroom-*' | grep -q . && fail "scratch directories were left"
 # Killed before the first checkpoint: the same command starts again, another one does not.
 "$program" train $job --out early --steps 1000000 -q >out 2>err &
 pid=$!
-for _ in $(seq 200); do [ -s early/metrics.jsonl ] && break; sleep 0.02; done
+await '[ -s early/metrics.jsonl ]'
 kill -9 $pid; wait $pid 2>/dev/null
 run train $job --out early --steps 3 --lr 1e-2; refuses 2; expect_err 'lr was'; expect_err 'no checkpoint'
 run train $job --out early --steps 3 -q; expect_rc 0
@@ -48,7 +50,7 @@ cp text.txt moving.txt; cp -p moving.txt kept.txt
 moving="$model --seq 12 --threads 1 --data moving.txt --schedule constant --eval-data held.txt --eval-every 50 --eval-batches 1"
 "$program" train $moving --out moved --steps 1000000 --save-every 400000 -q >out 2>err &
 pid=$!
-for _ in $(seq 400); do [ -s moved/metrics.jsonl ] && [ "$(wc -l <moved/metrics.jsonl)" -gt 20 ] && break; sleep 0.01; done
+await '[ -s moved/metrics.jsonl ] && [ "$(wc -l <moved/metrics.jsonl)" -gt 20 ]'
 echo more >>moving.txt; wait $pid; rc=$?
 last="training on moving.txt, which grows"; refuses 5; expect_err "moving.txt was changed while it was in use"; expect_err 'step [0-9]+ is saved: .*--resume'
 cp -p kept.txt moving.txt
@@ -60,25 +62,43 @@ run train $moving --out straight --steps $((at + 10)) -q; expect_rc 0
 cmp -s moved/final/model.safetensors straight/final/model.safetensors || fail "data that was put back trains to other weights"
 [ "$(course moved)" = "$(course straight)" ] || fail "data that was put back gives other metrics"
 
+# What is to be done about an entry of the cache is still said, behind that.
+for i in $(seq 10000); do echo "{\"text\": \"row $i of rows that are tokenized once, and kept\"}"; done >rows.jsonl
+"$program" train $model --seq 12 --threads 1 --data rows.jsonl --out cached --shuffle --steps 10000000 --save-every 4000000 -q >out 2>err &
+pid=$!
+last="training on rows.jsonl, whose entry of the cache is cut"
+await '[ -s cached/metrics.jsonl ] && [ "$(wc -l <cached/metrics.jsonl)" -gt 20 ]' && truncate -s 1000 cached/data-cache/*.tokens
+wait $pid; rc=$?
+refuses 5; expect_err 'entry of the data cache was cut'; expect_err 'step [0-9]+ is saved: --resume cached; leave the data cache alone.*remove it'
+at=$(readlink cached/checkpoints/last); rm -r cached/data-cache
+run train --resume cached --steps $((10#${at#step-} + 5)) --allow-different steps -q; expect_rc 0
+rm rows.jsonl
+
 # A checkpoint that was moved away and linked to is not passed over without a word, and not begun over.
 cp -r run linked; mv linked/checkpoints/step-000006 linked-6; ln -s ../../linked-6 linked/checkpoints/step-000006
 run train --resume linked; refuses 2; expect_err 'step-000006 is a link'; expect_err '--from step-000004'
+run train --resume linked --from step-6; refuses 2; expect_err 'step-000006 is a link'; expect_err '--from step-000004'
+mv linked-6 unmounted; run train --resume linked; refuses 2; expect_err 'step-000006 is a link'; mv unmounted linked-6
 run train --resume linked --from step-000004 -q; expect_rc 0; expect_err 'step-000006.*set-aside-1'
 [ -e linked-6/model.safetensors ] && [ -e linked/checkpoints/step-000006.set-aside-1/model.safetensors ] || fail "the linked checkpoint is gone"
 "$program" train $job --out begun --steps 1000000 --save-every 5 -q >/dev/null 2>&1 &
 pid=$!
-for _ in $(seq 200); do [ -e begun/checkpoints/last/manifest.json ] && break; sleep 0.02; done
+await '[ -e begun/checkpoints/last/manifest.json ]'
 kill -9 $pid; wait $pid 2>/dev/null
 mv begun/checkpoints begun-away; mkdir begun/checkpoints
 for step in begun-away/step-*; do ln -s "../../$step" begun/checkpoints/; done
 cp begun/metrics.jsonl begun.metrics
-run train $job --out begun --steps 1000000 --save-every 5; refuses 2; expect_err 'already holds a run'
-cmp -s begun/metrics.jsonl begun.metrics || fail "a run whose checkpoints are linked was begun over"
+for away in begun-away begun-unmounted; do # there, and where the disk that has them is not
+  [ -e $away ] || mv begun-away $away
+  run train $job --out begun --steps 5 --save-every 5; refuses 2; expect_err 'already holds a run'
+  cmp -s begun/metrics.jsonl begun.metrics || fail "a run whose checkpoints are linked was begun over"
+  run train --resume begun; refuses 2; expect_err 'step-[0-9]+ is a link'
+done
 
 # ---- 2. one writer ----
 "$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 >busy.out 2>busy.err &
 pid=$!
-for _ in $(seq 200); do [ -e busy/checkpoints/last/manifest.json ] && break; sleep 0.05; done
+await '[ -e busy/checkpoints/last/manifest.json ]'
 run train $job --out busy --steps 5; refuses 2; expect_err "in use: host .*process $pid"
 run train --resume busy; refuses 2; expect_err "process $pid"
 run evaluate busy/checkpoints/last --seq 12 --threads 1 --data held.txt; expect_rc 0
@@ -89,19 +109,26 @@ kill -9 $pid; wait $pid 2>/dev/null
 grep -q '"state": "running"' busy/run.json || fail "a killed run does not say running"
 run train --resume busy --steps 1; refuses 2; expect_err 'is asked for 1'
 
-# The lock is removed under a run: it says so, and gives way to who comes in then.
-"$program" train $job --out open --steps 1000000 --save-every 50 -q >first.out 2>first.err &
-first=$!
-for _ in $(seq 200); do [ -e open/checkpoints/last/manifest.json ] && break; sleep 0.05; done
-rm open/lock
-for _ in $(seq 200); do grep -q 'lock was removed' first.err && break; sleep 0.05; done
+# The lock is removed under a run: it says so, and gives way to who comes in then, from where on it writes nothing. It is held
+# between two checkpoints until the other one works, which writes run.json when it begins and then not for long.
+"$program" train $job --out open --steps 10000000 --save-every 4000 --record-memory -q >first.out 2>first.err &
+first=$! pid=$!
+last="a run whose lock was removed, beside another one"
+await '[ -e open/checkpoints/last/manifest.json ]' && rm open/lock
+await 'grep -q "lock was removed" first.err'
 grep -q 'open/lock was removed: nothing keeps another process' first.err || fail "a removed lock is not told"
-"$program" train --resume open --allow-different metrics -q >second.out 2>second.err &
-second=$!
-wait $first; rc=$?; cp first.err err
-last="a run whose lock was removed, beside another one"; expect_rc 2; expect_err "open was taken over: host .*process $second"
-for _ in $(seq 100); do grep -q '"state": "running"' open/run.json && break; sleep 0.05; done
-grep -q '"state": "running"' open/run.json || fail "the first process wrote run.json at its end"
+at=$(readlink open/checkpoints/last)
+await '[ "$(readlink open/checkpoints/last)" != $at ]'
+kill -STOP $first; count=$(wc -l <open/metrics.jsonl)
+"$program" train --resume open --allow-different metrics --save-every 9000000 -q >second.out 2>second.err &
+second=$! pid=$!
+await '[ "$(wc -c <open/memory/trail)" -gt 0 ] && [ "$(wc -l <open/metrics.jsonl)" -gt $((count + 20)) ]'
+cp open/run.json second.json
+kill -CONT $first; wait $first; rc=$?; cp first.err err
+expect_rc 2; expect_err "open was taken over: host .*process $second"
+cmp -s open/run.json second.json || fail "the first process wrote run.json at its end"
+grep -q '"state": "running"' open/run.json || fail "run.json does not say that the second process runs"
+[ -e open/memory/snapshot.pickle.gz ] && fail "the first process wrote its snapshot into the run of another"
 kill -INT $second; wait $second; rc=$?; cp second.err err; last="the run that took over"; expect_rc 130
 run inspect open --verify; grep -qE 'DAMAGED.*checkpoints' out && fail "a checkpoint was damaged"
 

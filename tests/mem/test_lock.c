@@ -10,11 +10,15 @@
 
 #include <cmocka.h>
 
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/lock.h"
@@ -155,6 +159,55 @@ static void test_a_removed_lock_is_noticed(void **state) {
   hri_lock_release(a, false);
   assert_true(hri_path_exists(path));
   assert_int_equal(unlink(path) | unlink(saved), 0);
+}
+
+/* As some NFS and Lustre mounts answer. */
+static bool without_locks;
+int flock(int fd, int operation) {
+  if (!without_locks) return (int)syscall(SYS_flock, fd, operation);
+  errno = ENOLCK;
+  return -1;
+}
+
+/* The same where a file that was made stands for the lock: it says whose the directory is, and only its maker removes it. */
+static void test_a_removed_fallback_is_noticed(void **state) {
+  char path[PATH_BYTES], exclusive[PATH_BYTES], saved[PATH_BYTES];
+  hri_lock *a, *b;
+  hr_error error = {0};
+  bool gone;
+  (void)state;
+  (void)snprintf(path, sizeof path, "%s", at("nfs"));
+  (void)snprintf(exclusive, sizeof exclusive, "%s", at("nfs.exclusive"));
+  (void)snprintf(saved, sizeof saved, "%s", at("nfs.saved"));
+  without_locks = true;
+  assert_int_equal(hri_lock_take(path, "it", &a, &error), HR_OK);
+  assert_non_null(hri_lock_how(a));
+  assert_int_equal(hri_lock_take(path, "it", &b, &error), HR_ERROR_USAGE);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_OK);
+  assert_false(gone);
+  copy_file(path, saved);
+  assert_int_equal(rename(saved, path), 0); /* the other file stands for it, and that one is still there */
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_OK);
+  assert_false(gone);
+  copy_file(exclusive, saved);
+  assert_int_equal(unlink(exclusive), 0);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_OK);
+  assert_true(gone);
+  assert_int_equal(rename(saved, exclusive), 0);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_OK);
+  assert_false(gone);
+  assert_int_equal(unlink(exclusive), 0);
+  assert_int_equal(hri_lock_take(path, "it", &b, &error), HR_OK);
+  assert_int_equal(hri_lock_check(a, "it", &gone, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "it was taken over: host "));
+  assert_non_null(strstr(error.message, path_of("process %d", (int)getpid())));
+  hri_lock_release(a, false);
+  assert_true(hri_path_exists(exclusive)); /* b's */
+  assert_int_equal(hri_lock_check(b, "it", &gone, &error), HR_OK);
+  assert_false(gone);
+  hri_lock_release(b, true);
+  assert_false(hri_path_exists(exclusive) || hri_path_exists(path));
+  without_locks = false;
 }
 
 static void test_foreign_and_half_written_files(void **state) {
@@ -429,6 +482,7 @@ int main(void) {
       cmocka_unit_test(test_a_killed_holder_frees_it),
       cmocka_unit_test(test_the_path_is_the_locked_file),
       cmocka_unit_test(test_a_removed_lock_is_noticed),
+      cmocka_unit_test(test_a_removed_fallback_is_noticed),
       cmocka_unit_test(test_foreign_and_half_written_files),
       cmocka_unit_test(test_only_marked_and_unused_scratch_is_swept),
       cmocka_unit_test(test_replace_leaves_nothing_beside),
