@@ -176,7 +176,7 @@ HR_CHECKED hr_status hr_snapshot_parse(const void *bytes, uint64_t count, const 
                                        const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error);
 HR_API void hr_snapshot_destroy(hr_snapshot *snapshot); /* NULL is fine */
 /* Whether the file looks like a snapshot, or what the profiler leaves, by its first bytes (so that `explain` can tell it
- * from a log). */
+ * from a log). So does gzip of which 4 KiB and more hold nothing yet: only reading it tells. */
 HR_API bool hr_snapshot_recognise(const void *bytes, uint64_t count);
 
 /* A file of another kind, which people give by mistake. Texts are static. */

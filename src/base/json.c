@@ -78,17 +78,35 @@ static hr_status build_container(hri_json_scan *scan, bool object, json_t **valu
   return status;
 }
 
-static hr_status build_scalar(hri_json_scan *scan, char first, json_t **value, hr_error *error) {
-  char *string;
+/* The digits of an integer outside of int64 behind a NUL, which no string begins with. */
+static json_t *make_spelled(const char *digits, size_t length) {
+  char text[DBL_MAX_10_EXP + 4]; /* NUL, sign, one digit more than the exponent: the scanner refuses longer ones */
+  if (length + 1 > sizeof text) return NULL;
+  text[0] = 0;
+  memcpy(text + 1, digits, length);
+  return json_stringn_nocheck(text, length + 1);
+}
+
+static hr_status build_number(hri_json_scan *scan, json_t **value, hr_error *error) {
+  const char *digits = scan->next;
   bool is_integer;
   int64_t integer;
   double real;
+  HRI_TRY(hri_json_scan_number(scan, &is_integer, &integer, &real, error));
+  size_t length = (size_t)(scan->next - digits);
+  if (!is_integer && scan->spells_wide && strspn(digits, "-0123456789") >= length)
+    *value = make_spelled(digits, length);
+  else *value = is_integer ? json_integer(integer) : json_real(real);
+  return HR_OK;
+}
+
+static hr_status build_scalar(hri_json_scan *scan, char first, json_t **value, hr_error *error) {
+  char *string;
   if (first == '"') {
     HRI_TRY(hri_json_scan_string(scan, &string, error));
     *value = json_string_nocheck(string);
   } else if (first == '-' || (first >= '0' && first <= '9')) {
-    HRI_TRY(hri_json_scan_number(scan, &is_integer, &integer, &real, error));
-    *value = is_integer ? json_integer(integer) : json_real(real);
+    HRI_TRY(build_number(scan, value, error));
   } else {
     HRI_TRY(hri_json_scan_skip(scan, error)); /* one of the three words, or an error */
     *value = first == 't' ? json_true() : first == 'f' ? json_false() : json_null();
@@ -103,14 +121,18 @@ static hr_status build(hri_json_scan *scan, json_t **value, hr_error *error) {
   return build_scalar(scan, first, value, error);
 }
 
+/* What an integer outside of int64 becomes. */
+typedef enum wide_integers { WIDE_REFUSED, WIDE_DOUBLE, WIDE_SPELLED } wide_integers;
+
 /* The scanner writes into `bytes`, which end with a NUL behind the `count`. */
-static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, bool wide, hri_json *root,
+static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, wide_integers wide, hri_json *root,
                                 hr_error *error) {
   size_t mark = hri_utf8_mark(bytes, count); /* Windows' editors write one */
   hri_json_scan scan = hri_json_scan_init(bytes + mark, count - mark, file, "");
   json_t *value;
   hr_status status;
-  scan.takes_wide = wide;
+  scan.takes_wide = wide != WIDE_REFUSED;
+  scan.spells_wide = wide == WIDE_SPELLED;
   init_once();
   HRI_TRY(build(&scan, &value, error));
   status = hri_json_scan_end(&scan, error);
@@ -124,7 +146,7 @@ static hr_status parse_in_place(char *bytes, uint64_t count, const char *file, b
   return HR_OK;
 }
 
-static hr_status parse_copy(const char *bytes, uint64_t count, const char *file, bool wide, hri_json *root,
+static hr_status parse_copy(const char *bytes, uint64_t count, const char *file, wide_integers wide, hri_json *root,
                             hr_error *error) {
   char *copy = hri_alloc(count + 1);
   hr_status status;
@@ -137,21 +159,29 @@ static hr_status parse_copy(const char *bytes, uint64_t count, const char *file,
 }
 
 hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
-  return parse_copy(bytes, count, file, false, root, error);
+  return parse_copy(bytes, count, file, WIDE_REFUSED, root, error);
 }
 
 hr_status hri_json_parse_file(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error) {
-  return parse_copy(bytes, count, file, true, root, error);
+  return parse_copy(bytes, count, file, WIDE_DOUBLE, root, error);
 }
 
-hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error) {
+static hr_status read_file(const char *file, uint64_t limit, wide_integers wide, hri_json *root, hr_error *error) {
   char *bytes;
   uint64_t count;
   hr_status status;
   HRI_TRY(hri_file_read(file, limit, &bytes, &count, error));
-  status = parse_in_place(bytes, count, file, true, root, error);
+  status = parse_in_place(bytes, count, file, wide, root, error);
   hri_free(bytes);
   return status;
+}
+
+hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error) {
+  return read_file(file, limit, WIDE_DOUBLE, root, error);
+}
+
+hr_status hri_json_read_to_keep(const char *file, uint64_t limit, hri_json *root, hr_error *error) {
+  return read_file(file, limit, WIDE_SPELLED, root, error);
 }
 
 void hri_json_deinit(hri_json *root) {
@@ -521,7 +551,11 @@ void hri_json_put_tree(hri_json_writer *writer, const json_t *value) {
     for (i = 0; i < json_array_size(value); i++) hri_json_put_tree(writer, json_array_get(value, i));
     hri_json_end_array(writer);
     return;
-  case JSON_STRING: hri_json_put_chars(writer, json_string_value(value), json_string_length(value)); return;
+  case JSON_STRING:
+    if (json_string_length(value) > 1 && !json_string_value(value)[0])
+      hri_json_put_plain(writer, json_string_value(value) + 1); /* see make_spelled */
+    else hri_json_put_chars(writer, json_string_value(value), json_string_length(value));
+    return;
   case JSON_INTEGER: hri_json_put_i64(writer, json_integer_value(value)); return;
   case JSON_REAL: hri_json_put_double(writer, json_real_value(value)); return;
   case JSON_TRUE:

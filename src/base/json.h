@@ -31,6 +31,9 @@ hr_status hri_json_parse(const char *bytes, uint64_t count, const char *file, hr
  * have them in keys that nobody reads ("model_max_length": 1000000000000000019884624838656 says that there is no limit). */
 hr_status hri_json_parse_file(const char *bytes, uint64_t count, const char *file, hri_json *root, hr_error *error);
 hr_status hri_json_read(const char *file, uint64_t limit, hri_json *root, hr_error *error);
+/* As hri_json_read, for a tree that hri_json_put_tree writes again: of an integer outside int64 it keeps the digits, which
+ * nothing else reads. */
+hr_status hri_json_read_to_keep(const char *file, uint64_t limit, hri_json *root, hr_error *error);
 void hri_json_deinit(hri_json *root); /* releases the tree; a zeroed root is fine */
 
 /* True if the object has this key with a value other than null. */

@@ -18,6 +18,7 @@ typedef struct hri_json_scan {
   bool first;       /* nothing read in the innermost container yet */
   bool takes_nul;   /* set by who reads: strings may hold U+0000 */
   bool takes_wide;  /* likewise: an integer outside of int64 is a number as one with a point */
+  bool spells_wide; /* likewise, of who makes a tree: the digits of such a number go into it */
   uint64_t bytes;   /* of the last string, without the NUL behind it */
 } hri_json_scan;
 

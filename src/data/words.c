@@ -9,6 +9,7 @@
 #include "base/json.h"
 #include "data/reader.h"
 #include "formats/gguf.h"
+#include "tokenizer/merges.h"
 
 enum {
   IDENTITY_BYTES = 64 << 20,
@@ -35,13 +36,20 @@ static hr_status digest_file(hri_digest *digest, const char *path, hr_error *err
   return status;
 }
 
-/* The files of a directory that decide; *has_tokenizer and *has_chat tell what was there. */
-static hr_status digest_directory(hri_digest *digest, const char *directory, bool *has_tokenizer, bool *has_chat,
-                                  hr_error *error) {
-  static const char *const names[] =
-      {"tokenizer.json",      "tokenizer.model",   "tokenizer_config.json", "special_tokens_map.json",
-       "chat_template.jinja", "added_tokens.json", "tekken.json",           "vocab.txt",
-       "vocab.json",          "merges.txt"};
+/* What a directory has. */
+typedef struct findings {
+  bool tokenizer; /* of a kind that is read before vocab.json and merges.txt */
+  bool ranks;     /* which are one */
+  bool words;     /* vocab.txt */
+  bool chat;
+} findings;
+
+/* The files of a directory that decide; `found` tells what was there. */
+static hr_status digest_directory(hri_digest *digest, const char *directory, findings *found, hr_error *error) {
+  static const char *const names[] = {"tokenizer.json",        "tokenizer.model",
+                                      "tokenizer_config.json", "special_tokens_map.json",
+                                      "chat_template.jinja",   "added_tokens.json",
+                                      "tekken.json",           "vocab.txt"};
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     char *path = hri_path_join(directory, names[i]);
     hr_status status = HR_OK;
@@ -49,8 +57,9 @@ static hr_status digest_directory(hri_digest *digest, const char *directory, boo
     if (hri_path_exists(path)) {
       hri_digest_add_u64(digest, i + 1);
       status = digest_file(digest, path, error);
-      *has_tokenizer = *has_tokenizer || i < 2 || i == 6 || i == 7;
-      *has_chat = *has_chat || i == 2 || i == 4;
+      found->tokenizer = found->tokenizer || i < 2 || i == 6;
+      found->words = found->words || i == 7;
+      found->chat = found->chat || i == 2 || i == 4;
     }
     hri_free(path);
     HRI_TRY(status);
@@ -58,7 +67,7 @@ static hr_status digest_directory(hri_digest *digest, const char *directory, boo
   return HR_OK;
 }
 
-static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool *has_ranks, hr_error *error) {
+static hr_status digest_tiktoken(hri_digest *digest, const char *directory, findings *found, hr_error *error) {
   DIR *list = opendir(directory);
   hr_status status = list ? HR_OK : hri_fail_errno(error, errno, "open directory", directory);
   for (const char *name;
@@ -69,9 +78,27 @@ static hr_status digest_tiktoken(hri_digest *digest, const char *directory, bool
     status = path ? digest_file(digest, path, error)
                   : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
     hri_free(path);
-    *has_ranks = true;
+    found->tokenizer = found->ranks = true;
   }
   if (list) closedir(list);
+  return status;
+}
+
+/* vocab.json and merges.txt lie beside many a tokenizer.json, and decide only where they are the tokenizer themselves:
+ * *path is the one to open then, whatever GGUF file lies beside it. */
+static hr_status digest_merges(hri_digest *digest, const char *directory, const findings *found, char **path,
+                               hr_error *error) {
+  char *merges;
+  hr_status status;
+  if (found->tokenizer || !(found->words ? hri_merges_known(directory) : hri_merges_present(directory))) return HR_OK;
+  merges = hri_path_join(directory, "merges.txt");
+  *path = hri_path_join(directory, "vocab.json");
+  status = merges && *path ? HR_OK : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
+  hri_digest_add_u64(digest, 9);
+  if (status == HR_OK) status = digest_file(digest, *path, error);
+  hri_digest_add_u64(digest, 10);
+  if (status == HR_OK) status = digest_file(digest, merges, error);
+  hri_free(merges);
   return status;
 }
 
@@ -86,32 +113,43 @@ static bool means_one(const char *directory) {
   return means;
 }
 
+/* A GGUF file inside of a directory with a model is another model. */
+static hr_status digest_place(hri_digest *digest, const char *place, findings *found, char **path, hr_error *error) {
+  HRI_TRY(digest_directory(digest, place, found, error));
+  HRI_TRY(digest_tiktoken(digest, place, found, error));
+  HRI_TRY(digest_merges(digest, place, found, path, error));
+  found->tokenizer = found->tokenizer || found->words || *path;
+  return HR_OK;
+}
+
 static hr_status open_model(hri_words *words, hri_digest *digest, const char *place, hr_error *error) {
-  bool has_tokenizer = false, has_chat = false, has_ranks = false;
+  findings found = {0};
   struct stat info;
+  char *path = NULL; /* the file, where it is not for the tokenizer to find */
+  hr_status status = HR_OK;
   if (stat(place, &info) != 0) {
     if (errno != ENOENT)
       return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
   } else if (S_ISDIR(info.st_mode)) {
-    HRI_TRY(digest_directory(digest, place, &has_tokenizer, &has_chat, error));
-    HRI_TRY(digest_tiktoken(digest, place, &has_ranks, error));
-    has_tokenizer = has_tokenizer || has_ranks || hr_tokenizer_present(place);
-    if (!has_tokenizer && means_one(place)) words->lacking = place;
+    status = digest_place(digest, place, &found, &path, error);
+    if (status == HR_OK && !found.tokenizer && means_one(place)) words->lacking = place;
   } else if (hri_gguf_is(place)) {
     HRI_TRY(digest_file(digest, place, error));
-    has_tokenizer = has_chat = hr_tokenizer_present(place);
+    found.tokenizer = found.chat = hr_tokenizer_present(place);
   }
-  if (has_chat) words->chat = place;
-  if (has_tokenizer) HRI_TRY(hr_tokenizer_open(place, &words->tokenizer, error));
+  if (found.chat) words->chat = place;
+  if (status == HR_OK && found.tokenizer) status = hr_tokenizer_open(path ? path : place, &words->tokenizer, error);
+  hri_free(path);
+  HRI_TRY(status);
   /* what stands behind ranks may be config.json's to say, of which nothing else counts here */
-  if (has_ranks) hri_digest_add_u64(digest, hr_tokenizer_size(words->tokenizer));
+  if (found.ranks) hri_digest_add_u64(digest, hr_tokenizer_size(words->tokenizer));
   return HR_OK;
 }
 
 /* The bytes behind a name; a preset has none. */
 static hr_status digest_template(hri_digest *digest, const char *path, hr_error *error) {
-  bool ignored = false;
-  if (hri_path_is_dir(path)) return digest_directory(digest, path, &ignored, &ignored, error);
+  findings ignored = {0};
+  if (hri_path_is_dir(path)) return digest_directory(digest, path, &ignored, error);
   return hri_path_exists(path) ? digest_file(digest, path, error) : HR_OK;
 }
 

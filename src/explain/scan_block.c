@@ -171,15 +171,20 @@ static hri_source_kind within_literal(hri_scan_blocks *b, unsigned quotes, uint6
   return b->is_comment ? own : HRI_SOURCE_CODE;
 }
 
-/* Whether the line is part of a comment of C's kin that began on a line of its own, to its end. */
+/* Whether the line is part of a comment of C's kin that began on a line of its own: what goes on is set in, or begins with an
+ * asterisk. A banner of asterisks is anybody's. */
 static bool see_remark(hri_scan_blocks *b, const char *line, size_t first, size_t count) {
   enum { LONGEST = 100 };
   if (b->remark_lines > 0) {
+    if (first == 0 && count > 0 && line[0] != '*') { /* at the margin: no comment's, or one that never ends */
+      b->remark_lines = 0;
+      return false;
+    }
     b->remark_lines = hri_oom_word(line, 0, count, "*/") < count ? 0 : b->remark_lines - 1;
     return true;
   }
   if (hri_match_at(line, first, count, "/*") && (first + 2 == count || strchr(" *!", line[first + 2])) &&
-      hri_oom_word(line, first, count, "*/") == count)
+      !hri_match_at(line, first, count, "/***") && hri_oom_word(line, first, count, "*/") == count)
     b->remark_lines = LONGEST;
   return false;
 }

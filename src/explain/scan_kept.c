@@ -214,20 +214,17 @@ static int weight(const hri_scan_kept *k, size_t i) {
   return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 4;
 }
 
-/* Whether the i-th failure repeats what a library that bears the same name said before: the end of a traceback, cut. */
-static bool says_again(const hri_scan_kept *k, size_t i) {
-  const hr_oom_failure *items = k->failures.items;
-  for (size_t before = 0; before < i; before++)
-    if (k->origins.items[before].kind == HRI_OOM_LIBRARY && k->origins.items[i].kind == HRI_OOM_FOREIGN &&
-        strcmp(items[before].source, items[i].source) == 0)
-      return true;
-  return false;
+/* Whether the i-th failure repeats what a library that bears the same name said in the one before: the end of a traceback, cut. */
+static bool says_again(const hri_scan_kept *k, size_t before, size_t i) {
+  return k->origins.items[before].kind == HRI_OOM_LIBRARY && k->origins.items[i].kind == HRI_OOM_FOREIGN &&
+         strcmp(k->failures.items[before].source, k->failures.items[i].source) == 0;
 }
 
 void hri_scan_kept_give(hri_scan_kept *k, hr_explanation *explanation) {
   explanation->primary = 0;
   for (size_t i = 1; i < k->failures.count; i++)
-    if (weight(k, i) > weight(k, explanation->primary) && !says_again(k, i)) explanation->primary = (uint32_t)i;
+    if (weight(k, i) > weight(k, explanation->primary) && !says_again(k, explanation->primary, i))
+      explanation->primary = (uint32_t)i;
   explanation->failures = k->failures.items;
   explanation->failure_count = (uint32_t)k->failures.count;
   explanation->more = k->more;

@@ -94,13 +94,13 @@ static inline bool is_plain(char c) {
  * backslashes are written twice, "e:\\tools\\new", a single one begins an escape. */
 static bool is_in_path(const char *line, size_t at) {
   enum { FAR = 260 };
-  size_t from = at;
-  while (from > 0 && at - from < FAR && (unsigned char)line[from - 1] > ' ' && !strchr("\"'<>|", line[from - 1]))
-    from--;
-  for (size_t i = from; i + 2 < at; i++) {
-    const bool drive = hri_is_letter(hri_line_lower(line[i])) && line[i + 1] == ':' && line[i + 2] == '\\';
-    if (!drive || (i > from && hri_is_name(hri_line_lower(line[i - 1])))) continue;
-    return line[i + 3] != '\\' || line[at - 1] == '\\';
+  const size_t least = at > FAR ? at - FAR : 0;
+  for (size_t i = at; i > least;) {
+    const char c = line[--i];
+    if ((unsigned char)c <= ' ' || c == '"' || c == '\'' || c == '<' || c == '>' || c == '|') return false;
+    if (c != ':' || line[i + 1] != '\\' || i == 0 || !hri_is_letter(hri_line_lower(line[i - 1]))) continue;
+    if (i > 1 && hri_is_name(hri_line_lower(line[i - 2]))) continue;
+    return line[i + 2] != '\\' || (at > i + 1 && line[at - 1] == '\\');
   }
   return false;
 }

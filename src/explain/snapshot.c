@@ -4,7 +4,8 @@
  * allocator ask of the driver, W the cached bytes in wholly free segments, C all cached bytes of the default pools, P
  * those of private pools. A snapshot states no total of the device and no other process, so what R + F leaves out is
  * known only when the caller knows the total. In order, from what allows no other reading to what remains:
- *   request > total                  too big, certain; > R + F where the total is not known: too big, likely
+ *   request > total                  too big, certain; > R + F and > R ever before, where the total is not known:
+ *                                    too big, likely
  *   F >= N                           a cap; which one only settings or several such failures tell
  *   F + W >= N                       cached but not returned, certain: PyTorch returns W before it fails, but for
  *   captures
@@ -26,13 +27,16 @@
 #define SIZE HRI_OOM_SIZE
 
 static bool judge_absurd(hr_oom_failure *f, const hri_oom_facts *k) {
-  const uint64_t room = k->reserved + k->device_free;
+  const uint64_t room = k->reserved + k->device_free, before = k->i->peak_reserved_bytes;
   bool larger = k->total && k->request > k->total;
-  if (!k->total && k->knows_free && k->request > room && k->request < 1ull << 60) {
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY, "one request of %s is larger than all that this process has, %s",
+  /* What the allocator held before it could hold again: less than that is no absurd size. */
+  if (!k->total && k->knows_free && k->request > room && k->request > before && k->request < 1ull << 60) {
+    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
+                "one request of %s is larger than what this process has reserved and what is free together, %s",
                 SIZE(k->request), SIZE(room));
     hri_oom_line(f, "requested %s > reserved %s + free %s: a size was computed wrongly, or the batch is far too large",
                  SIZE(k->request), SIZE(k->reserved), SIZE(k->device_free));
+    if (before > room) hri_oom_line(f, "nor were more than %s ever reserved in this trace", SIZE(before));
     return true;
   }
   if (!larger && k->request < 1ull << 60) return false;

@@ -75,22 +75,37 @@ static bool is_assignment(const hri_source_span *s) {
   return end > at && (end == s->to || s->text[end] == '(' || s->text[end] == ';' || s->text[end] == '[');
 }
 
+/* Words of English too, which declare something where a name follows and a value, or the line ends as a statement does: "val x =
+ * f()", "use a::b;", "function f(x)"; not "val loss: ...", "function f() failed: ...". */
+static bool is_declaration(const hri_source_span *s) {
+  static const char words[] =
+      "use |mod |val |local |function |require |module |crate |final |static |auto |void |mutable |lazy |abstract ";
+  const size_t name = hri_match_next(s->text, s->from, s->to, words);
+  const size_t equals = hri_oom_word(s->text, name, s->to, " = ");
+  if (name == s->from) return false;
+  if (equals < s->to) {
+    for (size_t i = name; i < equals; i++)
+      if (!hri_source_is_word(s->text[i]) && !strchr(" ,.:<>[]*&?", s->text[i])) return false;
+    return true;
+  }
+  if (hri_source_has(s, ": ")) return false;
+  return hri_source_name_end(s, name) == s->to || strchr(";{()\"'", s->text[s->to - 1]) != NULL;
+}
+
 /* A keyword that begins a statement, with what makes it one: English has most of these words too. */
 static bool begins_statement(const hri_source_span *s) {
-  static const char *const alone[] = {"def ",    "elif ",     "elseif ",   "#include",   "#define",    "#if",
-                                      "#endif",  "#pragma",   "import ",   "raise ",     "assert ",    "assert!",
-                                      "throw ",  "throws ",   "pub ",      "fn ",        "func ",      "impl ",
-                                      "struct ", "enum ",     "typedef ",  "template",   "namespace ", "constexpr ",
-                                      "static_", "public ",   "private ",  "protected ", "@",          "return ",
-                                      "std::",   "self.",     "this.",     "console.",   "logger.",    "logging.",
-                                      "EXPECT_", "ASSERT_",   "REQUIRE",   "CASE(",      "printf(",    "fprintf(",
-                                      "print(",  "println!",  "panic!",    "async ",     "await ",     "yield ",
-                                      "except ", "except:",   "package ",  "using ",     "extern ",    "override ",
-                                      "echo \"", "echo '",    "printf \"", "printf '",   "export ",    "assert_",
-                                      "/*",      "*/",        "cdef ",     "inline ",    "unsigned ",  "const ",
-                                      "let ",    "var ",      "(def",      "use ",       "mod ",       "val ",
-                                      "local ",  "function ", "require ",  "module ",    "crate ",     "final ",
-                                      "static ", "auto ",     "void ",     "mutable ",   "lazy ",      "abstract "};
+  static const char *const alone[] = {"def ",    "elif ",    "elseif ",   "#include",   "#define",    "#if",
+                                      "#endif",  "#pragma",  "import ",   "raise ",     "assert ",    "assert!",
+                                      "throw ",  "throws ",  "pub ",      "fn ",        "func ",      "impl ",
+                                      "struct ", "enum ",    "typedef ",  "template",   "namespace ", "constexpr ",
+                                      "static_", "public ",  "private ",  "protected ", "@",          "return ",
+                                      "std::",   "self.",    "this.",     "console.",   "logger.",    "logging.",
+                                      "EXPECT_", "ASSERT_",  "REQUIRE",   "CASE(",      "printf(",    "fprintf(",
+                                      "print(",  "println!", "panic!",    "async ",     "await ",     "yield ",
+                                      "except ", "except:",  "package ",  "using ",     "extern ",    "override ",
+                                      "echo \"", "echo '",   "printf \"", "printf '",   "export ",    "assert_",
+                                      "/*",      "*/",       "cdef ",     "inline ",    "unsigned ",  "const ",
+                                      "let ",    "var ",     "(def"};
   static const char *const closed[] = {"if ", "for ",    "while ", "with ", "class ", "else",
                                        "try", "finally", "match ", "case ", "catch",  "switch",
                                        "if(", "for(",    "while(", "else:", "try:",   "} "};
@@ -249,7 +264,7 @@ static bool is_wordy(const hri_source_span *s) {
 static bool is_closed_statement(const hri_source_span *s) {
   if (!hri_source_ends(s, ";")) return false;
   if (hri_source_name_end(s, s->from) == s->to - 1) return true;
-  if (is_wordy(s)) return false;
+  if (is_wordy(s) || (hri_source_has(s, ": ") && !hri_source_has(s, " = "))) return false; /* "error: ... at a::b;" */
   return s->from > 0 || hri_source_has(s, "::") || hri_source_has(s, "->") || hri_source_ends(s, ");");
 }
 
@@ -260,7 +275,7 @@ static bool is_chained(const hri_source_span *s) {
     const size_t at = hri_source_name_end(&rest, rest.from);
     return at > rest.from && at < s->to && s->text[at] == '(';
   }
-  return hri_source_has(s, " => ") && s->from > 0 &&
+  return hri_source_has(s, " => ") && s->from > 0 && !hri_source_has(s, ": ") &&
          (hri_source_ends(s, ",") || hri_source_ends(s, ";") || hri_source_ends(s, "{")) && !is_sentence(s);
 }
 
@@ -271,7 +286,7 @@ static bool is_typed_name(const hri_source_span *s) {
   if (!hri_source_ends(s, ",")) return false;
   for (from = at += 2; at < s->to - 1; at++)
     if (s->text[at] == ' ' || hri_is_digit(s->text[from])) return false;
-  return hri_match_part(s->text, from, s->to - 1, "<|&|::|[]") || (s->text[from] >= 'A' && s->text[from] <= 'Z');
+  return hri_match_part(s->text, from, s->to - 1, "<|&|::|[]");
 }
 
 /* "a, b = f(x)", "n = n + 1", "x = y.z * 2", "var = &name": what is assigned is computed; set in, for programs print
@@ -282,7 +297,7 @@ static bool is_computation(const hri_source_span *s) {
   if (s->from == 0 || eq == s->to || hri_source_name_end(s, s->from) == s->from || at >= s->to) return false;
   for (size_t i = s->from; i < eq; i++)
     if (!hri_source_is_word(s->text[i]) && !strchr(" ,.[]:*<>\"'", s->text[i])) return false;
-  if (strchr("&*!-", s->text[at])) at++;
+  if (strchr("&*!-", s->text[at]) && ++at == s->to) return false;
   end = hri_source_name_end(s, at);
   if (end == at) return s->text[at] == '(' || s->text[at] == '[';
   if (end == s->to) return memchr(s->text + at, '.', end - at) != NULL || at > eq + 3;
@@ -322,7 +337,7 @@ bool hri_source_is_member(const hri_source_span *s) {
 }
 
 bool hri_source_is_statement(const hri_source_span *s, bool commented) {
-  return begins_statement(s) || ends_statement(s) || is_assignment(s) || is_call(s) || is_entry(s, commented) ||
-         hri_source_is_member(s) || is_numbered(s) || opens_call(s) || is_choice_or_member(s) ||
-         is_closed_statement(s) || is_chained(s) || is_typed_name(s) || is_computation(s);
+  return begins_statement(s) || is_declaration(s) || ends_statement(s) || is_assignment(s) || is_call(s) ||
+         is_entry(s, commented) || hri_source_is_member(s) || is_numbered(s) || opens_call(s) ||
+         is_choice_or_member(s) || is_closed_statement(s) || is_chained(s) || is_typed_name(s) || is_computation(s);
 }

@@ -180,18 +180,19 @@ static bool is_foreign_advice(const char *text, size_t from, size_t to) {
   return hri_match_part(text, from, to, parts);
 }
 
-/* What explains the words to somebody, in general, as the next sentence: "This happens when your GPU is full." Programs explain
- * themselves in other words ("this error means you ran out"). */
+/* What explains the words to a reader, as the next sentence: "This happens when your GPU is full." Who tells of their own
+ * says when it happens, too ("This usually happens at night"), and programs explain themselves ("This error means ..."). */
 static bool is_explained(const hri_oom_place *p) {
   static const char begins[] =
-      "this happens when you|this error happens when you|this occurs when you|this error occurs when you|this usually |"
-      "this typically |this error usually |this error typically |as the error message suggests";
-  const size_t far = p->at + 240 < p->count ? p->at + 240 : p->count;
-  size_t at = hri_sentence_end(p->text, p->at, far < p->line_end ? far : p->line_end);
+      "this happens when you|this error happens when you|this occurs when you|this error occurs when you";
+  const size_t far = p->at + 240 < p->line_end ? p->at + 240 : p->line_end;
+  size_t at = hri_sentence_end(p->text, p->at, far);
+  if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
     return false; /* who meets it; a page may ask for "my" model */
-  while (at < p->count && strchr(" .!?\"'", p->text[at])) at++;
-  return hri_match_at(p->text, at, p->count, begins);
+  while (at < p->count && strchr(" .!?\"'", p->text[at]) && p->text[at]) at++;
+  return (at < p->line_end && hri_match_at(p->text, at, p->line_end, begins)) ||
+         hri_match_at(p->text, at, p->count, "as the error message suggests");
 }
 
 /* An item of a list of questions that are asked often, or of errors that are common; what a page explains. */
@@ -433,7 +434,7 @@ bool hri_voice_denies(const hri_oom_place *p) {
 static bool is_to_be_filled(const hri_oom_place *p) {
   size_t end = p->line_end;
   while (end > p->at && p->text[end - 1] == ' ') end--;
-  return hri_match_part(p->text, p->line, p->line_end, "{{ |{{.|{{$|{{value") ||
+  return hri_match_part(p->text, p->at, p->line_end, "{{ |{{.|{{$|{{value") ||
          hri_match_end(p->text, p->at, end, " = yes| = no");
 }
 
@@ -504,11 +505,21 @@ static bool is_answered(const hri_oom_place *p) {
   "\xe5\xa6\x82\xe6\x9e\x9c\xe6\x9c\x89\xe4\xbb\xa5\xe4\xb8\x8b|\xe5\xa6\x82\xe6\x9e\x9c\xe5\x87\xba\xe7\x8e\xb0|"     \
   "\xe5\xa6\x82\xe6\x9e\x9c\xe9\x81\x87\xe5\x88\xb0|\xe5\xa6\x82\xe6\x9e\x9c\xe6\x8a\xa5"
 
+/* The same as the last sentence before the message; who is asked for their output ("please paste") has met it. */
+static bool sets_case_wide(const char *text, size_t end) {
+  enum { REACH = 160 };
+  static const char stop[] = "\xe3\x80\x82", please[] = "\xe8\xaf\xb7";
+  size_t from = end > REACH ? end - REACH : 0;
+  for (size_t at = hri_oom_word(text, from, end, stop); at < end; at = hri_oom_word(text, from, end, stop))
+    from = at + sizeof stop - 1;
+  return hri_match_part(text, from, end, IF_SUCH_WIDE) && hri_oom_word(text, from, end, please) == end;
+}
+
 /* "If you get `...`, then reduce the batch": a case within its sentence. */
 static bool is_quoted_case(const hri_oom_place *p) {
   const size_t from = hri_sentence_start(p->text, p->sentence, p->tick_from);
   if (p->tick_from >= p->tick_to || p->tick_from <= from) return false;
-  return hri_match_any(p->text, from, p->tick_from, "if you|if your|when you|should you") &&
+  return hri_match_any(p->text, from, p->tick_from, "if you|if your|should you") &&
          hri_match_at(p->text, p->tick_to, p->line_end, ", | you | then | try | reduce ") &&
          !hri_match_any(p->text, from, p->tick_from, HRI_OWN);
 }
@@ -536,7 +547,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
     return p->shape & HRI_OOM_FENCED && is_symptom(p, end);
   if (is_answered(p)) return true;
-  if (hri_match_part(p->before, end > 120 ? end - 120 : 0, end, IF_SUCH_WIDE)) return true;
+  if (sets_case_wide(p->before, end)) return true;
   if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   const bool will =
       hri_match_any(p->before, from, end, "will") &&

@@ -217,6 +217,14 @@ static bool tells_of_killer(const hri_oom_around *a) {
                     "killed|kill |kills|invoke|trigger|terminated|due to|because of|hit|died|ended|sigkill|log|dmesg");
 }
 
+/* "app: oomkilled" and nothing before it in the line: what somebody called a thing of theirs. */
+static bool is_named_so(const hri_oom_around *a) {
+  static const char labels[] = "name: |app: |image: |- name: ";
+  size_t at = a->line;
+  while (at < a->at && a->text[at] == ' ') at++;
+  return at < a->at && hri_match_next(a->text, at, a->at, labels) == a->at;
+}
+
 /* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at
  * 0. */
 static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a) {
@@ -241,9 +249,9 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */
     if (before_ends(a, "confirms|confirm|means|explains|identify|identifying|troubleshoot|prevent")) return nothing;
-    if (before_ends(a, "name:|app:|image:|which have been in an|that have been in an|that are in an|which are in an"))
+    if (is_named_so(a) || before_ends(a, "which have been in an|that have been in an|that are in an|which are in an"))
       return nothing;                                                      /* somebody calls it so; of a kind */
-    if (before_ends(a, " or") && !before_has(a, "either")) return nothing; /* nobody knows which */
+    if (before_ends(a, "failed or|error or|completed or")) return nothing; /* nobody knows which */
     if (before_ends(a, "for reason:")) return nothing;                     /* "look for Reason: OOMKilled" */
     if (before_ends(a, "reason:")) return (hri_oom_reading){HRI_OOM_HOST, "kubernetes"};
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");

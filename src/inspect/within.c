@@ -78,14 +78,17 @@ static bool is_kept(const window *w, const hri_life *life) {
 
 /* ---- passes ---- */
 
-/* The place of a model's call that the window ends with: its first stack is where each pass begins. */
+/* The place of a model's call that the window ends with: its first stack is where each pass begins. A library's workspace
+ * is made once: it tells where a model is called if nothing else does, and no pass. */
 static bool find_passes(window *w) {
   uint64_t first = HRI_NEVER, last = 0;
   size_t begin = 0, end = 0;
   for (size_t k = 0; k < w->rows.count; k++) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
+    const bool workspace = stack->marks & HRI_MARK_WORKSPACE;
     if (!stack->site || stack->stage == HR_STAGE_BACKWARD || w->rows.items[k].life < last) continue;
-    last = w->rows.items[k].life;
+    if (workspace && w->site) continue;
+    if (!workspace) last = w->rows.items[k].life;
     w->site = stack->site;
   }
   if (!w->site) return true;
@@ -117,7 +120,7 @@ static size_t pass_of(const window *w, uint64_t event) {
 /* Whether these rows come once a pass, and in nearly all of them, or so many times in each: what a line makes of a batch and
  * of its labels has one stack. */
 static bool comes_each_pass(const window *w, size_t from, size_t to) {
-  const size_t count = w->passes.count, each = (to - from + count / 2) / count;
+  const size_t count = w->passes.count, each = count ? (to - from + count / 2) / count : 0;
   size_t last = count + 1, of_last = 0, met = 0;
   if (each == 0 || each > MOST_A_PASS || to - from + each < each * count || to - from > each * (count + 1))
     return false;

@@ -54,7 +54,7 @@ static char *kept_config(const char *path, const char *plain, const char *dtype,
   json_t *object;
   char *text = NULL;
   if (!hri_path_exists(path)) return NULL;
-  *status = hri_json_read(path, CONFIG_LIMIT_BYTES, &source, error);
+  *status = hri_json_read_to_keep(path, CONFIG_LIMIT_BYTES, &source, error);
   if (*status == HR_ERROR_INPUT) *status = HR_OK; /* it is no JSON: `plain` says what the model is */
   if (*status == HR_OK && source.value && hri_json_parse(plain, strlen(plain), "config.json", &made, NULL) == HR_OK) {
     object =

@@ -72,11 +72,16 @@ static void head_open(head *h, const void *bytes, uint64_t count) {
   if (h->count > HEAD_BYTES) h->count = HEAD_BYTES;
 }
 
+/* Members of gzip that are empty, or the beginning of one, and nothing that is damaged: what comes behind them decides. */
+static bool tells_nothing(const head *h, uint64_t count) {
+  return h->source.gzip && !h->source.end_offset && !h->source.zip.avail_in && count >= HEAD_BYTES;
+}
+
 bool hr_snapshot_recognise(const void *bytes, uint64_t count) {
   head h;
   bool yes;
   head_open(&h, bytes, count);
-  yes = h.count && begins_snapshot(h.bytes, h.count);
+  yes = (h.count && begins_snapshot(h.bytes, h.count)) || tells_nothing(&h, count);
   hri_snapshot_source_close(&h.source);
   return yes;
 }

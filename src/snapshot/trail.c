@@ -18,12 +18,17 @@ static const char magic[8] = "HRTRAIL1";
 
 /* A store into a page whose file was cut ends the process by SIGBUS. The trail is not worth a run: memory takes the place
  * of the page, and what is stored from then on is lost. Only where the program that we are part of handles no SIGBUS
- * itself; one page at a time is guarded. */
+ * itself; one page at a time is guarded. A signal that somebody sent has no address, and does what it would have done. */
 static _Atomic(char *) guarded;
 
 static void on_bus_error(int number, siginfo_t *info, void *context) {
   char *page = atomic_load(&guarded), *at = info->si_addr;
   (void)context;
+  if (info->si_code <= 0) {
+    (void)signal(number, SIG_DFL);
+    (void)raise(number);
+    return;
+  }
   if (page && at >= page && at < page + HRI_TRAIL_BYTES &&
       mmap(page, HRI_TRAIL_BYTES, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_FIXED, -1, 0) != MAP_FAILED)
     return;

@@ -59,6 +59,21 @@ static hr_status choose(const char *directory, const hri_json *beside, const hri
   return *chosen ? HR_OK : refuse_class(directory, name, error);
 }
 
+bool hri_merges_known(const char *directory) {
+  char *paths[2] = {NULL};
+  hri_json files[2] = {{0}};
+  const way *chosen = NULL;
+  bool known = hri_merges_present(directory);
+  if (known && hri_build_read_beside(directory, "tokenizer_config.json", &paths[0], &files[0], NULL) == HR_OK &&
+      hri_build_read_beside(directory, "config.json", &paths[1], &files[1], NULL) == HR_OK)
+    known = choose(directory, &files[0], &files[1], &chosen, NULL) == HR_OK;
+  for (uint32_t i = 0; i < 2; i++) {
+    hri_json_deinit(&files[i]);
+    hri_free(paths[i]);
+  }
+  return known;
+}
+
 /* ---- the text ---- */
 
 static hr_status put_merges(hri_json_writer *w, const char *path, hr_error *error) {

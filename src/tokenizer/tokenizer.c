@@ -36,6 +36,14 @@ static char *only_file(const char *directory, const char *end) {
   return found;
 }
 
+/* Merges of a class that is not read stand behind what else is there: opening them says which class it is. */
+static char *last_file(const char *directory) {
+  char *words = hri_path_join(directory, "vocab.txt");
+  if (!words || hri_path_exists(words) || !hri_merges_present(directory)) return words;
+  hri_free(words);
+  return hri_path_join(directory, "vocab.json");
+}
+
 /* The file of a directory that holds its tokenizer; owned by the caller. */
 static hr_status find_file(const char *directory, char **path, hr_error *error) {
   static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tekken.json"};
@@ -47,8 +55,9 @@ static hr_status find_file(const char *directory, char **path, hr_error *error) 
     hri_free(*path);
   }
   *path = only_file(directory, ".tiktoken");
-  if (!*path) *path = only_file(directory, ".gguf");
-  if (!*path) *path = hri_path_join(directory, hri_merges_present(directory) ? "vocab.json" : "vocab.txt");
+  if (!*path && hri_merges_known(directory)) *path = hri_path_join(directory, "vocab.json");
+  else if (!*path) *path = only_file(directory, ".gguf");
+  if (!*path) *path = last_file(directory);
   if (*path && hri_path_exists(*path)) return HR_OK;
   hri_free(*path);
   *path = NULL;

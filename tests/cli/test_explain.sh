@@ -126,6 +126,14 @@ expect_json 'd["failures"][0]["cause"] == "fragmented"' 'd["failures"][0]["line"
 cp out first
 "$program" explain - --json <"$data/explain/cases/pieces.pickle.gz" >out 2>err; rc=$?
 expect_rc 0; cmp -s out first || fail "a snapshot from a pipe is explained differently"
+# Thousands of empty members of gzip before it, of which the first bytes tell nothing.
+gzip -nc </dev/null >members; for _ in 1 2 3 4 5 6 7 8 9 10 11 12; do cat members members >more; mv more members; done
+cat members "$data/explain/cases/pieces.pickle.gz" >late.pickle.gz
+run explain late.pickle.gz --json; expect_rc 0; cmp -s out first || fail "a snapshot behind empty members is explained differently"
+"$program" explain - --json <late.pickle.gz >out 2>err; rc=$?
+expect_rc 0; cmp -s out first || fail "a snapshot behind empty members is explained differently from a pipe"
+run inspect members; refuses 5; expect_err 'is empty'
+run explain members; refuses 5; expect_err 'is empty'
 run explain "$data/explain/cases/leak.pickle.gz" --budget 24GiB; expect_rc 0
 expect_out '^growth, likely$'; expect_out '20.00 GiB of the device' # that somebody else holds
 run explain "$data/explain/cases/leak.pickle.gz" --budget 4GiB; expect_rc 0; expect_out '^growth, certain$'; expect_out 'history.append'

@@ -48,6 +48,17 @@ run train --resume half --steps 4 --allow-different steps --quiet; expect_rc 0
 cmp half/final/model.safetensors whole/final/model.safetensors || fail "the resumed run has other bits"
 cmp half/final/tokenizer.json away/tokenizer.json || fail "the resumed run's results lack the tokenizer"
 mv away words
+# Files beside the tokenizer that it is not read from are none of the run's business.
+printf '{"a": 0}\n' >words/vocab.json; printf '#version: 0.2\n' >words/merges.txt
+run train --resume half --steps 5 --tokenizer words --allow-different steps --quiet; expect_rc 0
+rm words/vocab.json words/merges.txt
+# Nor is a model's GGUF file in its directory its tokenizer: bytes stay its tokens.
+run evaluate bare --data text.txt --seq 32 --threads 1 --quiet --json; expect_rc 0
+cp out with
+run convert whole/final bare/model.gguf; expect_rc 0
+run evaluate bare --data text.txt --seq 32 --threads 1 --quiet --json; expect_rc 0
+same with out loss tokens || fail "another loss beside a GGUF file"
+rm bare/model.gguf
 
 run train whole/final --tokenizer words $train --steps 1 --out no; refuses 2; expect_err 'has a tokenizer of its own'
 run train $shape --tokenizer nothing $train --steps 1 --out no; refuses 2; expect_err 'nothing: there is no tokenizer'; expect_err 'tokenizer.json'

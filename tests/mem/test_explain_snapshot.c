@@ -217,6 +217,28 @@ static void test_absurd(void **state) {
   scene_close(&s);
 }
 
+/* More than there is now, less than the allocator held before: somebody else took it. More than that too: absurd. */
+static void test_absurd_or_shrunk(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(1), 0, 0, GIB(2), GIB(4));
+  s.i.peak_reserved_bytes = GIB(21);
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_UNKNOWN);
+  assert_true(says(&e->failures[0], "18.00 GiB went to somebody else"));
+  hr_explanation_destroy(e);
+  s.ooms[0].size = s.i.fragmentation.request_bytes = GIB(22);
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_TOO_BIG);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_LIKELY);
+  assert_true(says(&e->failures[0], "what this process has reserved and what is free together, 3.00 GiB"));
+  assert_true(says(&e->failures[0], "nor were more than 21.00 GiB ever reserved"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
 static void test_cap(void **state) {
   scene s;
   (void)state;
@@ -835,6 +857,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_too_big),
       cmocka_unit_test(test_absurd),
+      cmocka_unit_test(test_absurd_or_shrunk),
       cmocka_unit_test(test_cap),
       cmocka_unit_test(test_chunks),
       cmocka_unit_test(test_cached),

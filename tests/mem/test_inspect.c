@@ -1347,6 +1347,62 @@ static void a_table_that_is_enlarged(void **unused) {
   hr_snapshot_destroy(s);
 }
 
+#define CUBLAS "at::cuda::getCurrentCUDABlasWorkspace@CUDABlas.cpp:1" CALL
+
+/* A workspace is all that is recorded of a model's call: it is no pass, and what comes again comes in none; a table that is
+ * enlarged is one all the same. Where passes of another place are recorded, it does not hide them, be it made before or
+ * behind them. */
+static void a_workspace_is_no_pass(void **unused) {
+  enum { TABLES = 12, PASSES = 9 };
+  (void)unused;
+  for (int anew = 0; anew < 2; anew++) {
+    story *s = malloc(sizeof *s);
+    uint64_t table = 0;
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    const hr_growth *g;
+    story_begin(s, 2048 * MIB);
+    story_alloc(s, 8 * MIB, CUBLAS LOOP);
+    for (int k = 0; k < TABLES; k++) {
+      const uint64_t larger = story_alloc(s, (uint64_t)(4 + 2 * k) * MIB, TABLE);
+      if (anew && table) story_free(s, table);
+      table = larger;
+    }
+    if (anew) story_event(s, HR_TRACE_OOM, 0, 1024 * MIB, TABLE);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, anew ? HR_AT_OOM : HR_AT_PEAK);
+    g = growth_at(p, "eval.py:17");
+    assert_true(anew ? g && g->kind == HR_GROWTH_LARGER : !g || !hr_growth_goes_on(g->kind));
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+  for (int behind = 0; behind < 2; behind++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int pass = 0; pass < PASSES; pass++) {
+      uint64_t batch = story_alloc(s, 65536, BATCH);
+      if (pass == (behind ? PASSES - 1 : 0)) story_alloc(s, 8 * MIB, CUBLAS ";warm_up@eval.py:30;<module>@eval.py:21");
+      story_alloc(s, ACTIVATION, CELL);
+      story_alloc(s, ACTIVATION / 2, GATE);
+      story_alloc(s, ACTIVATION / 2, HIDDEN);
+      if (behind && pass == PASSES - 1) story_alloc(s, MIB, CUBLAS ";again@eval.py:32;<module>@eval.py:22");
+      story_free(s, batch);
+    }
+    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, CELL);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_true(p->growth_count > 0);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_GRAPH);
+    assert_int_equal(p->growth[0].steps_seen, PASSES);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f", line[] = "a\nb";
   (void)state;
@@ -1370,6 +1426,7 @@ int main(void) {
       cmocka_unit_test(passes_that_begin_twice),
       cmocka_unit_test(passes_whose_tensors_go_again),
       cmocka_unit_test(a_table_that_is_enlarged),
+      cmocka_unit_test(a_workspace_is_no_pass),
       cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(the_users_own_frame_stands),
       cmocka_unit_test(mixed_rows_say_so),

@@ -755,6 +755,21 @@ static void test_allocation_failures(void **state) {
   }
 }
 
+/* Empty members before the first that holds something: 4 KiB of them may begin a snapshot, a few or damaged ones do not. */
+static void test_empty_members(void **state) {
+  static const unsigned char empty[20] = {0x1f, 0x8b, 8, 0, 0, 0, 0, 0, 0, 3, 3};
+  unsigned char bytes[4096];
+  (void)state;
+  for (size_t k = 0; k < sizeof bytes; k++) bytes[k] = empty[k % sizeof empty];
+  assert_true(hr_snapshot_recognise(bytes, sizeof bytes));
+  assert_false(hr_snapshot_recognise(bytes, 100 * sizeof empty));
+  bytes[2000] = 0x1e; /* no member follows */
+  assert_false(hr_snapshot_recognise(bytes, sizeof bytes));
+  bytes[2000] = 0x1f;
+  bytes[2010] = 0xff; /* no block is of that kind */
+  assert_false(hr_snapshot_recognise(bytes, sizeof bytes));
+}
+
 static void test_recognise(void **state) {
   static const char *const logs[] =
       {"",         "x",   "Traceback", "[rank0]: torch.cuda.OutOfMemoryError", "{\"loss\": 1.5}", "(gdb) bt", "PK\3\4",
@@ -780,6 +795,7 @@ int main(void) {
       cmocka_unit_test(test_bomb),
       cmocka_unit_test(test_long_file),
       cmocka_unit_test(test_recognise),
+      cmocka_unit_test(test_empty_members),
       cmocka_unit_test(test_many_names),
       cmocka_unit_test(test_allocation_failures),
       cmocka_unit_test(test_profiler),

@@ -1018,6 +1018,16 @@ static void test_merges(void **state) {
       write_text("tokenizer_config.json", "{}");
       assert_int_equal(hr_tokenizer_open(directory, &read, &error), HR_ERROR_INPUT);
       assert_non_null(strstr(error.message, "no tokenizer_class"));
+      write_text("vocab.txt", "[UNK]\nthe\n"); /* of another kind, which a class that is not read may mean */
+      for (uint32_t k = 0; k < 3; k++) {
+        static const char *const classes[] = {"{}", "{\"tokenizer_class\":\"BertTokenizer\"}",
+                                              "{\"tokenizer_class\":\"GPT2Tokenizer\"}"};
+        write_text("tokenizer_config.json", classes[k]);
+        if (k == 2) write_text("merges.txt", "#version: 0.2\n");
+        read = open_directory();
+        assert_int_equal(strstr(hr_tokenizer_about(read), "vocab.txt") != NULL, k < 2);
+        hr_tokenizer_close(read);
+      }
     }
     assert_int_equal(remove_directory(NULL), 0);
   }

@@ -223,6 +223,61 @@ static void files_of_words_decide(void **state) {
   }
 }
 
+/* vocab.json and merges.txt decide where they are the tokenizer, and not where they lie beside what is read: runs that
+ * began without them go on. A GGUF file in a model's directory is another model and no tokenizer of this one. */
+static void only_merges_that_are_read_decide(void **state) {
+  static hr_model model;
+  const char *place = strdup(in_directory("pair"));
+  const hr_data_options options = {0};
+  char *bytes;
+  uint64_t count, before;
+  hri_words words;
+  hr_error error = {0};
+  (void)state;
+  assert_int_equal(hri_dir_make(place, NULL), HR_OK);
+  (void)snprintf(model.directory, sizeof model.directory, "%s", place);
+  assert_int_equal(hri_file_read(HR_TEST_DATA "/gguf/gpt2.gguf", 1 << 24, &bytes, &count, NULL), HR_OK);
+  assert_int_equal(hri_file_replace(in_directory("pair/model.gguf"), bytes, count, NULL), HR_OK);
+  hri_free(bytes);
+  assert_int_equal(hri_words_open(&words, &model, &options, &error), HR_OK);
+  assert_null(words.tokenizer);
+  before = words.identity;
+  (void)write_text("pair/vocab.json", "{\"a\": 0, \"b\": 1, \"ab\": 2}");
+  assert_int_equal(identity_of(&model, NULL), before); /* one of the two is nothing */
+  (void)write_text("pair/merges.txt", "#version: 0.2\na b\n");
+  (void)write_text("pair/config.json", "{\"model_type\": \"gpt2\"}");
+  assert_int_equal(hri_words_open(&words, &model, &options, &error), HR_OK);
+  assert_int_equal(hr_tokenizer_size(words.tokenizer), 3); /* and not the GGUF file's */
+  assert_true(words.identity != before);
+  before = words.identity;
+  hri_words_close(&words);
+  (void)write_text("pair/merges.txt", "#version: 0.2\n");
+  assert_true(identity_of(&model, NULL) != before);
+  before = identity_of(&model, NULL);
+  (void)write_text("pair/vocab.json", "{\"b\": 0, \"a\": 1, \"ab\": 2}");
+  assert_true(identity_of(&model, NULL) != before);
+  (void)write_text("pair/config.json", "{\"model_type\": \"clip\"}");
+  assert_int_equal(hri_words_open(&words, &model, &options, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "'clip' is not supported with them"));
+  hri_words_close(&words);
+  (void)write_text("pair/vocab.txt", "[UNK]\na\n"); /* which is read then */
+  assert_int_equal(unlink(in_directory("pair/model.gguf")), 0);
+  before = identity_of(&model, NULL);
+  (void)write_text("pair/merges.txt", "a b\n");
+  assert_int_equal(identity_of(&model, NULL), before);
+  assert_int_equal(hri_file_read(HR_TEST_DATA "/tokenizer/gpt2.json", 1 << 20, &bytes, &count, NULL), HR_OK);
+  (void)write_text("pair/tokenizer.json", bytes);
+  (void)write_text("pair/config.json", "{\"model_type\": \"gpt2\"}");
+  before = identity_of(&model, NULL);
+  (void)write_text("pair/merges.txt", "#version: 0.2\n");
+  assert_int_equal(identity_of(&model, NULL), before);
+  assert_int_equal(unlink(in_directory("pair/merges.txt")), 0);
+  assert_int_equal(unlink(in_directory("pair/vocab.json")), 0);
+  assert_int_equal(identity_of(&model, NULL), before);
+  hri_free(bytes);
+  free((void *)(uintptr_t)place);
+}
+
 /* Of config.json the vocabulary's size counts, where ranks ask for it: whisper's tokens stand behind 99 or 100
  * languages. All bytes as ranks, and the highest rank without a token. */
 static void vocabulary_behind_ranks_decides(void **state) {
@@ -661,6 +716,7 @@ int main(void) {
       TEST(what_decides_tokens_makes_another_entry),
       TEST(names_that_change_formats_make_another_entry),
       TEST(files_of_words_decide),
+      TEST(only_merges_that_are_read_decide),
       TEST(vocabulary_behind_ranks_decides),
       TEST(a_named_tokenizer_is_as_the_models_own),
       TEST(damaged_entries_are_made_anew),

@@ -129,6 +129,27 @@ static void test_wide_integers(void **state) {
   hri_json_deinit(&root);
 }
 
+/* What is read to be written again keeps the digits of any integer that a double could hold roughly. */
+static void test_kept_integers(void **state) {
+  char text[400] = "[\"\",-18446744073709551615,{\"a\":123456789012345678901234567890},1e+30,",
+       *end = text + strlen(text);
+  const char *directory = scratch_make("json"), *path = path_of("%s/kept", directory);
+  hri_json root = {0};
+  hri_text out = {0};
+  hri_json_writer w = hri_json_writer_init(&out, 0);
+  hr_error error = {0};
+  (void)state;
+  for (int i = 0; i < 309; i++) *end++ = '1'; /* the longest that there is */
+  *end++ = ']';
+  put_text(path, text);
+  assert_int_equal(hri_json_read_to_keep(path, sizeof text, &root, &error), HR_OK);
+  hri_json_put_tree(&w, root.value);
+  assert_string_equal(hri_text_get(&out), text);
+  hri_text_deinit(&out);
+  hri_json_deinit(&root);
+  scratch_remove(directory);
+}
+
 /* RFC 8259, section 8.1: a parser may pass over a byte order mark. */
 static void test_byte_order_mark(void **state) {
   hri_json root;
@@ -556,15 +577,25 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_malformed),      cmocka_unit_test(test_numbers),
-      cmocka_unit_test(test_wide_integers),  cmocka_unit_test(test_byte_order_mark),
-      cmocka_unit_test(test_nul_bytes),      cmocka_unit_test(test_depth),
-      cmocka_unit_test(test_getters),        cmocka_unit_test(test_getters_refuse),
-      cmocka_unit_test(test_long_names),     cmocka_unit_test(test_read_file),
-      cmocka_unit_test(test_scan_values),    cmocka_unit_test(test_scan_u64_refuses),
-      cmocka_unit_test(test_writer),         cmocka_unit_test(test_writer_invalid_utf8),
-      cmocka_unit_test(test_writer_doubles), cmocka_unit_test(test_locale),
-      cmocka_unit_test(test_refused_memory), cmocka_unit_test(test_writer_refused_memory),
+      cmocka_unit_test(test_malformed),
+      cmocka_unit_test(test_numbers),
+      cmocka_unit_test(test_wide_integers),
+      cmocka_unit_test(test_kept_integers),
+      cmocka_unit_test(test_byte_order_mark),
+      cmocka_unit_test(test_nul_bytes),
+      cmocka_unit_test(test_depth),
+      cmocka_unit_test(test_getters),
+      cmocka_unit_test(test_getters_refuse),
+      cmocka_unit_test(test_long_names),
+      cmocka_unit_test(test_read_file),
+      cmocka_unit_test(test_scan_values),
+      cmocka_unit_test(test_scan_u64_refuses),
+      cmocka_unit_test(test_writer),
+      cmocka_unit_test(test_writer_invalid_utf8),
+      cmocka_unit_test(test_writer_doubles),
+      cmocka_unit_test(test_locale),
+      cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_writer_refused_memory),
       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

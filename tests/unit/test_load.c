@@ -552,14 +552,19 @@ static void test_config_keeps_its_own_keys(void **state) {
   char *text;
   (void)state;
   copy_model(HR_TEST_DATA "/weights/llama-mixed", model);
-  edit(path_of("%s/config.json", model), "\"use_cache\": true",
-       "\"use_cache\": false, \"my_note\": {\"a\": [1, 2.5, null]}");
+  edit(
+      path_of("%s/config.json", model), "\"use_cache\": true",
+      "\"use_cache\": false, \"my_note\": {\"a\": [1, 2.5, null]}, \"foo_len\": 18446744073709551615, \"wide\": [-9223372036854775809, "
+      "1000000000000000019884624838656, 9223372036854775807, 1e+30]");
   assert_ok(hr_model_open(model, &m, &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
   assert_ok(hri_export_config(&m, "float16", out, NULL, &error), &error);
   text = get_file(path_of("%s/config.json", out), NULL);
   assert_non_null(strstr(text, "\"my_note\": {\n    \"a\": [\n      1,\n      2.5,\n      null\n    ]\n  }"));
   assert_non_null(strstr(text, "\"use_cache\": false"));
+  assert_non_null(strstr(text, "\"foo_len\": 18446744073709551615,")); /* digits and not a double */
+  assert_non_null(strstr(text, "[\n    -9223372036854775809,\n    1000000000000000019884624838656,\n"
+                               "    9223372036854775807,\n    1e+30\n  ]"));
   assert_non_null(strstr(text, "\"dtype\": \"float16\"")); /* under the name that the file has */
   assert_null(strstr(text, "torch_dtype"));
   assert_non_null(strstr(text, "\"eos_token_id\": [\n    2,\n    7\n  ]"));
@@ -590,12 +595,14 @@ static void test_companions(void **state) {
   copy_model(HR_TEST_DATA "/weights/llama-mixed", model);
   put_words(path_of("%s/merges.txt", model), 700000, 3);
   put_text(path_of("%s/chat_template.jinja", model), "{{ messages }}");
+  put_text(path_of("%s/tokenizer_config.json", model), "{ \"model_max_length\":1000000000000000019884624838656,\n}");
   put_text(path_of("%s/a.tiktoken", model), "x");
   put_text(path_of("%s/README.md", model), "not taken");
   assert_ok(hr_model_open(model, &m, &error), &error);
   assert_ok(hri_dir_make(out, &error), &error);
   assert_ok(hri_export_companions(&m, m.directory, out, NULL, &error), &error);
   assert_same_file(path_of("%s/merges.txt", model), path_of("%s/merges.txt", out));
+  assert_same_file(path_of("%s/tokenizer_config.json", model), path_of("%s/tokenizer_config.json", out));
   assert_same_file(path_of("%s/tokenizer.json", model), path_of("%s/tokenizer.json", out));
   assert_true(exists(path_of("%s/chat_template.jinja", out)) && exists(path_of("%s/a.tiktoken", out)));
   assert_false(exists(path_of("%s/README.md", out)) || exists(path_of("%s/model.safetensors", out)));
