@@ -470,6 +470,22 @@ static bool run_json_is_finished(const world *w, char why[WHY_ROOM]) {
   return good;
 }
 
+/* What is saved because data failed is a checkpoint more than the undisturbed run has, and --keep counts it: an older one may
+ * have gone for it. `name` begins with that of the older one. */
+static bool gave_way(const world *w, job j, const char *name) {
+  names then = list_tree(pathf("%s/checkpoints", reference_of(j))), now = list_tree(pathf("%s/checkpoints", w->run));
+  unsigned step, other;
+  bool gone = sscanf(name, "step-%u/", &step) == 1 && !has_name(&now, pathf("step-%06u/", step)), more = false;
+  for (size_t k = 0; gone && k < now.count; k++) {
+    const char *slash = strchr(now.at[k], '/');
+    more |=
+        slash && !slash[1] && sscanf(now.at[k], "step-%u/", &other) == 1 && other > step && !has_name(&then, now.at[k]);
+  }
+  free_names(&then);
+  free_names(&now);
+  return gone && more;
+}
+
 bool same_as_undisturbed(const world *w, job j, char why[WHY_ROOM]) {
   names steps = list_tree(pathf("%s/checkpoints", reference_of(j)));
   bool same = true;
@@ -477,7 +493,8 @@ bool same_as_undisturbed(const world *w, job j, char why[WHY_ROOM]) {
     const char *slash = strchr(steps.at[k], '/');
     if (!slash || slash[1] || (w->except && strcmp(steps.at[k], w->except) == 0)) continue;
     if (!same_directory(w, pathf("%s/checkpoints/%s", reference_of(j), steps.at[k]),
-                        pathf("%s/checkpoints/%s", w->run, steps.at[k])))
+                        pathf("%s/checkpoints/%s", w->run, steps.at[k])) &&
+        !gave_way(w, j, steps.at[k]))
       same = no(why, "checkpoints/%s is not the one of the undisturbed run", steps.at[k]);
   }
   free_names(&steps);
@@ -499,8 +516,12 @@ static bool is_scratch(const char *name) { return strncmp(name, ".headroom-", 10
 bool same_files_as_undisturbed(const world *w, job j, strictness s, char why[WHY_ROOM]) {
   names now = list_tree(w->tree), then = list_tree(pathf("%s/reference-%d", base, j));
   bool same = true;
-  for (size_t k = 0; same && k < then.count; k++)
-    if (!is_own(then.at[k]) && !has_name(&now, then.at[k])) same = no(why, "%s is missing", then.at[k]);
+  for (size_t k = 0; same && k < then.count; k++) {
+    const char *name = then.at[k], above[] = "run/checkpoints/";
+    if (is_own(name) || has_name(&now, name)) continue;
+    if (strncmp(name, above, sizeof above - 1) != 0 || !gave_way(w, j, name + sizeof above - 1))
+      same = no(why, "%s is missing", name);
+  }
   for (size_t k = 0; same && k < now.count; k++) {
     const char *name = now.at[k];
     if (is_own(name) || has_name(&then, name)) continue;
