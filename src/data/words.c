@@ -106,8 +106,9 @@ static hr_status digest_merges(hri_digest *digest, const char *directory, const 
 static bool means_one(const char *directory) {
   char *path = hri_path_join(directory, "tokenizer_config.json");
   hri_json config = {0};
+  const char *class = NULL;
   bool means = path && hri_path_exists(path) && hri_json_read(path, CONFIG_BYTES, &config, NULL) == HR_OK &&
-               json_is_object(config.value) && json_is_string(json_object_get(config.value, "tokenizer_class"));
+               hri_json_get_string(&config, "tokenizer_class", &class, NULL) == HR_OK;
   hri_json_deinit(&config);
   hri_free(path);
   return means;
