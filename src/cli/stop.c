@@ -1,3 +1,9 @@
+/* One handler for every signal that asks the work at hand to stop: it notes when the first came and writes the words that
+ * say so; the work looks between its steps.
+ *
+ * The neighbours may rely on this: the handler calls nothing that a signal may not interrupt and keeps errno, and of all
+ * signals only Ctrl-C ever leaves at once. What stands here is one for the process: a second stop_begin only changes the
+ * words. */
 #include "cli/stop.h"
 
 #include <assert.h>

@@ -92,6 +92,12 @@ static bool is_declaration(const hri_source_span *s) {
   return hri_source_name_end(s, name) == s->to || strchr(";{()\"'", s->text[s->to - 1]) != NULL;
 }
 
+/* Whether the line begins with an error's name that no bracket or semicolon follows, "std::bad_alloc": how a program prints it. */
+static bool prints_error(const hri_source_span *s) {
+  const size_t end = hri_source_name_end(s, s->from);
+  return hri_source_names_error(s, end) && (end == s->to || !strchr("(;{", s->text[end]));
+}
+
 /* A keyword that begins a statement, with what makes it one: English has most of these words too. */
 static bool begins_statement(const hri_source_span *s) {
   static const char *const alone[] = {"def ",    "elif ",    "elseif ",   "#include",   "#define",    "#if",
@@ -112,8 +118,7 @@ static bool begins_statement(const hri_source_span *s) {
   for (size_t i = 0; i < HRI_COUNT(alone); i++)
     if (hri_source_begins(s, s->from, alone[i])) {
       size_t behind = s->from + strlen(alone[i]);
-      if (hri_source_begins(s, s->from, "std::bad_alloc"))
-        return s->to > behind + 9 && strchr("(;{", s->text[behind + 9]);
+      if (prints_error(s)) return false;
       if (alone[i][0] == '@') { /* a decorator; somebody is addressed otherwise */
         size_t name = hri_source_name_end(s, behind);
         return name > behind && (name == s->to || s->text[name] == '(');
@@ -264,6 +269,7 @@ static bool is_wordy(const hri_source_span *s) {
 static bool is_closed_statement(const hri_source_span *s) {
   if (!hri_source_ends(s, ";")) return false;
   if (hri_source_name_end(s, s->from) == s->to - 1) return true;
+  if (hri_source_has(s, " ? ") && hri_source_has(s, " : ")) return true; /* "error == full ? FATAL : FINISHED;" */
   if (is_wordy(s) || (hri_source_has(s, ": ") && !hri_source_has(s, " = "))) return false; /* "error: ... at a::b;" */
   return s->from > 0 || hri_source_has(s, "::") || hri_source_has(s, "->") || hri_source_ends(s, ");");
 }
@@ -315,11 +321,9 @@ static bool opens_call(const hri_source_span *s) {
   return depth > 0 && hri_source_has(s, " = ");
 }
 
-/* A choice between two operands, "error == full ? FATAL : FINISHED;", and a member of a class whose body is empty,
- * "bad_alloc::bad_alloc(const char *msg) : what{msg} {}". */
-static bool is_choice_or_member(const hri_source_span *s) {
-  size_t at = hri_source_name_end(s, s->from);
-  if (hri_source_ends(s, ";")) return hri_source_has(s, " ? ") && hri_source_has(s, " : ");
+/* A member of a class whose body is empty, "bad_alloc::bad_alloc(const char *msg) : what{msg} {}". */
+static bool is_empty_member(const hri_source_span *s) {
+  const size_t at = hri_source_name_end(s, s->from);
   return hri_source_ends(s, ") {}") || (hri_source_ends(s, "} {}") && at < s->to && s->text[at] == '(' &&
                                         memchr(s->text + s->from, ':', at - s->from));
 }
@@ -338,6 +342,6 @@ bool hri_source_is_member(const hri_source_span *s) {
 
 bool hri_source_is_statement(const hri_source_span *s, bool commented) {
   return begins_statement(s) || is_declaration(s) || ends_statement(s) || is_assignment(s) || is_call(s) ||
-         is_entry(s, commented) || hri_source_is_member(s) || is_numbered(s) || opens_call(s) ||
-         is_choice_or_member(s) || is_closed_statement(s) || is_chained(s) || is_typed_name(s) || is_computation(s);
+         is_entry(s, commented) || hri_source_is_member(s) || is_numbered(s) || opens_call(s) || is_empty_member(s) ||
+         is_closed_statement(s) || is_chained(s) || is_typed_name(s) || is_computation(s);
 }
