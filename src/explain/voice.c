@@ -1,5 +1,5 @@
 /* The weights of the signs. tests/explain/fit_voice.py fits them (a logistic regression in which what speaks for a report
- * may not count against it, nor the other way round) to labelled texts; docs/explain.md says to which. A text is a report
+ * may not count against it, nor the other way round) to labelled texts; docs/explain-measured.md says to which. A text is a report
  * where the best of its places is. */
 #include "explain/voice.h"
 
