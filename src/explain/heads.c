@@ -242,6 +242,7 @@ static const hri_oom_head heads[] = {
     {"lowmemorykiller: killing '", "android", HRI_OOM_HOST},
     {"lowmemorykiller: kill '", "android", HRI_OOM_HOST},
     {"terminated due to memory issue", "ios", HRI_OOM_HOST},
+    {"killed by the operating system because it is using too much memory", "ios", HRI_OOM_HOST}, /* Xcode's */
     {"resource_type_memory (limit=", "ios", HRI_OOM_HOST},
     {"resource_type_memory: high watermark", "ios", HRI_OOM_HOST},
     {"namespace jetsam, code", "ios", HRI_OOM_HOST},
@@ -446,11 +447,20 @@ static const hri_oom_head heads[] = {
     /* words of which report.c tells whether they belong to a report; behind all others that begin alike */
     {"alloc", GENERAL, HRI_OOM_NOTHING},
     {"memory", GENERAL, HRI_OOM_NOTHING},
+    {"\xe6\x98\xbe\xe5\xad\x98", GENERAL, HRI_OOM_NOTHING},                 /* Chinese: a graphics card's memory */
+    {"\xe5\x86\x85\xe5\xad\x98", GENERAL, HRI_OOM_NOTHING},                 /* memory */
+    {"\xe3\x83\xa1\xe3\x83\xa2\xe3\x83\xaa", GENERAL, HRI_OOM_NOTHING},     /* Japanese */
+    {"\xeb\xa9\x94\xeb\xaa\xa8\xeb\xa6\xac", GENERAL, HRI_OOM_NOTHING},     /* Korean */
+    {"\xd0\xbf\xd0\xb0\xd0\xbc\xd1\x8f\xd1\x82", GENERAL, HRI_OOM_NOTHING}, /* Russian */
+    {"m\xc3\xa9moire", GENERAL, HRI_OOM_NOTHING},                           /* French */
+    {"memoria", GENERAL, HRI_OOM_NOTHING},
+    {"speicher", GENERAL, HRI_OOM_NOTHING},
     {"oom", GENERAL, HRI_OOM_NOTHING},
     {"vram", GENERAL, HRI_OOM_NOTHING},
     {" ram", GENERAL, HRI_OOM_NOTHING},
     {"hbm", GENERAL, HRI_OOM_NOTHING},
     {"heap", GENERAL, HRI_OOM_NOTHING},
+    {"kill", GENERAL, HRI_OOM_NOTHING},
     {"enomem", GENERAL, HRI_OOM_NOTHING},
     {"mmap", GENERAL, HRI_OOM_NOTHING},
     {"reserve ", GENERAL, HRI_OOM_NOTHING},

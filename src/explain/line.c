@@ -290,11 +290,20 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   return shape;
 }
 
+/* Whether the asterisk at line[at] multiplies, alone or as one of two: "1024*1024", "2**31". */
+static bool multiplies(const char *line, size_t count, size_t at) {
+  size_t from = at, to = at + 1;
+  while (from > 0 && line[from - 1] == '*') from--;
+  while (to < count && line[to] == '*') to++;
+  return from > 0 && to < count && to - from <= 2 && hri_is_digit(line[from - 1]) && hri_is_digit(line[to]);
+}
+
 /* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
 size_t hri_line_dressing(const char *line, size_t count, size_t at) {
   static const char *const tags[] = {"<b>", "</b>", "<em>", "</em>", "<strong>", "</strong>", "<code>", "</code>"};
   size_t end = at + 2;
-  if (line[at] == '*' || line[at] == '`') return 1;
+  if (line[at] == '*') return multiplies(line, count, at) ? 0 : 1;
+  if (line[at] == '`') return 1;
   if (line[at] == '<')
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
       if (starts_with(line, count, at, tags[i])) return strlen(tags[i]);

@@ -14,6 +14,7 @@
  * nothing where they stand are dropped, and the rest is weighed (voice.c). */
 #include "explain/lexicon.h"
 #include "explain/match.h"
+#include "explain/prose.h"
 #include "explain/report_parts.h"
 
 #define BIT(name) HRI_SIGN_BIT(HRI_SIGN_##name)
@@ -50,6 +51,11 @@ static bool is_template(const hri_oom_place *p) {
   return hri_match_any(p->text, p->line, p->line_end, "%s|%d|%i|%zu|%lu|%a");
 }
 
+/* What an alert or a chart prints of whatever it is made for: "pod {{ $labels.pod }} was oomkilled". */
+static bool is_filled_in(const hri_oom_place *p) {
+  return hri_match_part(p->text, p->line, p->line_end, "{{ $|{{$|{{ .|{{.");
+}
+
 /* Whether words before it in its sentence make it a case. */
 static bool is_case_of(const hri_oom_place *p) {
   size_t from = hri_sentence_start(p->text, p->sentence, p->at);
@@ -60,7 +66,7 @@ static bool is_case_of(const hri_oom_place *p) {
 static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_phrase f) {
   const uint32_t figures = hri_oom_figure_count(m);
   uint64_t signs = 0;
-  if (hri_voice_denies(p) || hri_voice_is_name(p, f.from, f.to)) return false;
+  if (hri_voice_denies(p) || is_filled_in(p) || hri_voice_is_name(p, f.from, f.to)) return false;
   if (is_noted_in_source(p, m, figures) || (figures > 0 && is_template(p))) return false;
   if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
@@ -71,6 +77,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
     return true;
   if (m->general) signs |= BIT(GENERAL);
   if (f.is_code) signs |= BIT(NAME);
+  if (f.is_loose) signs |= BIT(LOOSE);
   if (m->named) signs |= BIT(NAMED);
   if (hri_oom_is_kill(m->failure.source) || (strcmp(m->failure.source, "kernel") == 0 && f.is_code)) signs |= BIT(KILL);
   if (figures > 0) signs |= BIT(FIGURE);
@@ -98,12 +105,18 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (p->shape & HRI_OOM_BOLD && signs & BIT(OPENS)) /* people set what was printed in bold, too */
     signs &= ~(BIT(ALONE) | BIT(LAST) | BIT(FIELD));
   else if (signs & BIT(HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
-  return p->ear ? p->ear->hears(p->ear->context, signs) : hri_voice_weigh(signs) > 0;
+  const hri_voice_heard heard = {p, f.from, f.to, signs,
+                                 m->kind != HRI_OOM_ENDED && hri_prose_is_sentence(p, f.from, f.to, signs)};
+  if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
+  if (p->ear) return p->ear->hears(p->ear->context, &heard);
+  return (heard.in_sentence ? hri_prose_weigh(&heard) : hri_voice_weigh(signs)) > 0;
 }
 
 void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {
+  const hri_oom_phrase f = hri_oom_head_phrase(p);
   hri_oom_read_known(p, m);
-  if (!is_heard(p, m, hri_oom_head_phrase(p))) m->kind = HRI_OOM_NOTHING;
+  if (!is_heard(p, m, f)) m->kind = HRI_OOM_NOTHING;
+  hri_oom_name_resource(p, &f, m);
 }
 
 bool hri_oom_is_reported(const hri_oom_place *p) {
@@ -121,6 +134,7 @@ hri_oom_kind hri_oom_report(const hri_oom_place *p, hri_oom_message *m, size_t *
   m->exact = m->cut = false;
   *end = hri_oom_read_unknown(p, &f, m);
   if (!is_heard(p, m, f)) m->kind = HRI_OOM_NOTHING;
+  hri_oom_name_resource(p, &f, m);
   if (*end > p->line_end && p->line_end > p->at) *end = p->line_end;
   return m->kind;
 }

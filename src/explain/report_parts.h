@@ -9,7 +9,8 @@
 /* What failed: text[from, to). */
 typedef struct hri_oom_phrase {
   size_t from, to;
-  bool is_code; /* the name of an error */
+  bool is_code;  /* the name of an error */
+  bool is_loose; /* words that any sentence may hold: "oom" wherever it stands, "the ram was full" */
 } hri_oom_phrase;
 
 /* ---- report_phrase.c ---- */
@@ -70,6 +71,9 @@ size_t hri_oom_read_unknown(const hri_oom_place *place, const hri_oom_phrase *ph
 /* What the words beside a message whose own words are known add: its speaker where many programs print them, and
  * figures. */
 void hri_oom_read_known(const hri_oom_place *place, hri_oom_message *message);
+/* Whose memory it was, of a failure that is told in a sentence, where the phrase says nothing of it: the killer's whose name
+ * stands in it, the machine's where nothing close by speaks of a device. After it was heard. */
+void hri_oom_name_resource(const hri_oom_place *place, const hri_oom_phrase *phrase, hri_oom_message *message);
 /* How many figures a message prints; a process counts as one. */
 uint32_t hri_oom_figure_count(const hri_oom_message *message);
 

@@ -66,7 +66,8 @@ bool hri_oom_is_error_name(const char *text, size_t from, size_t to) {
       "allocation_failed|allocation_failure|allocationfailed|allocationfailure|out_of_device_memory|"
       "out_of_host_memory|outofdevicememory|outofhostmemory|out_of_resources|memory_allocation|"
       "memoryallocation|memory_error|enomem|insufficient_memory|no_memory|not_enough_memory|"
-      "memoryexhausted|malloc_fail|malloc_failed|alloc_fail|outofmemoryerror'>");
+      "memoryexhausted|malloc_fail|malloc_failed|alloc_fail|outofmemoryerror'>|outofmemoryexceptions|outofmemoryerrors|"
+      "outofmemorygraphics");
 }
 
 /* What may stand between "out of" and "memory", or before "allocation failed": whose or which memory it is. */
@@ -76,7 +77,7 @@ static const char modifiers[] =
     "step|its|hbm|npu|vulkan|metal|dram|all|memory|amount|requested|remaining|java|native|swap|workspace|tensor|"
     "temporary|server|gpu's|vram|allocated|container|per-process|opencl|sycl|xpu|mps|xla|large|huge|buffer|runtime|"
     "usable|worker|address|space|maximum|limit|backend|direct|os|stack|array|per-node|query|user|total|gpu|device|max|"
-    "distributed|allowed|a";
+    "distributed|allowed|graphic|a";
 
 static bool is_modifier(const char *text, size_t from, size_t to) {
   while (from < to && strchr("(\"'[", text[from])) from++;
@@ -118,7 +119,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
       !hri_match_at(text, at, from, "failed while|failed in|insufficient"))
     at = from; /* "cannot find buffer, mallocing new one" */
   if (at < from && (!done || hri_oom_word(text, at, from, " be ") < from)) {
-    *p = (hri_oom_phrase){at, to, false};
+    *p = (hri_oom_phrase){at, to, false, false};
     if (done) /* "3 gib of memory could not be allocated": what it was stands before */
       return speaks_of_memory(text, at > line + 60 ? at - 60 : line, from, to, count);
     return !agent && speaks_of_memory(text, at, from, to, count);
@@ -126,7 +127,7 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
   at = find_back(text, line, from, 24, "error|failed|failure|fatal", 5);
   if (at < from && hri_oom_word(text, at, from, ":") == from && !done && !agent &&
       (hri_match_end(text, from, to, "ing") || hri_match_part(text, at, from, " in | of "))) {
-    *p = (hri_oom_phrase){at, to, false}; /* "error allocating 3 gb", "failure in cudamalloc" */
+    *p = (hri_oom_phrase){at, to, false, false}; /* "error allocating 3 gb", "failure in cudamalloc" */
     return speaks_of_memory(text, at, from, to, count);
   }
   if (agent || done) return false;
@@ -172,6 +173,14 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
       " usage limit reached| allocation limit reached| budget exceeded| quota exceeded| quota!|"
       " depleted| space exhausted| isn't sufficient";
   static const char doing[] = " while allocating| when allocating| trying to allocate| while trying to allocate";
+  /* what took all of it, and what came of it: neither says that something was refused */
+  static const char taking[] =
+      "used up|uses up|using up|eats up|eat up|ate up|eats|eating|ate|fills|filled|filling|takes all|took all|consumes|consumed|"
+      "used all|uses all|maxes out|maxed out|maxing out|exceed|exceeds|exceeded|lacks|blows up|blew up|lack of";
+  static const char ending[] =
+      " runs out| run out| ran out| running out| is gone| was gone| full| is full| was full| gets full| got full| fills up| filled up|"
+      " is used up| was used up| gets exhausted| got exhausted| blows up| blew up| explodes| exploded| explosion| is too small|"
+      " is out| error| errors| overflows| overflowed| crash";
   const bool shared = hri_match_end(text, line, from, "shared ");
   const size_t near = hri_sentence_end(text, to, to + 80 < count ? to + 80 : count);
   size_t at = find_back(text, line, from, 48, before, 8), between = hri_match_next(text, at, from, before), close;
@@ -179,7 +188,7 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
   if (hri_match_at(text, to, count, " overflow calc| overflow check| overflow polic| overflow to ")) return false;
   if (at < from && is_moved(text, line, at)) return false;
   if (at < from && between < from && are_modifiers(text, between + 1, from)) {
-    *p = (hri_oom_phrase){at, hri_match_next(text, to, count, doing), false};
+    *p = (hri_oom_phrase){at, hri_match_next(text, to, count, doing), false, false};
     if (hri_match_at(text, at, from, "exceed")) /* "exceeded job memory limit" */
       return hri_match_at(text, to, count, " limit| budget| quota");
     if (hri_match_at(text, at, from, "too much")) return shared;
@@ -189,7 +198,7 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
     return to == count || strchr(".,:)(;!", text[to]) ||
            hri_match_at(text, to, count, " available| left| for| to | on | remaining| could| in ");
   }
-  *p = (hri_oom_phrase){hri_oom_with_modifiers(text, line, from), to, false};
+  *p = (hri_oom_phrase){hri_oom_with_modifiers(text, line, from), to, false, false};
   if (hri_match_at(text, to, count, " limit (")) { /* "memory limit (total) exceeded" */
     close = hri_oom_word(text, to, near, ") exceeded");
     p->to = close + strlen(") exceeded");
@@ -201,7 +210,23 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
     if (close < near) return true;
   }
   p->to = hri_match_next(text, to, count, behind);
-  return p->to > to || (shared && hri_oom_word(text, to, near, "exceed") < near);
+  if (p->to > to || (shared && hri_oom_word(text, to, near, "exceed") < near)) return true;
+  p->is_loose = true;
+  at = find_back(text, line, from, 48, taking, 8);
+  between = hri_match_next(text, at, from, taking);
+  if (at < from && between < from && are_modifiers(text, between + 1, from)) {
+    p->from = at;
+    return true;
+  }
+  p->to = hri_match_next(text, to, count, ending);
+  return p->to > to;
+}
+
+/* Whether it is one of several causes that a program lists. */
+static bool is_one_cause(const char *text, size_t line, size_t at) {
+  enum { FAR = 300 };
+  return hri_match_part(text, at > line + FAR ? at - FAR : line, at,
+                        "root cause|common cause|possible cause|possible reason");
 }
 
 /* "oom" as a word: of somebody who met it, not a counter or the name of a setting. */
@@ -211,23 +236,96 @@ static bool find_oom(const char *text, size_t line, size_t from, size_t to, size
   static const char before[] =
       "due to|by|hit|got|because of|reason:|error:|gpu|cuda|host|encountered|status:|error|with|into|"
       "getting|get an|get a|get|gets|cause|causes|caused";
-  *p = (hri_oom_phrase){from, to, false};
-  if (hri_match_at(text, to, count, ") killer|: 0|s:|=")) return false;
+  *p = (hri_oom_phrase){from, to, false, false};
+  if (hri_match_at(text, to, count, ": 0|s:|=| score|_")) return false;
+  p->to = hri_match_next(text, to, count, " killer|-killer|) killer");
+  if (p->to > to)
+    return p->is_loose =
+               (p->to == count || (!hri_is_name(text[p->to]) && text[p->to] != '=')) && !is_one_cause(text, line, from);
   if (hri_match_at(text, to, count, " killed") &&
       hri_match_end(text, line, from, "that got |that get |that were |which got "))
     return false; /* of a kind */
-  return to == count || hri_match_at(text, to, count, behind) || find_back(text, line, from, 16, before, 3) < from;
+  p->is_loose =
+      to < count && !hri_match_at(text, to, count, behind) && find_back(text, line, from, 16, before, 3) == from;
+  return true;
 }
 
 /* Behind a participle: what is of that kind, "oomed pods". */
 static const char plurals[] = " pods| jobs| tasks| containers| processes| workers| stressors| instances| requests";
 
+/* Memory in other languages, at text[at], that is lacking: the words that say so stand within some letters of it. */
+static bool find_wide(const char *text, size_t line, size_t at, size_t count, hri_oom_phrase *p) {
+  enum { BEFORE = 24, BEHIND = 32 };
+  static const char behind[] =
+      /* Chinese: burst, not enough, overflowed, exhausted, beyond, full, used up */
+      "\xe7\x88\x86|\xe4\xb8\x8d\xe8\xb6\xb3|\xe4\xb8\x8d\xe5\xa4\x9f|\xe6\xba\xa2\xe5\x87\xba|"
+      "\xe8\x80\x97\xe5\xb0\xbd|\xe7\x82\xb8|\xe8\xb6\x85\xe9\x99\x90|\xe8\xb6\x85\xe5\x87\xba|\xe6\xbb\xa1|"
+      "\xe7\x94\xa8\xe5\xae\x8c|"
+      /* Japanese: lacking, over, full */
+      "\xe4\xb8\x8d\xe8\xb6\xb3|\xe8\xb6\xb3\xe3\x82\x8a|\xe3\x82\xaa\xe3\x83\xbc\xe3\x83\x90\xe3\x83\xbc|"
+      "\xe3\x83\x91\xe3\x83\xb3\xe3\x83\x91\xe3\x83\xb3|"
+      /* Korean */
+      "\xeb\xb6\x80\xec\xa1\xb1|\xec\xb4\x88\xea\xb3\xbc|\xec\x9d\xb4 \xeb\xaa\xa8\xec\x9e\x90|\xea\xb0\x80\xeb\x93\x9d|"
+      /* Russian: came to an end, is lacking */
+      "\xd0\xba\xd0\xbe\xd0\xbd\xd1\x87\xd0\xb8\xd0\xbb|\xd0\xba\xd0\xbe\xd0\xbd\xd1\x87\xd0\xb0\xd0\xb5\xd1\x82|"
+      "\xd0\xbd\xd0\xb5 \xd1\x85\xd0\xb2\xd0\xb0\xd1\x82|"
+      /* German, French, Italian, Spanish, Portuguese */
+      "voll|reicht nicht|nicht aus|insuffisante|pleine|insufficiente|insuficiente|agotada|esgotada|oom";
+  static const char before[] =
+      /* Chinese: burst, beyond, no free, overflowed */
+      "\xe7\x88\x86|\xe8\xb6\x85|\xe6\xb2\xa1\xe6\x9c\x89\xe7\xa9\xba\xe9\x97\xb2|\xe6\xba\xa2\xe5\x87\xba|"
+      /* Japanese: out of */
+      "\xe3\x82\xa2\xe3\x82\xa6\xe3\x83\x88\xe3\x82\xaa\xe3\x83\x96|"
+      /* Russian: lack of, is lacking */
+      "\xd0\xbd\xd0\xb5\xd1\x85\xd0\xb2\xd0\xb0\xd1\x82\xd0\xba|\xd0\xbd\xd0\xb5 \xd1\x85\xd0\xb2\xd0\xb0\xd1\x82|"
+      "\xd0\xbd\xd0\xb5\xd0\xb4\xd0\xbe\xd1\x81\xd1\x82\xd0\xb0\xd1\x82\xd0\xbe\xd1\x87\xd0\xbd\xd0\xbe|"
+      "\xd0\xbd\xd0\xb5\xd0\xb4\xd0\xbe\xd1\x81\xd1\x82\xd0\xb0\xd1\x82\xd0\xba|"
+      /* German, French, Spanish, Portuguese */
+      "nicht genug|nicht gen\xc3\xbcgend|zu wenig|kein |plus de|manque de|court de|pas assez de|sin |falta de|no hay suficiente|sem |out of";
+  size_t from = at > line + BEFORE ? at - BEFORE : line, to = at + BEHIND < count ? at + BEHIND : count, end = at, lack;
+  from = hri_sentence_start(text, from, at);
+  to = hri_sentence_end(text, at, to);
+  while (end < to && (text[end] & 0x80 || hri_is_letter(text[end]))) end++;
+  if (end > at + 12 && (text[at] & 0x80)) end = at + 6;
+  *p = (hri_oom_phrase){at, end, false, true};
+  lack = hri_match_first(text, at, to, behind);
+  if (lack < to) {
+    p->to = hri_match_next(text, lack, to, behind);
+    return true;
+  }
+  lack = hri_match_first(text, from, at, before);
+  if (lack < at) p->from = lack;
+  return lack < at;
+}
+
+/* A process that was ended, where memory is spoken of close by: kill.c knows what is told of one whatever stands around. */
+static bool find_kill(const char *text, size_t line, size_t from, size_t to, size_t count, hri_oom_phrase *p) {
+  enum { NEAR = 160 };
+  const size_t near = from > NEAR ? from - NEAR : 0, end = to + NEAR < count ? to + NEAR : count;
+  static const char whole[] = "memory|oom|ram|swap|mem|oomd|jetsam|dmesg|cgroup";
+  const hri_oom_around around = {.text = text, .start = line, .line = line, .at = from, .after = from, .count = count};
+  *p = (hri_oom_phrase){from, to, false, true};
+  if (hri_match_next(text, from, to, "kill|kills|killed|killing") != to || (from > line && text[from - 1] == '_') ||
+      (from > line && text[from - 1] == '(') || hri_match_end(text, line, from, "successfully ") ||
+      hri_match_at(text, to, count, " process | the | exceeded| for exceeding") ||
+      hri_oom_is_by_other_signal(&around) || is_one_cause(text, line, from))
+    return false;
+  return hri_match_any(text, near, end, whole) ||
+         /* memory: in Chinese, Japanese, Korean, Russian */
+         hri_match_part(
+             text, near, end,
+             "\xe5\x86\x85\xe5\xad\x98|\xe3\x83\xa1\xe3\x83\xa2\xe3\x83\xaa|\xeb\xa9\x94\xeb\xaa\xa8\xeb\xa6\xac|"
+             "\xd0\xbf\xd0\xb0\xd0\xbc\xd1\x8f\xd1\x82|137");
+}
+
 /* The phrase to which the word at text[at] belongs. */
 static bool find_phrase(const char *text, size_t line, size_t at, size_t count, hri_oom_phrase *p) {
   size_t from = at + (text[at] == ' '), to = from;
+  if (text[from] & 0x80 || hri_match_at(text, from, count, "memoria|speicher|m\xc3\xa9moire"))
+    return find_wide(text, line, from, count, p);
   while (from > line && hri_is_name(text[from - 1])) from--;
   while (to < count && hri_is_name(text[to])) to++;
-  *p = (hri_oom_phrase){from, to, true};
+  *p = (hri_oom_phrase){from, to, true, false};
   if (from > line && text[from - 1] == '+') return false; /* an option of a virtual machine's */
   if (hri_oom_is_error_name(text, from, to)) {            /* not an enumerator */
     bool set =
@@ -240,16 +338,23 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   }
   if (to - from == 4 && hri_match_at(text, from, to, "ooms")) { /* "my run always ooms after an epoch" */
     p->is_code = false;
-    return hri_match_at(text, to, count, " after | when i | when running | at | on ") &&
-           hri_match_end(text, line, from, "it |run |training |always |still |job |model |script |this ");
+    p->is_loose = !hri_match_at(text, to, count, " after | when i | when running | at | on ") ||
+                  !hri_match_end(text, line, from, "it |run |training |always |still |job |model |script |this ");
+    return true;
   }
   if (to - from == 6 && hri_match_at(text, from, to, "ooming")) { /* "we were ooming when launching" */
     p->is_code = false;
-    return hri_match_end(text, line, from, "were |was |is |are |keeps |kept |been |started |be ");
+    p->is_loose = !hri_match_end(text, line, from, "were |was |is |are |keeps |kept |been |started |be ");
+    return true;
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom") && hri_match_at(text, to, count, "'d |'ed ")) {
-    *p = (hri_oom_phrase){from, to + 2, false};
+    *p = (hri_oom_phrase){from, to + 2, false, false};
     return !hri_match_at(text, to + 2, count, plurals);
+  }
+  if (hri_match_at(text, from, to, "kill")) return find_kill(text, line, from, to, count, p);
+  if (to - from == 4 && hri_match_at(text, from, to, "oome")) { /* java's, in short */
+    p->is_code = false;
+    return p->is_loose = true;
   }
   if (to - from == 3 && hri_match_at(text, from, to, "oom")) return find_oom(text, line, from, to, count, p);
   if (to + 1 < count && text[to] == '.' && hri_is_letter(text[to + 1])) return false; /* "alloc.h:48" */
@@ -260,12 +365,12 @@ static bool find_phrase(const char *text, size_t line, size_t at, size_t count, 
   if (hri_match_at(text, from, to, "memory|vram|ram|hbm|heap|address"))
     return to - from <= 7 && find_lack(text, line, from, to, count, p);
   if (hri_match_at(text, from, to, "resources")) { /* an OpenCL function's */
-    *p = (hri_oom_phrase){from > line + 7 ? from - 7 : line, to, false};
+    *p = (hri_oom_phrase){from > line + 7 ? from - 7 : line, to, false, false};
     return from > line + 7 && hri_match_at(text, from - 7, from, "out of ") &&
            hri_oom_word(text, from > line + 80 ? from - 80 : line, from, "clenqueue") < from;
   }
   if (hri_match_at(text, from, to, "paging")) {
-    *p = (hri_oom_phrase){from, to, false};
+    *p = (hri_oom_phrase){from, to, false, false};
     return hri_match_at(text, to, count, " file is too small");
   }
   return false;
@@ -293,7 +398,7 @@ bool hri_oom_find_phrase(const hri_oom_place *p, hri_oom_phrase *f) {
 
 hri_oom_phrase hri_oom_head_phrase(const hri_oom_place *p) {
   const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
-  hri_oom_phrase f = {hri_oom_with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false};
+  hri_oom_phrase f = {hri_oom_with_modifiers(p->text, p->line, p->at), p->at + strlen(head->words), false, false};
   while (f.from > p->line && hri_is_name(p->text[f.from - 1])) f.from--;
   while (f.to < p->line_end && hri_is_name(p->text[f.to])) f.to++;
   if (hri_match_at(p->text, f.to, p->line_end, " event")) { /* the scheduler's whole sentence */

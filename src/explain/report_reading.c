@@ -98,7 +98,7 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   size_t back = p->line > 100 ? p->line - 100 : 0, from = hri_sentence_start(p->text, p->line, p->at), end;
   const hri_oom_head *head = hri_oom_head_at(p->text, p->at, p->count);
   const size_t behind = p->at + (head && strlen(head->words) > 13 ? strlen(head->words) : 13);
-  hri_oom_phrase f = {p->at, p->at, false};
+  hri_oom_phrase f = {p->at, p->at, false, false};
   bool goes_on = hri_match_end(p->text, p->line, p->line_end, ": |:");
   if (from > p->line && hri_match_at(p->text, from, p->at, " result:")) /* "failed to alloc 4096 bytes; result: ..." */
     from = hri_sentence_start(p->text, p->line, from - 1);
@@ -208,10 +208,74 @@ size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri
   if (from > p->line + 2 && p->text[from - 1] == ';') /* "8 bytes requested; not enough memory" */
     from = hri_sentence_start(p->text, p->line, from - 1);
   hri_oom_name_speaker(p, f->from, f->to, m);
+  if (f->is_loose && hri_match_part(p->text, f->from, f->to, "kill")) {
+    m->kind = HRI_OOM_HOST_LIKELY;
+    m->failure.source = "kill";
+  }
   end = report_end(p, f, m->kind == HRI_OOM_HOST ? 160 : 60);
   if (m->kind != HRI_OOM_HOST || !ends_process(p))
     hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);
   if (m->kind == HRI_OOM_FOREIGN) read_usage(p, f->to, m);
   if (m->kind == HRI_OOM_LIMIT) read_share_used(p, f->to, m->failure.figures);
   return end;
+}
+
+/* What a sentence says of whose memory it was, where the phrase itself names nobody's: the sentence, and what stands close by. */
+typedef struct nearby {
+  const char *text, *before;
+  size_t from, end;               /* the sentence */
+  size_t far_from, far_end;       /* what is close by, of the same text */
+  size_t before_from, before_end; /* and before it */
+} nearby;
+
+static nearby nearby_of(const hri_oom_place *p, const hri_oom_phrase *f) {
+  enum { FAR = 240 };
+  nearby n = {.text = p->text, .before = p->before, .before_end = p->before_count};
+  n.from = hri_sentence_start(p->text, p->sentence, f->from);
+  n.end = hri_sentence_end(p->text, f->to, p->line_end > f->to ? p->line_end : f->to);
+  n.far_from = p->line;
+  n.far_end = n.end + FAR < p->count ? n.end + FAR : p->count;
+  n.before_from = p->before_count > FAR ? p->before_count - FAR : 0;
+  return n;
+}
+
+static bool says_nearby(const nearby *n, const char *whole, const char *parts) {
+  return hri_match_any(n->text, n->far_from, n->far_end, whole) ||
+         hri_match_any(n->before, n->before_from, n->before_end, whole) ||
+         hri_match_part(n->text, n->far_from, n->far_end, parts) ||
+         hri_match_part(n->before, n->before_from, n->before_end, parts);
+}
+
+void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
+  static const char killers[] =
+      "oom killer|oom-killer|oomkiller|systemd-oomd|oom) killer|earlyoom|oom-kill|oom_kill|oom kill|oom handler|by oom|by kernel|by the kernel|"
+      "linux kernel|kernel killed|kernel kills|by slurm|slurm kill|slurm's|by kubernetes|out_of_memory|oomkilled";
+  static const char killing[] = "kill|kills|killed|killing";
+  static const char hosts[] =
+      "machine|pod|pods|container|containers|ram|swap|notebook|colab|kaggle|docker|laptop|pc|computer|memoryerror|"
+      "host memory|system memory|cpu memory|cpu ram|kernel restarting|kernel died|killed";
+  static const char
+      host_parts[] = /* Chinese: memory, host, computer, process; Russian: main memory; Japanese: out of memory */
+      "\xe5\x86\x85\xe5\xad\x98|\xe4\xb8\xbb\xe6\x9c\xba|\xe7\x94\xb5\xe8\x84\x91|\xe8\xbf\x9b\xe7\xa8\x8b|"
+      "\xd0\xbe\xd0\xbf\xd0\xb5\xd1\x80\xd0\xb0\xd1\x82\xd0\xb8\xd0\xb2|"
+      "\xe3\x83\xa1\xe3\x83\xa2\xe3\x83\xaa\xe4\xb8\x8d\xe8\xb6\xb3";
+  static const char devices[] = "gpu|gpus|cuda|vram|mps|hip|rocm|tpu|xpu|npu|device|graphics|graphic|video|heap|java";
+  static const char device_parts[] = /* and Chinese: a card's memory, a card; Russian: video */
+      "rtx|gtx|3090|4090|5090|2080|3060|3080|a100|h100|v100|geforce|tesla|\xe6\x98\xbe\xe5\xad\x98|"
+      "\xe6\x98\xbe\xe5\x8d\xa1|\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb5\xd0\xbe";
+  const nearby n = nearby_of(p, f);
+  const bool unnamed = m->kind == HRI_OOM_REPORT && strcmp(m->failure.source, "unknown speaker") == 0;
+  const bool kill = m->kind == HRI_OOM_HOST_LIKELY && strcmp(m->failure.source, "kill") == 0;
+  if (!unnamed && !kill) return;
+  if (hri_match_part(p->text, n.from, n.end, killers) &&
+      (kill || hri_match_any(p->text, n.from, n.end, killing) ||
+       hri_match_part(p->text, n.from, n.end,
+                      "\xe6\x9d\x80|\xd1\x83\xd0\xb1\xd0\xb8\xd1\x82|tu\xc3\xa9|\xe6\xae\xba"))) {
+    m->kind = HRI_OOM_HOST;
+    m->failure.source = "kernel";
+    m->anybodys = false;
+  } else if (unnamed && says_nearby(&n, hosts, host_parts) && !says_nearby(&n, devices, device_parts)) {
+    m->kind = HRI_OOM_HOST_LIKELY;
+    m->failure.source = "host";
+  }
 }

@@ -73,8 +73,20 @@ static bool is_meant(const hri_oom_place *p) {
   return hri_match_part(p->before, from, p->before_count, words) || hri_match_part(p->text, p->line, end, words);
 }
 
+/* A line that is the phrase alone, with its definition below: "CUDA out of memory", "- such an error occurs when ...". */
+static bool is_defined_below(const hri_oom_place *p, size_t from, size_t to) {
+  static const char defining[] =
+      "occurs when|usually happens|typically happens|often happens|happens when|is caused by";
+  const size_t end = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
+  if (hri_oom_with_modifiers(p->text, p->line, from) > p->line) return false;
+  to = hri_match_next(p->text, to, p->line_end, " error| errors");
+  while (to < p->line_end && !hri_is_name(p->text[to])) to++;
+  return to >= p->line_end && hri_match_part(p->text, p->line_end, end, defining);
+}
+
 bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {
-  return is_one_of_several(p, to) || is_titled_advice(p, from, to);
+  return is_one_of_several(p, to) || is_titled_advice(p, from, to) || is_defined_below(p, from, to) ||
+         hri_match_at(p->text, to, p->line_end, " -> | => | \xe2\x86\x92 "); /* an arrow to what is done about it */
 }
 
 /* "fix(cuda): ...", "tip: ...": what the sentence text[first, near) begins with says what it is about. */

@@ -99,10 +99,11 @@ static void begin_message(hr_explainer *e, size_t m) {
 
 /* Whether what stands in the line of mark `m` is worth a look: a line, or a part of one that is too long, holds few of them, and a
  * word of the general rule needs another one that says that something failed. */
-static bool is_worth_it(hr_explainer *e, size_t m, bool general) {
+static bool is_worth_it(hr_explainer *e, size_t m, bool english) {
   static const char words[] =
-      "fail|unable|cannot|can't|could|not |out of|out_of|outof|insuff|exhaust|exceed|error|no |oom|lack|"
-      "than|too |full|overflow|enomem|refuse|ran out|impossible|n't |paging";
+      "fail|unable|cannot|can't|could|not |out of|out_of|outof|out-of|insuff|exhaust|exceed|error|no |oom|lack|"
+      "than|too |full|overflow|enomem|refuse|ran out|run out|runs out|impossible|n't |paging|gone|eat|ate |short |maxe|blow|blew|used |"
+      "using up|consum|crash|explo|leak|takes|took|fill|low on|sin |falta|plus de|manque|genug|wenig|voll|reicht";
   const hri_scan_window *w = &e->window;
   size_t line = w->marks.items[m].offset, end = hri_scan_mark_end(w, m);
   end = end + 120 < w->count ? end + 120 : w->count; /* or in the next line, where one was wrapped */
@@ -111,7 +112,7 @@ static bool is_worth_it(hr_explainer *e, size_t m, bool general) {
     e->tries = 0;
     e->may_fail = hri_match_part(w->text, line, end, words);
   }
-  return e->tries < TRIES && (e->may_fail || !general);
+  return e->tries < TRIES && (e->may_fail || !english);
 }
 
 /* Reads the message whose words are known at the excerpt's start: *end is how far, *whole whether it is one of
@@ -155,10 +156,11 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   const hri_scan_excerpt *x = &e->excerpt;
   const bool general = hri_oom_is_general(e->window.text, at, e->window.count);
   hri_oom_place place;
-  bool whole = false, open = true;
+  bool whole = false, open = true, known = !general; /* by its words, not by their structure */
   size_t end;
   e->message.kind = HRI_OOM_NOTHING;
-  if (is_rest(e, at, m) || !is_worth_it(e, m, general) || (!general && at < e->muted)) return at + 1;
+  if (is_rest(e, at, m) || !is_worth_it(e, m, general && !(e->window.text[at] & 0x80)) || (!general && at < e->muted))
+    return at + 1;
   place = hri_scan_place_of(&e->window, at, m); /* what costs more than all before it */
   place.ear = e->ear;
   if (general && (at < e->spoken || !hri_oom_is_reported(&place))) {
@@ -173,12 +175,13 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
     const bool later = is_known_later(e, &place);
     begin_message(e, m);
     if (later) return at + 1;
+    known = false;
     e->message.general = true;
     e->message.kind = hri_oom_report(&place, &e->message, &end);
   }
   if (e->message.kind == HRI_OOM_NOTHING) {
     e->tries += 4;
-    if (!general && end > x->start &&
+    if (known && end > x->start &&
         (end - x->start < 60 || (whole && hri_scan_excerpt_is_whole(x, &e->window, at, end))))
       e->muted = at + (end - x->start); /* the rest of the same words */
     return at + 1;

@@ -126,7 +126,7 @@ static bool is_word_at(const hri_oom_place *p, size_t at) {
 static bool has_placeholder(const hri_oom_place *p) {
   static const char asks[] =
       "tried to allocate|trying to allocate|(mps allocated:|oom allocating|memory allocating|total-vm:|"
-      "dataloader worker (pid|system memory (|system memory(|requested buffer of size|vector of size|"
+      "dataloader worker (pid|gpu memory utilization (|system memory (|system memory(|requested buffer of size|vector of size|"
       "is smaller than requested bytes of";
   static const char meant[] = "more than 1eb|more memory|a |memory|buffer|tensor|the ";
   static const char stand_ins[] =

@@ -12,6 +12,7 @@ typedef enum hri_sign {
   HRI_SIGN_GENERAL, /* of no known speaker */
   HRI_SIGN_NAME,    /* the name of an error, which any sentence may hold */
   HRI_SIGN_KILL,    /* of a process that was ended, for whatever reason */
+  HRI_SIGN_LOOSE,   /* words that any sentence about memory may hold */
   HRI_SIGN_NAMED,   /* beside words that name or explain it (wording.c) */
   /* what speaks for a report */
   HRI_SIGN_FIGURE,   /* the message prints a figure */
@@ -64,10 +65,18 @@ int hri_voice_weigh(uint64_t signs);
 uint64_t hri_voice_pairs(uint64_t signs);
 const char *hri_voice_sign_name(hri_sign sign);
 
-/* Who hears a text in place of hri_voice_weigh: is given the signs of each place that is weighed, and says whether it is
- * a report. tests/explain/signs.c lists them so. */
+/* What is weighed: the signs of a phrase text[from, to), and whether it stands in a sentence (prose.h). */
+typedef struct hri_voice_heard {
+  const hri_oom_place *place;
+  size_t from, to;
+  uint64_t signs;
+  bool in_sentence;
+} hri_voice_heard;
+
+/* Who hears a text in place of hri_voice_weigh and hri_prose_weigh, and says whether a place is a report.
+ * tests/explain/signs.c lists them so. */
 typedef struct hri_voice_ear {
-  bool (*hears)(void *context, uint64_t signs);
+  bool (*hears)(void *context, const hri_voice_heard *heard);
   void *context;
 } hri_voice_ear;
 void hri_explainer_lend_ear(hr_explainer *explainer, const hri_voice_ear *ear);

@@ -200,13 +200,6 @@ static bool counts_events(const hri_oom_around *a) {
   return at > a->start && hri_is_digit(a->text[at - 1]) && !before_ends(a, "detected 0");
 }
 
-/* Whether what was killed is a cluster's, which says so itself. */
-static bool is_of_cluster(const hri_oom_around *a) {
-  static const char words[] = "pod|pods|kubernetes|k8s|deployment|operator|controller|statefulset|daemonset";
-  const size_t far = a->after + 200 < a->count ? a->after + 200 : a->count;
-  return hri_match_any(a->text, a->start, far, words);
-}
-
 /* Whether the killer, "oom-kill" and "er", did something or had it done: alone it is the name of who may. */
 static bool tells_of_killer(const hri_oom_around *a) {
   static const char deeds[] =
@@ -244,7 +237,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     if (!before_ends(a, " was| got| been| were| is| being| gets| getting| constantly| repeatedly| still| again") ||
         before_has(a, "oom_kill"))
       return nothing;
-    return (hri_oom_reading){is_of_cluster(a) ? HRI_OOM_HOST : HRI_OOM_HOST_LIKELY, "kernel"};
+    return certain; /* by whom is in the word */
   }
   if (strcmp(words, "oomkilled") == 0) {
     if (before_ends(a, "_") && after_starts(a, "_")) return nothing; /* a part of a name */

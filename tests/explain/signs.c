@@ -1,8 +1,11 @@
-/* The signs of each place of a text that is weighed (explain/voice.h), for fit_voice.py, which fits the weights to them.
+/* The signs of each place of a text that is weighed (explain/voice.h), for fit_voice.py, which fits the weights to them, and
+ * the words of its sentences (explain/prose.h), for fit_prose.py.
  *
  *   explain_signs --names     the name of each sign, the first bit first
  *   explain_signs <LIST       a line for each file that LIST names, one a line: "+" where a failure is reported whatever
  *                             the weights are, else "-"; then each different set of signs, in hexadecimal
+ *   explain_signs --keys      the same, and before it a line for each place: "line" or "sentence", the signs, and for a
+ *                             sentence its keys, with tabs between
  *
  * No place counts as a report here, so that all of them are met. */
 #include <inttypes.h>
@@ -12,18 +15,30 @@
 
 #include <headroom/explain.h>
 
-#include "explain/voice.h"
+#include "explain/prose.h"
 
 enum { MOST_PLACES = 4096, LONGEST_PATH = 4096, CHUNK = 65536 };
+
+static bool with_keys;
+
+static void print_key(void *context, const char *key) {
+  (void)context;
+  (void)printf("\t%s", key);
+}
 
 typedef struct heard {
   uint64_t signs[MOST_PLACES];
   size_t count;
 } heard;
 
-static bool listen(void *context, uint64_t signs) {
+static bool listen(void *context, const hri_voice_heard *place) {
   heard *h = context;
-  signs = hri_voice_pairs(signs);
+  const uint64_t signs = hri_voice_pairs(place->signs);
+  if (with_keys) {
+    (void)printf("%s\t%" PRIx64, place->in_sentence ? "sentence" : "line", signs);
+    if (place->in_sentence) hri_prose_each(place, print_key, NULL);
+    (void)printf("\n");
+  }
   for (size_t i = 0; i < h->count; i++)
     if (h->signs[i] == signs) return false;
   if (h->count < MOST_PLACES) h->signs[h->count++] = signs;
@@ -77,7 +92,9 @@ int main(int argc, char **argv) {
     for (int i = 0; i < HRI_SIGN_COUNT; i++) (void)printf("%s\n", hri_voice_sign_name((hri_sign)i));
     return EXIT_SUCCESS;
   }
-  if (argc > 1) return fail("unknown argument: --names, or the names of files on standard input", argv[1]);
+  with_keys = argc == 2 && strcmp(argv[1], "--keys") == 0;
+  if (argc > 1 && !with_keys)
+    return fail("unknown argument: --names, --keys, or the names of files on standard input", argv[1]);
   while (fgets(path, sizeof path, stdin)) {
     path[strcspn(path, "\n")] = 0;
     if (print_signs(path) != EXIT_SUCCESS) return EXIT_FAILURE;
