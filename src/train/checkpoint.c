@@ -296,6 +296,7 @@ static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progres
   if (isfinite(p->best_eval_loss)) hri_json_field_double(w, "best_eval_loss", p->best_eval_loss);
   if (isfinite(p->eval_loss)) hri_json_field_double(w, "eval_loss", p->eval_loss);
   if (isfinite(p->last_loss)) hri_json_field_double(w, "last_loss", p->last_loss);
+  if (p->evaluation_due) hri_json_field_bool(w, "evaluation_due", true);
   hri_json_key(w, "metrics");
   hri_json_begin_object(w);
   hri_json_field_u64(w, "bytes", metrics_bytes);
@@ -436,6 +437,7 @@ static hr_status read_progress(const hri_json *root, hri_progress *p, hr_error *
   p->best_eval_loss = p->last_loss = p->eval_loss = NAN;
   HRI_TRY(hri_json_opt_double(root, "best_eval_loss", &p->best_eval_loss, error));
   HRI_TRY(hri_json_opt_double(root, "eval_loss", &p->eval_loss, error));
+  HRI_TRY(hri_json_opt_bool(root, "evaluation_due", &p->evaluation_due, error));
   return hri_json_opt_double(root, "last_loss", &p->last_loss, error);
 }
 

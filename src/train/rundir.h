@@ -27,7 +27,8 @@ typedef struct hri_progress { /* what a checkpoint remembers besides tensors */
   int64_t growth_tracker; /* steps since it changed, or since an overflow */
   uint64_t broken_rows;   /* of the training data, passed over: in run.json, not in a checkpoint */
   double best_eval_loss, last_loss;
-  double eval_loss; /* of this very step; NaN: it was not evaluated */
+  double eval_loss;    /* of this very step; NaN: it was not evaluated */
+  bool evaluation_due; /* behind this very step: it was stopped, or failed */
 } hri_progress;
 
 typedef struct hri_rundir {
