@@ -368,6 +368,14 @@ static hr_status check_lock(hri_rundir *r, hr_error *error) {
   return HR_OK;
 }
 
+static hr_status put_in_place(hri_rundir *r, const char *temp, const char *parent, const char *name, const char *path,
+                              bool best, hr_error *error) {
+  HRI_TRY(publish(r, temp, path, error));
+  if (best) HRI_TRY(point(r, parent, "best", name, error));
+  HRI_TRY(point(r, parent, "last", name, error));
+  return hri_dir_sync(parent, error);
+}
+
 hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path,
                                hr_error *error) {
   char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
@@ -380,15 +388,12 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   HRI_TRY(hri_dir_remove(temp, error));
   if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);
   status = fill(r, s, temp, p, error);
-  if (status == HR_OK) status = publish(r, temp, path, error);
-  if (status != HR_OK) {
-    (void)hri_dir_remove(temp, NULL);
-    return status;
+  if (status == HR_OK) {
+    status = put_in_place(r, temp, parent, name, path, best, error);
+    if (status != HR_OK && error) error->system_error = 0; /* it may stand: it is not the room for it that is missing */
   }
-  if (best) HRI_TRY(point(r, parent, "best", name, error));
-  HRI_TRY(point(r, parent, "last", name, error));
-  HRI_TRY(hri_dir_sync(parent, error));
-  return HR_OK;
+  if (status != HR_OK) (void)hri_dir_remove(temp, NULL);
+  return status;
 }
 
 void hri_checkpoint_retire(hri_rundir *r, uint32_t keep) {

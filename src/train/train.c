@@ -60,6 +60,8 @@ typedef struct trainer {
   launched launched[AHEAD + 1];     /* a ring, by step */
   uint64_t settled;                 /* the last step that was settled; progress.step is the last that was launched */
   uint64_t saved;                   /* the last step that a checkpoint was made of */
+  bool passed_over;                 /* the disk had no room for the last one that was due */
+  double best_saved;                /* the least evaluation loss of which there is a checkpoint */
   double settled_at;                /* when */
 } trainer;
 
@@ -402,12 +404,40 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
              strrchr(newest, '/') + 1);
   HRI_TRY(status);
   t->saved = t->progress.step;
+  t->passed_over = false;
+  t->best_saved = t->progress.best_eval_loss;
   (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->path);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   hri_checkpoint_retire(&t->run, t->options->keep);
   store_rates(t);
   hri_pause_add(&t->pace.saves, now() - begin);
   return HR_OK;
+}
+
+/* A disk that is full for a while costs one checkpoint and not the run, which is whole in memory. Without room for the next
+ * one either it ends, before more steps are made that cannot be saved. */
+static hr_status checkpoint_if_room(trainer *t, bool best, hr_error *error) {
+  hri_progress *p = &t->progress;
+  const hr_status status = checkpoint(t, best, error);
+  char text[900];
+  if (status == HR_OK || !hri_is_full(error) || t->passed_over || p->step == p->steps) return status;
+  t->passed_over = true;
+  p->best_eval_loss = t->metrics.best_eval_loss = t->best_saved; /* `best` leads to a checkpoint */
+  (void)snprintf(text, sizeof text,
+                 "step %llu is not saved: %.600s; free some disk space: the next checkpoint is tried in its time, and without "
+                 "room for that one the run ends",
+                 (unsigned long long)p->step, error->message);
+  hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
+  *error = (hr_error){0};
+  return HR_OK;
+}
+
+/* Before what there is to do about the failure. */
+static hr_status hint_saved(const trainer *t, hr_status failure, hr_error *error) {
+  char remedy[HR_ERROR_HINT_BYTES];
+  memcpy(remedy, error->hint, sizeof remedy);
+  return hri_hint(error, failure, "step %llu is saved: --resume %s%s%s", (unsigned long long)t->saved, t->run.directory,
+                  remedy[0] ? "; " : "", remedy);
 }
 
 /* What has to be allowed for other data; --eval-split makes both of one. */
@@ -419,7 +449,6 @@ static const char *data_names(const trainer *t) {
  * evaluation that is due still is made when the run goes on. */
 static hr_status save_before(trainer *t, hr_status failure, hr_error *error) {
   const unsigned long long step = t->progress.step;
-  char remedy[HR_ERROR_HINT_BYTES];
   hr_error own = {0};
   if (t->progress.step == t->steps_at_start) return failure;
   if (settle_all(t, &own) != HR_OK) return failure;
@@ -429,9 +458,7 @@ static hr_status save_before(trainer *t, hr_status failure, hr_error *error) {
                     "step %llu is saved: put the data back as it was and go on with --resume %s (with other data: "
                     "--allow-different %s)",
                     step, t->run.directory, data_names(t));
-  memcpy(remedy, error->hint, sizeof remedy);
-  return hri_hint(error, failure, "step %llu is saved: --resume %s%s%s", step, t->run.directory, remedy[0] ? "; " : "",
-                  remedy);
+  return hint_saved(t, failure, error);
 }
 
 static bool due(uint64_t every, uint64_t step) { return every && step % every == 0; }
@@ -482,7 +509,7 @@ static hr_status step_on(trainer *t, hr_error *error) {
   step = t->progress.step;
   if (evaluates(t, step) || saves(t, step, false)) HRI_TRY(settle_all(t, error));
   if (evaluates(t, step)) HRI_TRY(evaluate(t, &best, error));
-  if (saves(t, step, best)) HRI_TRY(checkpoint(t, best, error));
+  if (saves(t, step, best)) HRI_TRY(checkpoint_if_room(t, best, error));
   if (step == t->progress.steps || !o->should_stop || !o->should_stop(o->context)) return HR_OK;
   HRI_TRY(settle_all(t, error));
   return HR_ERROR_INTERRUPTED;
@@ -849,7 +876,7 @@ static hr_status start(trainer *t, hr_error *error) {
   t->steps_at_start = t->settled = t->saved = t->progress.step;
   memcpy(t->path, t->from.path, sizeof t->path); /* of a run that goes on */
   t->metrics.eval_loss = t->progress.eval_loss;
-  t->metrics.best_eval_loss = t->progress.best_eval_loss;
+  t->metrics.best_eval_loss = t->best_saved = t->progress.best_eval_loss;
   t->metrics.device_reserved_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
   t->metrics.device_peak_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].peak_bytes;
   t->metrics.device_budget_bytes = t->session.plan->info.budget_bytes;
@@ -883,6 +910,21 @@ static hr_status write_final(trainer *t, hr_error *error) {
   HRI_TRY(hri_rundir_final(&t->run, &t->session, t->options->save_dtype, write_running, t, t->path, error));
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   return HR_OK;
+}
+
+/* Of a run whose last step finds no room for its checkpoint, the model may find it: it is a third of that, or less. */
+static void save_final_alone(trainer *t, hr_status failure, hr_error *error) {
+  hr_error own = {0};
+  if (t->progress.step != t->progress.steps || t->settled != t->progress.step || t->saved == t->progress.step) return;
+  if (write_final(t, &own) != HR_OK) return;
+  if (t->saved == 0)
+    (void)hri_hint(error, failure,
+                   "%s has the trained weights; the optimizer's states are lost, with which the run could go on", t->path);
+  else
+    (void)hri_hint(error, failure,
+                   "%s has the trained weights; to train on with the optimizer's states, free some disk space: --resume %s "
+                   "goes on from step %llu",
+                   t->path, t->run.directory, (unsigned long long)t->saved);
 }
 
 static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr_error *error) {
@@ -924,6 +966,8 @@ static hr_status train(trainer *t, hr_run_result *result, hr_error *error) {
   t->started = now();
   status = loop(t, error);
   if (status == HR_OK) status = write_final(t, error);
+  else if (hri_is_full(error)) save_final_alone(t, status, error);
+  if (status == HR_ERROR_IO && t->saved > 0 && !strstr(error->hint, "--resume")) (void)hint_saved(t, status, error);
   if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
     finished = finish(t, status, result, &late);
     if (finished != HR_OK) {

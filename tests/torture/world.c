@@ -358,6 +358,7 @@ static json_t *steady_json(const world *w, const char *path) {
   json_t *root = json_load_file(path, 0, NULL), *files = json_object_get(root, "files");
   (void)json_object_del(root, "metrics");
   (void)json_object_del(root, "manifest_digest");
+  if (w->except) (void)json_object_del(root, "best_eval_loss"); /* it may have been that one's */
   for (size_t k = json_array_size(files); k-- > 0;) {
     const char *name = json_string_value(json_object_get(json_array_get(files, k), "name"));
     if (name && (strcmp(name, "state.json") == 0 || (w->told && strcmp(name, w->told) == 0)))
