@@ -43,8 +43,8 @@ typedef struct hri_rundir {
   size_t above_bytes;         /* of the path of what was there before that */
   bool written;               /* run.json says that this is a run */
   int metrics_fd;
-  uint64_t metrics_bytes;     /* written */
-  hri_text metrics_waiting;   /* for room on the disk, to be written behind those */
+  uint64_t metrics_bytes;   /* written */
+  hri_text metrics_waiting; /* for room on the disk, to be written behind those */
   hri_file_digest *metrics_digest;
   hri_text metrics_kept; /* what metrics.jsonl is made of anew, where its digest does not hold */
   bool metrics_anew, metrics_differ;

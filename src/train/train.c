@@ -423,10 +423,11 @@ static hr_status checkpoint_if_room(trainer *t, bool best, hr_error *error) {
   if (status == HR_OK || !hri_is_full(error) || t->passed_over || p->step == p->steps) return status;
   t->passed_over = true;
   p->best_eval_loss = t->metrics.best_eval_loss = t->best_saved; /* `best` leads to a checkpoint */
-  (void)snprintf(text, sizeof text,
-                 "step %llu is not saved: %.600s; free some disk space: the next checkpoint is tried in its time, and without "
-                 "room for that one the run ends",
-                 (unsigned long long)p->step, error->message);
+  (void)snprintf(
+      text, sizeof text,
+      "step %llu is not saved: %.600s; free some disk space: the next checkpoint is tried in its time, and without "
+      "room for that one the run ends",
+      (unsigned long long)p->step, error->message);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
   *error = (hr_error){0};
   return HR_OK;
@@ -919,12 +920,14 @@ static void save_final_alone(trainer *t, hr_status failure, hr_error *error) {
   if (write_final(t, &own) != HR_OK) return;
   if (t->saved == 0)
     (void)hri_hint(error, failure,
-                   "%s has the trained weights; the optimizer's states are lost, with which the run could go on", t->path);
+                   "%s has the trained weights; the optimizer's states are lost, with which the run could go on",
+                   t->path);
   else
-    (void)hri_hint(error, failure,
-                   "%s has the trained weights; to train on with the optimizer's states, free some disk space: --resume %s "
-                   "goes on from step %llu",
-                   t->path, t->run.directory, (unsigned long long)t->saved);
+    (void)hri_hint(
+        error, failure,
+        "%s has the trained weights; to train on with the optimizer's states, free some disk space: --resume %s "
+        "goes on from step %llu",
+        t->path, t->run.directory, (unsigned long long)t->saved);
 }
 
 static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr_error *error) {

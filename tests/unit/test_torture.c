@@ -430,7 +430,7 @@ static void full_for_a_while(const char *path) {
   (void)unlink(f.path);
   scratch_remove(run);
 
-  f.room = (uint64_t)final.st_size + (64u << 10);
+  f.room = (uint64_t) final.st_size + (64u << 10);
   assert_int_equal(run_on_full_disk(run, &f, 0, &error), HR_ERROR_IO);
   assert_non_null(strstr(error.hint, "run/final has the trained weights"));
   assert_same_file(path_of("%s/final/model.safetensors", whole), path_of("%s/final/model.safetensors", run));
