@@ -91,6 +91,7 @@ run train --resume asked-last -q; expect_rc 0
 pid=$!
 await '[ -e asked-first/memory/trail ]'; sleep 0.5; kill -TERM $pid; wait $pid; rc=$?
 last="a run that is stopped before its first step"; refuses 130; expect_err 'before the first step.*nothing to save'
+run explain asked-first; expect_rc 0; expect_out 'stopped on request, before its first step'
 run train $long --eval-first --eval-batches 1 --out asked-first -q; expect_rc 0
 rm long.txt
 
