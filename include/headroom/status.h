@@ -62,6 +62,7 @@ typedef struct hr_error {
   char hint[HR_ERROR_HINT_BYTES];       /* what to do about it; may be empty */
   uint64_t requested_bytes;             /* for MEMORY and BUDGET: what was asked for, else 0 */
   uint64_t available_bytes;             /* for MEMORY and BUDGET: what there was, else 0 */
+  int system_error;                     /* of a system call that failed: its errno, else 0 */
 } hr_error;
 
 /* Name of a status for messages and JSON, e.g. "budget". Never NULL. */

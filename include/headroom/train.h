@@ -103,9 +103,13 @@ typedef struct hr_run_options {
   const char *profile_path;        /* a trace of the last step and a profile of all, written at the end; NULL = none */
   bool record_memory;              /* RUN/memory/snapshot.pickle.gz: the last steps as they ran, written at the end */
   bool measure_rates;              /* where no probe is stored: what the steps tell of this machine, for later plans */
-  const char *sample_prompt;       /* generated after each evaluation when not NULL (needs job.with_generation) */
+  const char
+      *sample_prompt; /* continued after each evaluation, without evaluation data at the end, when not NULL (needs
+                                    * job.with_generation) */
   void (*on_event)(void *context, const hr_event *event); /* may be NULL; called on the calling thread */
-  bool (*should_stop)(void *context); /* polled after every step: true = save and return INTERRUPTED; may be NULL */
+  /* Polled after every step and between the batches of an evaluation: true = save and return INTERRUPTED (before the first
+   * step there is nothing to save); may be NULL. */
+  bool (*should_stop)(void *context);
   void *context;
 } hr_run_options;
 /* Defaults: those of the table of fields (headroom/field.h), and nothing named. */

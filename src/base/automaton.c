@@ -19,6 +19,7 @@ typedef struct reader {
   const char *at;
   const char *fault; /* the first one */
   int depth;
+  bool looks; /* within a group that looks ahead */
 } reader;
 
 static void blame(reader *r, const char *what) {
@@ -119,6 +120,7 @@ static fragment alternatives(reader *r);
 static fragment group(reader *r) {
   kind look = STEP;
   fragment f, inner;
+  bool looked;
   if (*r->at == '?') {
     r->at++;
     if (*r->at == '=') look = AHEAD;
@@ -129,7 +131,11 @@ static fragment group(reader *r) {
     if (*r->at) r->at++;
   }
   if (++r->depth > MOST_DEPTH) blame(r, "its groups are too deep");
+  if (look != STEP && r->looks) blame(r, "looking ahead within what looks ahead is not understood");
+  looked = r->looks;
+  r->looks = looked || look != STEP;
   inner = r->fault ? single(r, STEP) : alternatives(r);
+  r->looks = looked;
   r->depth--;
   if (*r->at == ')') r->at++;
   else blame(r, "a group is not closed");

@@ -2,10 +2,11 @@
  * one.
  *
  * An expression is compiled to a list of states, and all states that a text may be in are followed at once (Thompson
- * 1968), so time is states x length whatever the expression. That gives whether a text matches, which is all that is
+ * 1968), so time is states x length whatever the expression, and once more x length where it looks ahead: each time from
+ * another place, which is why no expression does so within one that does. That gives whether a text matches, which is all that is
  * asked here, and not where its groups are. Understood are characters, ., classes, groups, |, ?, *, +, {m,n} and their
  * lazy forms, \d \w \s and their opposites, ^ $ \b \B \A \Z, and (?=...) (?!...). Refused are backreferences, looking
- * behind, flags, and atomic and possessive forms. */
+ * behind, looking ahead within what looks ahead, flags, and atomic and possessive forms. */
 #ifndef HRI_BASE_AUTOMATON_H
 #define HRI_BASE_AUTOMATON_H
 

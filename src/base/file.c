@@ -35,7 +35,7 @@ static bool size_limit(unsigned long long *bytes) {
 }
 #endif
 
-hr_status(hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
+static hr_status explain(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
   unsigned long long limit;
   char reason[128];
@@ -66,6 +66,16 @@ hr_status(hri_fail_errno)(hr_error *error, int number, const char *verb, const c
   case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
   default: return code;
   }
+}
+
+hr_status(hri_fail_errno)(hr_error *error, int number, const char *verb, const char *path) {
+  hr_status code = explain(error, number, verb, path);
+  if (error) error->system_error = number;
+  return code;
+}
+
+bool hri_is_full(const hr_error *error) {
+  return error->code == HR_ERROR_IO && (error->system_error == ENOSPC || error->system_error == EDQUOT);
 }
 
 static const char *kind_of(mode_t mode) {

@@ -64,8 +64,10 @@ char *hri_path_join(const char *dir, const char *name);
 bool hri_path_exists(const char *path); /* a link to nowhere does exist: reading it fails by its name */
 bool hri_path_is_dir(const char *path);
 
-/* Turns errno into an error that names the path and a remedy. */
+/* Turns errno into an error that names the path and a remedy, and keeps the number in system_error. */
 hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path);
+/* Whether it says that the file system has no room: what another minute may change. */
+bool hri_is_full(const hr_error *error);
 #ifdef __clang_analyzer__
 #define hri_fail_errno(error, number, verb, path)                                                                      \
   hri_failure(hri_fail_errno((error), (number), (verb), (path)), HR_ERROR_IO)

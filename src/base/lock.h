@@ -3,8 +3,7 @@
  * The file is made when it is missing, and is never renamed; while it is locked nobody unlinks it. The lock is flock's,
  * which belongs to the open file and so holds between processes and between two runs of one process, and which the
  * kernel gives back however the process ends. (POSIX fcntl locks would go with any close of the file.) File systems
- * without it (ENOLCK, ENOSYS,
- * EOPNOTSUPP, EINVAL: some NFS and Lustre mounts) get the fallback: "PATH.exclusive", made with O_EXCL, which a killed
+ * without it (ENOLCK, ENOSYS, EOPNOTSUPP, EINVAL: some NFS and Lustre mounts) get the fallback: "PATH.exclusive", made with O_EXCL, which a killed
  * process leaves behind; hri_lock_how says so, and the refusal names the file to remove.
  *
  * The file holds one JSON line: {"headroom_lock":1,"id":"<16 hex digits>","pid":N,"started":"<UTC>","host":"..."}. The
@@ -44,7 +43,5 @@ const char *hri_lock_how(const hri_lock *lock); /* NULL: flock; else a sentence 
 hri_lock_owner hri_lock_read(const char *path);
 /* Whether somebody holds it now; looks, and leaves nothing. */
 bool hri_lock_is_held(const char *path, hri_lock_owner *owner);
-
-/* 16 hex digits that nobody else has. */
 
 #endif

@@ -21,7 +21,7 @@
 #include "base/file.h"
 #include "base/publish.h"
 
-enum { PATH_BYTES = 4096, MARKER_BYTES = 256, ATTEMPTS = 100 };
+enum { PATH_BYTES = 4096, MARKER_BYTES = 256, ATTEMPTS = 100, LOOKS = 4 };
 
 #define PREFIX ".headroom-"
 #define MARKER "marker"
@@ -58,12 +58,37 @@ static bool is_ours(int fd, const char *path) {
   return is_file_of(fd, path);
 }
 
+/* NAME/marker and NAME below the directory `in`, if the marker is ours or there is none. Nothing is opened: descriptors may
+ * be what there is none of. rmdir takes nothing from anybody. */
+static void remove_begun_at(const hri_scratch *s, int in, const char *name) {
+  char marker[PATH_BYTES];
+  struct stat here, there;
+  if (s->fd >= 0 && snprintf(marker, sizeof marker, "%s/" MARKER, name) < PATH_BYTES && fstat(s->fd, &here) == 0 &&
+      fstatat(in, marker, &there, AT_SYMLINK_NOFOLLOW) == 0 && here.st_ino == there.st_ino &&
+      here.st_dev == there.st_dev)
+    (void)unlinkat(in, marker, 0);
+  (void)unlinkat(in, name, AT_REMOVEDIR);
+}
+
+/* Of one whose making failed, so that nothing but the marker is in it; its parent may have been moved before or behind the
+ * moment in which it was opened. */
+static void give_up(hri_scratch *s) {
+  const char *name = strrchr(s->directory, '/');
+  if (name && s->parent >= 0) remove_begun_at(s, s->parent, name + 1);
+  if (name) remove_begun_at(s, AT_FDCWD, s->directory);
+  if (s->fd >= 0) (void)close(s->fd);
+  if (s->parent >= 0) (void)close(s->parent);
+  s->fd = s->parent = -1;
+  s->directory[0] = 0;
+}
+
 /* Makes the directory and its empty marker. A sweep of another process may take the directory away before there is a
- * marker in it, as what a kill left: then the next one is made. */
+ * marker in it, as what a kill left, or it moves away with its parent: then the next one is made. */
 static hr_status make_directory(hri_scratch *s, const char *parent, hr_error *error) {
   char path[PATH_BYTES];
   int number;
   for (int attempt = 1;; attempt++) {
+    s->parent = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
     (void)snprintf(s->directory, sizeof s->directory, "%.3800s/" PREFIX "XXXXXX", parent);
     if (!mkdtemp(s->directory)) {
       s->directory[0] = 0;
@@ -73,9 +98,8 @@ static hr_status make_directory(hri_scratch *s, const char *parent, hr_error *er
     s->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
     if (s->fd >= 0 && is_ours(s->fd, path)) return HR_OK;
     number = s->fd >= 0 ? ENOENT : errno;
-    if (s->fd >= 0) (void)close(s->fd);
-    s->fd = -1;
     if (number != ENOENT || attempt == ATTEMPTS) return hri_fail_errno(error, number, "create", path);
+    give_up(s);
   }
 }
 
@@ -97,21 +121,12 @@ static void end(hri_scratch *s) {
   hri_free(s);
 }
 
-/* Of one whose making failed, so that nothing but the marker is in it: without opening anything, since descriptors may
- * be what there is none of. */
-static void give_up(hri_scratch *s) {
-  char path[PATH_BYTES];
-  if (s->fd >= 0 && hri_scratch_path(s, MARKER, path, NULL) == HR_OK && is_file_of(s->fd, path)) (void)unlink(path);
-  if (s->directory[0]) (void)rmdir(s->directory); /* empty: rmdir cannot take anything from anybody */
-}
-
 hr_status hri_scratch_open(const char *parent, bool durable, hri_scratch **scratch, hr_error *error) {
   hri_scratch *s = hri_alloc_zero(1, sizeof *s);
   hr_status status;
   *scratch = NULL;
   if (!s) return hri_fail_memory(error, sizeof *s, "a scratch directory");
-  s->fd = -1;
-  s->parent = open(parent, O_PATH | O_DIRECTORY | O_CLOEXEC);
+  s->fd = s->parent = -1;
   status = strlen(parent) < PATH_BYTES - 296 ? make_directory(s, parent, error) : long_path(parent, error);
   if (status == HR_OK) status = write_marker(s, durable, error);
   if (status == HR_OK) {
@@ -215,10 +230,14 @@ void hri_scratch_abandon(hri_scratch *s) {
   end(s);
 }
 
+/* Its parent may go between the look and the removal, and between two steps of that: then the look is worth another one,
+ * and without a marker what is left is an empty directory. */
 void hri_scratch_close(hri_scratch *s) {
   char now[PATH_BYTES];
+  bool gone = false;
   if (!s) return;
-  if (find(s, now)) (void)remove_whole(now);
+  for (int attempt = 0; attempt < LOOKS && !gone && find(s, now); attempt++) gone = remove_whole(now);
+  if (!gone && s->parent >= 0) (void)unlinkat(s->parent, strrchr(s->directory, '/') + 1, AT_REMOVEDIR);
   end(s);
 }
 

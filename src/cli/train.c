@@ -110,13 +110,15 @@ static void print_step_time(const hr_run_result *result) {
 
 static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
   char place[PATH_MAX];
+  if (status != HR_OK && result->steps == 0) return; /* nothing was trained, and nothing is saved */
   (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ",
                (unsigned long long)result->steps, SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
   (void)printf("%-14s%14.4f  of the last step\n", "loss", result->last_loss);
   if (!isnan(result->eval_loss) && result->eval_tokens > 0) {
-    char text[160];
-    (void)snprintf(text, sizeof text, "held back, best %.4f, perplexity %.4g, %llu tokens", result->best_eval_loss,
-                   result->perplexity, (unsigned long long)result->eval_tokens);
+    char text[160], best[48] = "";
+    if (!isnan(result->best_eval_loss)) (void)snprintf(best, sizeof best, ", best %.4f", result->best_eval_loss);
+    (void)snprintf(text, sizeof text, "held back%s, perplexity %.4g, %llu tokens", best, result->perplexity,
+                   (unsigned long long)result->eval_tokens);
     (void)printf("%-14s%14.4f", "evaluation", result->eval_loss);
     screen_beside(stdout, 28, text);
   }

@@ -54,16 +54,20 @@ static bool is_data(const char *name) {
 
 static int by_name(const void *a, const void *b) { return strcmp(*(char *const *)a, *(char *const *)b); }
 
+/* A directory that cannot be read to its end is no smaller data set. */
 static hr_status push_directory(hri_path_list *list, const char *path, hr_error *error) {
   size_t first = list->count;
-  hr_status status = HR_OK;
+  const char *name;
+  hr_status status;
   DIR *directory = opendir(path);
   if (!directory) return hri_fail_errno(error, errno, "open", path);
-  for (struct dirent *entry; status == HR_OK && (entry = readdir(directory));) {
-    char *file = is_data(entry->d_name) ? hri_path_join(path, entry->d_name) : NULL;
-    if (!is_data(entry->d_name)) continue;
+  while ((status = hri_dir_next(directory, path, &name, error)) == HR_OK && name) {
+    char *file;
+    if (!is_data(name)) continue;
+    file = hri_path_join(path, name);
     if (file && hri_path_is_dir(file)) hri_free(file);
     else status = push(list, file, error);
+    if (status != HR_OK) break;
   }
   closedir(directory);
   if (status != HR_OK) return status;

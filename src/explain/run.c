@@ -214,7 +214,8 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
   switch (run->end) {
   case HR_RUN_DONE: hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "the run finished"); break;
   case HR_RUN_STOPPED:
-    hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "the run was stopped on request, after saving");
+    hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "the run was stopped on request, %s",
+                run->step ? "after saving" : "before its first step");
     break;
   case HR_RUN_RUNNING:
     hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_LIKELY, "the run goes on: a process with its number exists");

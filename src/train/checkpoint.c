@@ -296,6 +296,7 @@ static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progres
   if (isfinite(p->best_eval_loss)) hri_json_field_double(w, "best_eval_loss", p->best_eval_loss);
   if (isfinite(p->eval_loss)) hri_json_field_double(w, "eval_loss", p->eval_loss);
   if (isfinite(p->last_loss)) hri_json_field_double(w, "last_loss", p->last_loss);
+  if (p->evaluation_due) hri_json_field_bool(w, "evaluation_due", true);
   hri_json_key(w, "metrics");
   hri_json_begin_object(w);
   hri_json_field_u64(w, "bytes", metrics_bytes);
@@ -367,6 +368,14 @@ static hr_status check_lock(hri_rundir *r, hr_error *error) {
   return HR_OK;
 }
 
+static hr_status put_in_place(hri_rundir *r, const char *temp, const char *parent, const char *name, const char *path,
+                              bool best, hr_error *error) {
+  HRI_TRY(publish(r, temp, path, error));
+  if (best) HRI_TRY(point(r, parent, "best", name, error));
+  HRI_TRY(point(r, parent, "last", name, error));
+  return hri_dir_sync(parent, error);
+}
+
 hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path,
                                hr_error *error) {
   char parent[PATH_BYTES], temp[PATH_BYTES], name[64];
@@ -379,15 +388,12 @@ hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress
   HRI_TRY(hri_dir_remove(temp, error));
   if (mkdir(temp, 0755) != 0) return hri_fail_errno(error, errno, "create directory", temp);
   status = fill(r, s, temp, p, error);
-  if (status == HR_OK) status = publish(r, temp, path, error);
-  if (status != HR_OK) {
-    (void)hri_dir_remove(temp, NULL);
-    return status;
+  if (status == HR_OK) {
+    status = put_in_place(r, temp, parent, name, path, best, error);
+    if (status != HR_OK && error) error->system_error = 0; /* it may stand: it is not the room for it that is missing */
   }
-  if (best) HRI_TRY(point(r, parent, "best", name, error));
-  HRI_TRY(point(r, parent, "last", name, error));
-  HRI_TRY(hri_dir_sync(parent, error));
-  return HR_OK;
+  if (status != HR_OK) (void)hri_dir_remove(temp, NULL);
+  return status;
 }
 
 void hri_checkpoint_retire(hri_rundir *r, uint32_t keep) {
@@ -436,6 +442,7 @@ static hr_status read_progress(const hri_json *root, hri_progress *p, hr_error *
   p->best_eval_loss = p->last_loss = p->eval_loss = NAN;
   HRI_TRY(hri_json_opt_double(root, "best_eval_loss", &p->best_eval_loss, error));
   HRI_TRY(hri_json_opt_double(root, "eval_loss", &p->eval_loss, error));
+  HRI_TRY(hri_json_opt_bool(root, "evaluation_due", &p->evaluation_due, error));
   return hri_json_opt_double(root, "last_loss", &p->last_loss, error);
 }
 

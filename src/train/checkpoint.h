@@ -6,7 +6,7 @@
  * ones go only after that.
  *
  * state.json, schema 2: step, steps, tokens_total, applied_steps, rows_seen, skipped_steps, skipped_in_row, data_hash,
- * best_eval_loss, eval_loss, last_loss, metrics {bytes, digest}, identity {...}, machine {...}, ways [...] of products
+ * best_eval_loss, eval_loss, last_loss, evaluation_due (true, where it is), metrics {bytes, digest}, identity {...}, machine {...}, ways [...] of products
  * where a library chose them (hri_backend.put_ways). Schema 1 (0.1.0) has no
  * manifest beside it. */
 #ifndef HRI_TRAIN_CHECKPOINT_H
@@ -39,7 +39,7 @@ bool hri_checkpoint_newest(const char *directory, char path[4096]);
 
 /* Writes checkpoints/step-N and points `last` (and `best`) at it; then it may be announced. path: at least 4096.
  * DIVERGED: a weight or state is not
- * finite; nothing was published. */
+ * finite; nothing was published, and nothing is where the error says that the disk is full (hri_is_full). */
 hr_status hri_checkpoint_write(hri_rundir *run, hri_session *session, const hri_progress *progress, bool best,
                                char *path, hr_error *error);
 /* Removes what `keep` (0: all are kept) does not hold, once the new one was announced: nobody hears of none. */

@@ -132,12 +132,16 @@ static bool ends_with(const char *text, const char *end) {
 
 static hr_status carry_rank_files(const char *from, const char *to, hri_file_list *files, hr_error *error) {
   DIR *dir = opendir(from);
-  struct dirent *entry;
+  const char *name;
   hr_status status = HR_OK;
   if (!dir) return unreadable(error, "open directory", from);
-  while (status == HR_OK && (entry = readdir(dir)))
-    if (ends_with(entry->d_name, ".tiktoken")) status = carry(from, to, entry->d_name, files, error);
+  while (status == HR_OK) {
+    if (hri_dir_next(dir, from, &name, error) != HR_OK) status = HR_ERROR_INPUT; /* as what cannot be opened */
+    if (status != HR_OK || !name) break;
+    if (ends_with(name, ".tiktoken")) status = carry(from, to, name, files, error);
+  }
   closedir(dir);
+  if (status == HR_ERROR_INPUT && error) error->code = HR_ERROR_INPUT;
   return status;
 }
 

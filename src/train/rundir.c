@@ -23,6 +23,7 @@ enum {
   PATH_BYTES = 4096,
   DIGEST_PARTS = 2,
   COMPANION_BYTES = 64 << 20,
+  MOST_WAITING = 1 << 20, /* bytes of metrics.jsonl: two thousand steps */
   LONGEST_PATH = 3600
 }; /* names below it take the rest */
 
@@ -277,6 +278,7 @@ static void close_parts(hri_rundir *r) {
   hri_array_free(&r->final_next);
   hri_text_deinit(&r->changes);
   hri_text_deinit(&r->metrics_kept);
+  hri_text_deinit(&r->metrics_waiting);
 }
 
 /* The directories that making RUN made, from below, as far as nothing else is in them. */
@@ -550,26 +552,61 @@ static void put_metrics(hri_text *text, const hr_metrics *m, bool evaluation) {
   hri_text_add(text, "\n");
 }
 
+/* What was written of a line is in the digest: the file is the beginning of what was appended, wherever that was cut. */
+static hr_status write_waiting(hri_rundir *r, const char *path, hr_error *error) {
+  hri_text *t = &r->metrics_waiting;
+  while (t->length > 0) {
+    ssize_t put = write(r->metrics_fd, t->chars, t->length);
+    if (put < 0 && errno == EINTR) continue;
+    if (put < 0) return hri_fail_errno(error, errno, "write", path);
+    HRI_TRY(hri_file_digest_add(r->metrics_digest, r->metrics_bytes, t->chars, (uint64_t)put, error));
+    r->metrics_bytes += (uint64_t)put;
+    t->length -= (size_t)put;
+    memmove(t->chars, t->chars + put, t->length + 1);
+  }
+  return HR_OK;
+}
+
+static void tell_full(hri_rundir *r, const hr_error *full) {
+  char text[900];
+  if (r->told_full) return;
+  r->told_full = true;
+  (void)snprintf(text, sizeof text, "%.700s: the run goes on, and its lines wait for room", full->message);
+  hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
+}
+
 hr_status hri_metrics_append(hri_rundir *r, const hr_metrics *m, bool evaluation, hr_error *error) {
-  hri_text text = {0};
+  const size_t before = r->metrics_waiting.length;
+  size_t line;
   char path[PATH_BYTES];
-  hr_status status = hri_path_at(path, r->directory, "metrics.jsonl", error);
-  put_metrics(&text, m, evaluation);
-  if (text.failed && status == HR_OK) status = hri_fail_memory(error, text.length, "metrics");
-  if (status == HR_OK) status = hri_file_write_all(r->metrics_fd, path, text.chars, text.length, error);
-  if (status == HR_OK)
-    status = hri_file_digest_add(r->metrics_digest, r->metrics_bytes, text.chars, text.length, error);
-  if (status == HR_OK) r->metrics_bytes += text.length;
-  assert(text.length < sizeof r->line);
-  (void)snprintf(r->line, sizeof r->line, "%s", hri_text_get(&text));
-  hri_text_deinit(&text);
+  hr_error own = {0};
+  hr_status status;
+  HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
+  put_metrics(&r->metrics_waiting, m, evaluation);
+  if (r->metrics_waiting.failed) return hri_fail_memory(error, r->metrics_waiting.length, "metrics");
+  line = r->metrics_waiting.length - before;
+  assert(line < sizeof r->line);
+  (void)snprintf(r->line, sizeof r->line, "%s", r->metrics_waiting.chars + before);
+  status = write_waiting(r, path, &own);
+  if (status == HR_OK) r->told_full = false;
+  if (status == HR_OK || (hri_is_full(&own) && r->metrics_waiting.length <= MOST_WAITING)) {
+    if (status != HR_OK) tell_full(r, &own);
+    return HR_OK;
+  }
+  if (r->metrics_waiting.length >= line) r->metrics_waiting.length -= line; /* nothing of it was written */
+  if (error) *error = own;
   return status;
 }
 
 hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, hr_error *error) {
   char path[PATH_BYTES];
   HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
-  if (fsync(r->metrics_fd) != 0) return hri_fail_errno(error, errno, "write", path);
+  HRI_TRY(write_waiting(r, path, error));
+  if (fsync(r->metrics_fd) != 0) {
+    (void)hri_fail_errno(error, errno, "write", path);
+    if (error) error->system_error = 0; /* what of it is on the disk nobody knows: nothing is tried again */
+    return HR_ERROR_IO;
+  }
   *bytes = r->metrics_bytes;
   return hri_file_digest_value(r->metrics_digest, r->metrics_bytes, digest, error);
 }

@@ -27,7 +27,8 @@ typedef struct hri_progress { /* what a checkpoint remembers besides tensors */
   int64_t growth_tracker; /* steps since it changed, or since an overflow */
   uint64_t broken_rows;   /* of the training data, passed over: in run.json, not in a checkpoint */
   double best_eval_loss, last_loss;
-  double eval_loss; /* of this very step; NaN: it was not evaluated */
+  double eval_loss;    /* of this very step; NaN: it was not evaluated */
+  bool evaluation_due; /* behind this very step: it was stopped, or failed */
 } hri_progress;
 
 typedef struct hri_rundir {
@@ -42,7 +43,8 @@ typedef struct hri_rundir {
   size_t above_bytes;         /* of the path of what was there before that */
   bool written;               /* run.json says that this is a run */
   int metrics_fd;
-  uint64_t metrics_bytes;
+  uint64_t metrics_bytes;   /* written */
+  hri_text metrics_waiting; /* for room on the disk, to be written behind those */
   hri_file_digest *metrics_digest;
   hri_text metrics_kept; /* what metrics.jsonl is made of anew, where its digest does not hold */
   bool metrics_anew, metrics_differ;
@@ -52,7 +54,7 @@ typedef struct hri_rundir {
   hri_text changes;                       /* JSON: members of "changes", with commas between them */
   char line[2048];                        /* of metrics.jsonl, the last that was appended: 20 figures at most */
   char ended[768];                        /* the message of a failure */
-  bool told_kept, told_unlocked;
+  bool told_kept, told_unlocked, told_full;
   bool lost; /* another process took the directory over: nothing more is written */
 } hri_rundir;
 
@@ -91,8 +93,9 @@ hr_status hri_metrics_resume(hri_rundir *run, uint64_t bytes, uint64_t digest, h
 hr_status hri_metrics_trim(hri_rundir *run, uint64_t step, hr_error *error);
 /* Drops what stands behind, when it is sure that the run goes on. */
 hr_status hri_metrics_cut(hri_rundir *run, hr_error *error);
+/* While the disk is full lines wait, as many as fit into a MiB; then it is an error. */
 hr_status hri_metrics_append(hri_rundir *run, const hr_metrics *metrics, bool evaluation, hr_error *error);
-/* Makes what was appended last, and tells its length and digest. */
+/* Makes what was appended last, all of it, and tells its length and digest. */
 hr_status hri_metrics_settle(hri_rundir *run, uint64_t *bytes, uint64_t *digest, hr_error *error);
 
 /* ---- final ---- */

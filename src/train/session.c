@@ -427,6 +427,8 @@ hr_status hri_session_evaluate(hri_session *s, hri_dataset *data, uint64_t batch
   if (batches && batches < count) count = batches;
   for (uint64_t b = 0; b < count; b++) {
     uint64_t counted;
+    if (s->should_stop && s->should_stop(s->context))
+      return hri_fail(error, HR_ERROR_INTERRUPTED, "stopped in the middle of an evaluation");
     HRI_TRY(fill_eval(s, data, b * per, &shape, &counted, error));
     HRI_CONTROL_SET(s->executor, loss_sum, 0);
     HRI_TRY(hri_executor_run(shape->executor, HRI_EVALUATE, error));

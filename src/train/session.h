@@ -29,7 +29,8 @@ typedef struct hri_session {
   hri_sink *sink;  /* the open sink while the save program runs */
   hri_carry carry; /* of the model's own files, also when a checkpoint was loaded */
   void (*on_event)(void *context, const hr_event *event);
-  void *context;
+  bool (*should_stop)(void *context); /* asked while an evaluation goes on; may be NULL */
+  void *context;                      /* of both */
   void (*after_node)(void *context, const hri_job *job, hri_id node,
                      double seconds); /* for the executor; set before it is prepared, may be NULL */
   void *after_node_context;
@@ -81,7 +82,8 @@ enum { HRI_AS_SOURCE = HRI_FILE_DTYPE_COUNT };
 hr_status hri_session_save(hri_session *session, const char *directory, hri_file_dtype dtype, bool with_states,
                            hri_file_list *files, hr_error *error);
 
-/* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. */
+/* Token-weighted mean loss over at most `batches` batches (0 = all) of a data set. INTERRUPTED where should_stop says so
+ * between two of them. */
 hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss,
                                uint64_t *tokens, hr_error *error);
 

@@ -7,8 +7,6 @@
 #include <string.h>
 #include <time.h>
 
-#include <headroom/tokenizer.h>
-
 #include "base/file.h"
 #include "base/number.h"
 #include "base/text.h"
@@ -18,6 +16,7 @@
 #include "ops/linear/product.h"
 #include "train/checkpoint.h"
 #include "train/diverge.h"
+#include "train/excerpt.h"
 #include "train/memory.h"
 #include "train/pace.h"
 #include "train/profile.h"
@@ -41,12 +40,12 @@ typedef struct trainer {
   hr_job *own_job; /* where it is not quite the caller's: products of a run that goes on, the order of the rows */
   const hr_run_options *options;
   hri_dataset *data, *eval_data;
-  hr_tokenizer *tokenizer; /* for samples; NULL: tokens are bytes */
-  hri_profile *profile;    /* NULL: not asked for */
-  hri_rate_watch *rates;   /* NULL: there is nothing to learn */
-  hri_memory *memory;      /* RUN/memory */
-  hri_rundir run;          /* zeroed until it is begun or taken up */
-  hri_checkpoint from;     /* of a resumed run */
+  hri_excerpt excerpt;   /* of --sample */
+  hri_profile *profile;  /* NULL: not asked for */
+  hri_rate_watch *rates; /* NULL: there is nothing to learn */
+  hri_memory *memory;    /* RUN/memory */
+  hri_rundir run;        /* zeroed until it is begun or taken up */
+  hri_checkpoint from;   /* of a resumed run */
   hri_progress progress;
   hr_metrics metrics;
   double started, last_warning;
@@ -61,6 +60,8 @@ typedef struct trainer {
   launched launched[AHEAD + 1];     /* a ring, by step */
   uint64_t settled;                 /* the last step that was settled; progress.step is the last that was launched */
   uint64_t saved;                   /* the last step that a checkpoint was made of */
+  bool passed_over;                 /* the disk had no room for the last one that was due */
+  double best_saved;                /* the least evaluation loss of which there is a checkpoint */
   double settled_at;                /* when */
 } trainer;
 
@@ -306,6 +307,7 @@ static hr_status train_step(trainer *t, hr_error *error) {
   t->progress.rows_seen += rows_per_step(t->job);
   t->progress.tokens_total += l->counted;
   t->progress.eval_loss = NAN;
+  t->progress.evaluation_due = false;
   l->step = t->progress.step;
   l->rows_seen = t->progress.rows_seen;
   l->tokens_total = t->progress.tokens_total;
@@ -342,104 +344,54 @@ static void warn_near_limit(trainer *t) {
 
 /* ---- evaluation, samples, checkpoints ---- */
 
-enum { SAMPLE_PROMPT = 256, SAMPLE_TOKENS = 120 };
-
-/* The prompt's ids: by the model's tokenizer, or bytes. */
-static hr_status sample_ids(const trainer *t, hr_tokens *ids, hr_error *error) {
-  const char *prompt = t->options->sample_prompt;
-  static const int32_t largest_byte = 255;
-  if (t->tokenizer) {
-    HRI_TRY(hr_tokenizer_encode(t->tokenizer, prompt, strlen(prompt), HR_ENCODE_SPECIAL, ids, error));
-    for (uint64_t k = 0; k < ids->count; k++)
-      if ((uint32_t)ids->ids[k] >= t->job->model.vocabulary_size)
-        return hri_fail(error, HR_ERROR_USAGE, "--sample: the tokenizer makes id %d, and the model's vocabulary has %u",
-                        ids->ids[k], t->job->model.vocabulary_size);
-    return HR_OK;
-  }
-  ids->count = t->job->model.vocabulary_size > (uint32_t)largest_byte ? strlen(prompt) : 0;
-  ids->ids = hri_alloc((ids->count + 1) * sizeof *ids->ids);
-  if (!ids->ids) return hri_fail_memory(error, ids->count * sizeof *ids->ids, "the prompt");
-  for (uint64_t k = 0; k < ids->count; k++) ids->ids[k] = (unsigned char)prompt[k];
-  return HR_OK;
-}
-
-static hr_status sample_text(const trainer *t, const int32_t *ids, uint64_t count, hri_text *text, hr_error *error) {
-  int32_t known[SAMPLE_TOKENS];
-  uint64_t known_count = 0;
-  char *decoded;
-  uint64_t bytes;
-  if (!t->tokenizer) {
-    for (uint64_t k = 0; k < count; k++)
-      if (hr_byte_of_token(&t->job->model, ids[k]) >= 0) hri_text_add_bytes(text, &(char){(char)ids[k]}, 1);
-    return HR_OK;
-  }
-  for (uint64_t k = 0; k < count; k++) /* an id that the tokenizer lacks (a padded vocabulary) has no text */
-    if (hr_tokenizer_token(t->tokenizer, ids[k], NULL)) known[known_count++] = ids[k];
-  HRI_TRY(hr_tokenizer_decode(t->tokenizer, known, known_count, HR_DECODE_SKIP_SPECIAL, &decoded, &bytes, error));
-  hri_text_add_bytes(text, decoded, bytes);
-  hr_free(decoded);
-  return HR_OK;
-}
-
-static hr_status sample(trainer *t, hr_error *error) {
-  hri_sampler sampler = {.temperature = 0.8, .top_p = 1, .top_k = 40, .seed = t->job->seed};
-  const hr_model *model = &t->job->model;
+/* Shows people something and is no part of the run: where it cannot be made, that is told, and what it means for the run,
+ * its next step says. One that is left in the middle is not shown. */
+static void sample(trainer *t) {
+  const hr_run_options *o = t->options;
   hri_text text = {0};
-  hr_tokens prompt = {0};
-  const float *logits = NULL;
-  int32_t made[SAMPLE_TOKENS];
-  uint64_t length = 0, count = 0;
-  hr_status status = HR_OK;
-  HRI_TRY_OUT(sample_ids(t, &prompt, error));
-  if (prompt.count > SAMPLE_PROMPT) prompt.count = SAMPLE_PROMPT;
-  if (prompt.count == 0 || prompt.count + 2 > t->job->context_length)
-    goto out; /* nothing to continue, or no room for it */
-  HRI_TRY_OUT(hri_session_feed(&t->session, prompt.ids, prompt.count, &length, &logits, error));
-  while (count < SAMPLE_TOKENS && length + 1 < t->job->context_length) {
-    int32_t token;
-    HRI_TRY_OUT(hri_sample(&sampler, logits, model->vocabulary_size, t->progress.step * 1000 + count, &token, error));
-    if (token == model->eos_token || (!t->tokenizer && hr_byte_of_token(model, token) < 0)) break;
-    made[count++] = token;
-    HRI_TRY_OUT(hri_session_feed(&t->session, &token, 1, &length, &logits, error));
-  }
-  hri_text_add(&text, "%s", t->options->sample_prompt);
-  HRI_TRY_OUT(sample_text(t, made, count, &text, error));
-  hri_session_tell(&t->session, HR_EVENT_SAMPLE, &t->metrics, hri_text_get(&text));
-out:
-  if (status == HR_ERROR_DIVERGED) { /* what that means for the run, its next step says */
-    hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, "no sample: the model's scores are not finite");
-    status = HR_OK;
-  }
-  hr_tokens_deinit(&prompt);
+  hr_error own = {0};
+  bool left;
+  hr_status status =
+      hri_excerpt_write(&t->excerpt, &t->session, t->progress.step, o->should_stop, o->context, &left, &text, &own);
+  char why[900];
+  (void)snprintf(why, sizeof why, "no sample: %s",
+                 status == HR_ERROR_DIVERGED ? "the model's scores are not finite" : own.message);
+  if (status != HR_OK) hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, why);
+  else if (!left) hri_session_tell(&t->session, HR_EVENT_SAMPLE, &t->metrics, hri_text_get(&text));
   hri_text_deinit(&text);
-  return status;
 }
 
+/* The line of metrics.jsonl comes before what a checkpoint remembers of it: either both say it, or none. */
+static hr_status evaluate_data(trainer *t, bool *best, hr_error *error) {
+  hri_progress *p = &t->progress;
+  uint64_t tokens;
+  double loss;
+  HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &loss, &tokens, error));
+  *best = isfinite(loss) && p->step > 0 && !(loss >= p->best_eval_loss);
+  t->metrics.eval_loss = loss;
+  t->metrics.best_eval_loss = *best ? loss : p->best_eval_loss;
+  HRI_TRY(hri_metrics_append(&t->run, &t->metrics, true, error));
+  p->eval_loss = loss;
+  p->best_eval_loss = t->metrics.best_eval_loss;
+  t->eval_tokens = tokens;
+  if (!isfinite(loss))
+    hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics,
+                     tokens ? "the evaluation's loss is not finite: it is not the best"
+                            : "no label counts in the evaluation data: it has no loss");
+  hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, t->run.line);
+  return HR_OK;
+}
+
+/* INTERRUPTED: it was asked to stop in the middle. Then, and where it fails, it is due still. */
 static hr_status evaluate(trainer *t, bool *best, hr_error *error) {
   const double begin = now();
-  hr_status status = HR_OK;
-  uint64_t tokens;
   *best = false;
-  if (t->eval_data) {
-    HRI_TRY(hri_session_evaluate(&t->session, t->eval_data, t->options->eval_batches, &t->metrics.eval_loss, &tokens,
-                                 error));
-    t->progress.eval_loss = t->metrics.eval_loss;
-    t->eval_tokens = tokens;
-    if (!isfinite(t->metrics.eval_loss)) {
-      hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics,
-                       tokens ? "the evaluation's loss is not finite: it is not the best"
-                              : "no label counts in the evaluation data: it has no loss");
-    } else if (t->progress.step > 0 && !(t->metrics.eval_loss >= t->progress.best_eval_loss)) {
-      t->progress.best_eval_loss = t->metrics.eval_loss;
-      *best = true;
-    }
-    t->metrics.best_eval_loss = t->progress.best_eval_loss;
-    HRI_TRY(hri_metrics_append(&t->run, &t->metrics, true, error));
-    hri_session_tell(&t->session, HR_EVENT_EVALUATED, &t->metrics, t->run.line);
-  }
-  if (t->options->sample_prompt && t->job->with_generation) status = sample(t, error);
+  t->progress.evaluation_due = true;
+  if (t->eval_data) HRI_TRY(evaluate_data(t, best, error));
+  t->progress.evaluation_due = false;
+  if (t->excerpt.prompt) sample(t);
   hri_pause_add(&t->pace.evaluations, now() - begin);
-  return status;
+  return HR_OK;
 }
 
 static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
@@ -452,6 +404,8 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
              strrchr(newest, '/') + 1);
   HRI_TRY(status);
   t->saved = t->progress.step;
+  t->passed_over = false;
+  t->best_saved = t->progress.best_eval_loss;
   (void)snprintf(t->session.companions, sizeof t->session.companions, "%s", t->path);
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   hri_checkpoint_retire(&t->run, t->options->keep);
@@ -460,11 +414,42 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
   return HR_OK;
 }
 
-/* Training data that cannot be read any more, or is no longer what the run began with, costs nobody the steps that are
- * done. Not so where an evaluation fails: its step's checkpoint would not be that of an undisturbed run. */
+/* A disk that is full for a while costs one checkpoint and not the run, which is whole in memory. Without room for the next
+ * one either it ends, before more steps are made that cannot be saved. */
+static hr_status checkpoint_if_room(trainer *t, bool best, hr_error *error) {
+  hri_progress *p = &t->progress;
+  const hr_status status = checkpoint(t, best, error);
+  char text[900];
+  if (status == HR_OK || !hri_is_full(error) || t->passed_over || p->step == p->steps) return status;
+  t->passed_over = true;
+  p->best_eval_loss = t->metrics.best_eval_loss = t->best_saved; /* `best` leads to a checkpoint */
+  (void)snprintf(
+      text, sizeof text,
+      "step %llu is not saved: %.600s; free some disk space: the next checkpoint is tried in its time, and without "
+      "room for that one the run ends",
+      (unsigned long long)p->step, error->message);
+  hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
+  *error = (hr_error){0};
+  return HR_OK;
+}
+
+/* Before what there is to do about the failure. */
+static hr_status hint_saved(const trainer *t, hr_status failure, hr_error *error) {
+  char remedy[HR_ERROR_HINT_BYTES];
+  memcpy(remedy, error->hint, sizeof remedy);
+  return hri_hint(error, failure, "step %llu is saved: --resume %s%s%s", (unsigned long long)t->saved, t->run.directory,
+                  remedy[0] ? "; " : "", remedy);
+}
+
+/* What has to be allowed for other data; --eval-split makes both of one. */
+static const char *data_names(const trainer *t) {
+  return t->options->eval_share > 0 ? "data,eval-data" : t->rows_failed ? "data" : "eval-data";
+}
+
+/* Data that cannot be read any more, or are no longer what the run began with, cost nobody the steps that are done. An
+ * evaluation that is due still is made when the run goes on. */
 static hr_status save_before(trainer *t, hr_status failure, hr_error *error) {
   const unsigned long long step = t->progress.step;
-  char remedy[HR_ERROR_HINT_BYTES];
   hr_error own = {0};
   if (t->progress.step == t->steps_at_start) return failure;
   if (settle_all(t, &own) != HR_OK) return failure;
@@ -472,51 +457,75 @@ static hr_status save_before(trainer *t, hr_status failure, hr_error *error) {
   if (failure == HR_ERROR_INPUT && !strstr(error->hint, "data cache"))
     return hri_hint(error, failure,
                     "step %llu is saved: put the data back as it was and go on with --resume %s (with other data: "
-                    "--allow-different data)",
-                    step, t->run.directory);
-  memcpy(remedy, error->hint, sizeof remedy);
-  return hri_hint(error, failure, "step %llu is saved: --resume %s%s%s", step, t->run.directory, remedy[0] ? "; " : "",
-                  remedy);
+                    "--allow-different %s)",
+                    step, t->run.directory, data_names(t));
+  return hint_saved(t, failure, error);
 }
 
 static bool due(uint64_t every, uint64_t step) { return every && step % every == 0; }
+static bool looks_at_end(const trainer *t) { return t->eval_data || t->excerpt.prompt; }
 
-static hr_status steps(trainer *t, hr_error *error) {
+static bool evaluates(const trainer *t, uint64_t step) {
+  return due(t->options->eval_every, step) || (step == t->progress.steps && looks_at_end(t));
+}
+static bool saves(const trainer *t, uint64_t step, bool best) {
+  return due(t->options->save_every, step) || step == t->progress.steps || (best && t->options->save_every);
+}
+
+/* It was asked to: with a checkpoint of the last step, unless there is nothing to save. */
+static hr_status stop(trainer *t, hr_error *error) {
+  hr_status status;
+  if (t->progress.step == 0) {
+    status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped before the first step: there is nothing to save");
+    return hri_hint(error, status, "the same command starts the run again");
+  }
+  if (t->saved != t->progress.step) HRI_TRY(checkpoint(t, false, error));
+  status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s",
+                    (unsigned long long)t->progress.step, (unsigned long long)t->progress.steps, t->path);
+  return hri_hint(error, status, "go on with --resume %s", t->run.directory);
+}
+
+/* What the model could do before the first step; no checkpoint has it, so it is never the best. Or the evaluation behind
+ * the last step of a run that goes on, which was stopped or failed there: its checkpoint is made anew as it would have
+ * been. */
+static hr_status evaluate_before(trainer *t, hr_error *error) {
+  const uint64_t step = t->progress.step;
+  bool best;
+  t->metrics.step = step;
+  t->metrics.steps = t->progress.steps;
+  if (step == 0)
+    return t->progress.steps > 0 && t->options->eval_first && t->eval_data ? evaluate(t, &best, error) : HR_OK;
+  if (!t->progress.evaluation_due || !evaluates(t, step)) return HR_OK;
+  HRI_TRY(evaluate(t, &best, error));
+  return saves(t, step, best) ? checkpoint(t, best, error) : HR_OK;
+}
+
+/* One step, and what follows it. */
+static hr_status step_on(trainer *t, hr_error *error) {
   const hr_run_options *o = t->options;
-  bool best, last;
-  t->pace = (hri_pace){.evaluate_every = o->eval_every,
-                       .save_every = o->save_every,
-                       .evaluates_at_end = t->eval_data != NULL,
-                       .saves_at_end = true};
-  if (t->progress.step == 0 && t->progress.steps > 0 && o->eval_first && t->eval_data) {
-    t->metrics.steps = t->progress.steps;
-    HRI_TRY(
-        evaluate(t, &best, error)); /* what the model could do before; no checkpoint has it, so it is never the best */
-  }
-  while (t->progress.step < t->progress.steps) {
-    best = false;
-    HRI_TRY(train_step(t, error));
-    warn_near_limit(t);
-    last = t->progress.step == t->progress.steps;
-    if (last || due(o->eval_every, t->progress.step) || due(o->save_every, t->progress.step))
-      HRI_TRY(settle_all(t, error));
-    if (due(o->eval_every, t->progress.step) || (last && t->eval_data)) HRI_TRY(evaluate(t, &best, error));
-    if (due(o->save_every, t->progress.step) || last || (best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
-    if (!last && o->should_stop && o->should_stop(o->context)) {
-      hr_status status;
-      HRI_TRY(settle_all(t, error));
-      if (!due(o->save_every, t->progress.step) && !(best && o->save_every)) HRI_TRY(checkpoint(t, best, error));
-      status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s",
-                        (unsigned long long)t->progress.step, (unsigned long long)t->progress.steps, t->path);
-      return hri_hint(error, status, "go on with --resume %s", t->run.directory);
-    }
-  }
-  return HR_OK;
+  uint64_t step;
+  bool best = false;
+  HRI_TRY(train_step(t, error));
+  warn_near_limit(t);
+  step = t->progress.step;
+  if (evaluates(t, step) || saves(t, step, false)) HRI_TRY(settle_all(t, error));
+  if (evaluates(t, step)) HRI_TRY(evaluate(t, &best, error));
+  if (saves(t, step, best)) HRI_TRY(checkpoint_if_room(t, best, error));
+  if (step == t->progress.steps || !o->should_stop || !o->should_stop(o->context)) return HR_OK;
+  HRI_TRY(settle_all(t, error));
+  return HR_ERROR_INTERRUPTED;
 }
 
 static hr_status loop(trainer *t, hr_error *error) {
-  hr_status status = steps(t, error);
-  return t->rows_failed ? save_before(t, status, error) : status;
+  hr_status status;
+  t->pace = (hri_pace){.evaluate_every = t->options->eval_every,
+                       .save_every = t->options->save_every,
+                       .evaluates_at_end = looks_at_end(t),
+                       .saves_at_end = true};
+  status = evaluate_before(t, error);
+  while (status == HR_OK && t->progress.step < t->progress.steps) status = step_on(t, error);
+  if (status == HR_ERROR_INTERRUPTED) return stop(t, error);
+  return status != HR_OK && (t->rows_failed || t->progress.evaluation_due) ? save_before(t, status, error) : status;
 }
 
 /* ---- set-up ---- */
@@ -789,19 +798,6 @@ static hr_status write_profile(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
-/* The text that is continued after evaluations: one that cannot be is told now, not after the first evaluation. */
-static hr_status check_sample(trainer *t, hr_error *error) {
-  const char *model;
-  hr_tokens ids = {0};
-  hr_status status;
-  if (!t->options->sample_prompt) return HR_OK;
-  HRI_TRY(hr_data_tokenizer(&t->job->model, t->options->data.tokenizer, &model, error));
-  if (model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
-  status = sample_ids(t, &ids, error);
-  hr_tokens_deinit(&ids);
-  return status;
-}
-
 static void tell_weak_syncs(const trainer *t) {
   if (hri_dir_syncs_are_weak())
     hri_session_tell(
@@ -850,7 +846,8 @@ static hr_status start(trainer *t, hr_error *error) {
   HRI_TRY(prepare_profile(t, error));
   if (t->options->measure_rates) HRI_TRY(hri_rate_watch_begin(t->session.plan, &t->rates, error));
   HRI_TRY(try_profile_path(t, false, error));
-  HRI_TRY(check_sample(t, error));
+  HRI_TRY(hri_excerpt_init(&t->excerpt, t->job, t->job->with_generation ? t->options->sample_prompt : NULL,
+                           t->options->data.tokenizer, error));
   HRI_TRY(open_data(t, error));
   HRI_TRY(settle_order(t, error));
   t->progress = (hri_progress){.loss_scale = NAN,
@@ -877,9 +874,10 @@ static hr_status start(trainer *t, hr_error *error) {
   HRI_CONTROL_SET(t->session.executor, applied_steps, t->progress.applied_steps);
   HRI_CONTROL_SET(t->session.executor, loss_scale, t->progress.loss_scale);
   HRI_CONTROL_SET(t->session.executor, growth_tracker, t->progress.growth_tracker);
-  t->steps_at_start = t->settled = t->progress.step;
+  t->steps_at_start = t->settled = t->saved = t->progress.step;
+  memcpy(t->path, t->from.path, sizeof t->path); /* of a run that goes on */
   t->metrics.eval_loss = t->progress.eval_loss;
-  t->metrics.best_eval_loss = t->progress.best_eval_loss;
+  t->metrics.best_eval_loss = t->best_saved = t->progress.best_eval_loss;
   t->metrics.device_reserved_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].reserved_bytes;
   t->metrics.device_peak_bytes = t->session.plan->info.tiers[HR_TIER_DEVICE].peak_bytes;
   t->metrics.device_budget_bytes = t->session.plan->info.budget_bytes;
@@ -913,6 +911,23 @@ static hr_status write_final(trainer *t, hr_error *error) {
   HRI_TRY(hri_rundir_final(&t->run, &t->session, t->options->save_dtype, write_running, t, t->path, error));
   hri_session_tell(&t->session, HR_EVENT_SAVED, &t->metrics, t->path);
   return HR_OK;
+}
+
+/* Of a run whose last step finds no room for its checkpoint, the model may find it: it is a third of that, or less. */
+static void save_final_alone(trainer *t, hr_status failure, hr_error *error) {
+  hr_error own = {0};
+  if (t->progress.step != t->progress.steps || t->settled != t->progress.step || t->saved == t->progress.step) return;
+  if (write_final(t, &own) != HR_OK) return;
+  if (t->saved == 0)
+    (void)hri_hint(error, failure,
+                   "%s has the trained weights; the optimizer's states are lost, with which the run could go on",
+                   t->path);
+  else
+    (void)hri_hint(
+        error, failure,
+        "%s has the trained weights; to train on with the optimizer's states, free some disk space: --resume %s "
+        "goes on from step %llu",
+        t->path, t->run.directory, (unsigned long long)t->saved);
 }
 
 static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr_error *error) {
@@ -954,6 +969,8 @@ static hr_status train(trainer *t, hr_run_result *result, hr_error *error) {
   t->started = now();
   status = loop(t, error);
   if (status == HR_OK) status = write_final(t, error);
+  else if (hri_is_full(error)) save_final_alone(t, status, error);
+  if (status == HR_ERROR_IO && t->saved > 0 && !strstr(error->hint, "--resume")) (void)hint_saved(t, status, error);
   if (status == HR_OK || status == HR_ERROR_INTERRUPTED) {
     finished = finish(t, status, result, &late);
     if (finished != HR_OK) {
@@ -1053,6 +1070,7 @@ hr_status hr_train(const hr_job *job, const hr_run_options *options, hr_run_resu
   t.job = job;
   t.options = options;
   t.session.on_event = options->on_event;
+  t.session.should_stop = options->should_stop;
   t.session.context = options->context;
   t.session.tokenizer = options->data.tokenizer;
   HRI_TRY_OUT(check_options(job, options, error));
@@ -1074,7 +1092,7 @@ out:
   hri_profile_destroy(t.profile);
   hri_rate_watch_end(t.rates);
   hri_memory_close(t.memory);
-  hr_tokenizer_close(t.tokenizer);
+  hri_excerpt_deinit(&t.excerpt);
   hri_checkpoint_close(&t.from);
   hri_rundir_close(&t.run);
   hri_session_close(&t.session);

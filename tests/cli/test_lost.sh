@@ -62,6 +62,39 @@ run train $moving --out straight --steps $((at + 10)) -q; expect_rc 0
 cmp -s moved/final/model.safetensors straight/final/model.safetensors || fail "data that was put back trains to other weights"
 [ "$(course moved)" = "$(course straight)" ] || fail "data that was put back gives other metrics"
 
+# So does an evaluation that fails, or is left because the run is to stop: it is due when the run goes on, which then is the same.
+cp -p kept.txt asked.txt
+asked="$model --seq 12 --threads 1 --data text.txt --schedule constant --eval-data asked.txt --eval-every 300"
+"$program" train $asked --out unasked --steps 1000000 -q >out 2>err &
+pid=$!
+await '[ -s unasked/metrics.jsonl ] && [ "$(wc -l <unasked/metrics.jsonl)" -gt 20 ]'
+echo more >>asked.txt; wait $pid; rc=$?
+last="an evaluation on asked.txt, which grows"; refuses 5; expect_err "asked.txt was changed"; expect_err 'step [0-9]+ is saved: .*--resume.*--allow-different eval-data'
+cp -p kept.txt asked.txt
+at=$(readlink unasked/checkpoints/last); at=$((10#${at#step-}))
+[ $((at % 300)) -eq 0 ] || fail "it is not the step behind which was evaluated: $at"
+run train --resume unasked --steps $((at + 10)) -q; expect_rc 0
+run train $asked --out straight-asked --steps $((at + 10)) -q; expect_rc 0
+cmp -s unasked/final/model.safetensors straight-asked/final/model.safetensors || fail "another model after an evaluation that failed"
+[ "$(course unasked)" = "$(course straight-asked)" ] || fail "an evaluation that failed is not made up for"
+for i in $(seq 100); do cat text.txt; done >long.txt
+long="$model --seq 12 --threads 1 --data text.txt --eval-data long.txt --no-eval-first --steps 3"
+"$program" train $long --out asked-last -q >out 2>err & # an evaluation of many seconds, behind the last step
+pid=$!
+await '[ "$(wc -l <asked-last/metrics.jsonl)" -eq 3 ]'; kill -TERM $pid; wait $pid; rc=$?
+last="a run that is stopped in its last evaluation"; expect_rc 130; expect_err 'stopped after step 3 of 3; the checkpoint is .*step-000003'
+[ -e asked-last/final ] && fail "final is there before the evaluation"
+run train --resume asked-last -q; expect_rc 0
+[ "$(grep -c eval_loss asked-last/metrics.jsonl)" = 1 ] || fail "the last evaluation is not made up for"
+[ "$(readlink asked-last/checkpoints/best)" = step-000003 ] || fail "its checkpoint is not the best"
+"$program" train $long --eval-first --out asked-first -q >out 2>err &
+pid=$!
+await '[ -e asked-first/memory/trail ]'; sleep 0.5; kill -TERM $pid; wait $pid; rc=$?
+last="a run that is stopped before its first step"; refuses 130; expect_err 'before the first step.*nothing to save'
+run explain asked-first; expect_rc 0; expect_out 'stopped on request, before its first step'
+run train $long --eval-first --eval-batches 1 --out asked-first -q; expect_rc 0
+rm long.txt
+
 # What is to be done about an entry of the cache is still said, behind that.
 for i in $(seq 10000); do echo "{\"text\": \"row $i of rows that are tokenized once, and kept\"}"; done >rows.jsonl
 "$program" train $model --seq 12 --threads 1 --data rows.jsonl --out cached --shuffle --steps 10000000 --save-every 4000000 -q >out 2>err &

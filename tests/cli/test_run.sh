@@ -21,6 +21,14 @@ LC_ALL=C grep -q $'[\033\r]' out err && fail "escape sequences or carriage retur
 run train $job --data text.txt --out quiet --steps 3 --quiet --json; expect_rc 0; expect_no_err
 expect_json 'd["status"] == "ok"' 'd["steps"] == 3' 'd["tiers"]["device"]["planned_bytes"] == d["tiers"]["device"]["reserved_bytes"]' "d['tiers']['device']['reserved_bytes'] == $reserved"
 
+# --sample: behind each evaluation, at the end where there is none, and never passed over without a word.
+run train $job --data text.txt --out sampled --steps 2 --sample 'line 1 of'; expect_rc 0; expect_err '^sample: line 1 of'
+run train $job --data text.txt --eval-data text.txt --eval-batches 1 --out sampled-2 --steps 1 --sample "$(head -c 62 text.txt)"; expect_rc 0
+[ "$(grep -c '^sample: line 1 of' err)" = 2 ] || fail "not a sample behind each of two evaluations"
+run train $job --data text.txt --out unsampled --steps 2 --sample "$(head -c 63 text.txt)"; refuses 2; expect_err '63 tokens.*context of 64 has no room'
+run train $job --data text.txt --out unsampled --steps 2 --sample ''; refuses 2; expect_err 'the text is empty'
+[ -e unsampled ] && fail "a refused sample left a run directory"
+
 # --micro-batch auto: the run holds what was chosen, and a resume takes it, whatever would be chosen now.
 run train micro-llama-bytes --seq 32 --threads 1 --schedule constant --data text.txt --steps 2 --budget 40MiB --micro-batch auto --batch-tokens 2048 --out rows; expect_rc 0
 expect_err '\(chosen\)'

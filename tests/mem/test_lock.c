@@ -384,6 +384,28 @@ static void test_a_scratch_is_found_where_its_folder_went(void **state) {
   }
 }
 
+/* Or moves it at any moment while the scratch is begun: whether there is one then or not, none stays. */
+static void test_a_folder_may_go_while_a_scratch_is_begun(void **state) {
+  enum { ROUNDS = 400, MOST_US = 400 };
+  (void)state;
+  for (int r = 0; r < ROUNDS; r++) {
+    hri_scratch *s;
+    int status;
+    pid_t pid;
+    assert_int_equal(mkdir(at("folder"), 0755), 0);
+    pid = fork();
+    if (pid == 0) {
+      (void)usleep((useconds_t)(r * 7919 % MOST_US));
+      _exit(rename(at("folder"), at("folder.set-aside-1")) != 0);
+    }
+    if (hri_scratch_open(at("folder"), true, &s, NULL) == HR_OK) hri_scratch_close(s);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_int_equal(status, 0);
+    assert_no_scratch(at("folder.set-aside-1"));
+    assert_int_equal(hri_dir_remove(at("folder.set-aside-1"), NULL), HR_OK);
+  }
+}
+
 static bool is_kind(const char *path, mode_t kind) {
   struct stat info;
   return lstat(path, &info) == 0 && (info.st_mode & S_IFMT) == kind;
@@ -490,6 +512,7 @@ int main(void) {
       cmocka_unit_test(test_sweeping_beside_makers),
       cmocka_unit_test(test_what_is_aside_comes_back),
       cmocka_unit_test(test_a_scratch_is_found_where_its_folder_went),
+      cmocka_unit_test(test_a_folder_may_go_while_a_scratch_is_begun),
       cmocka_unit_test(test_what_is_no_file_is_not_replaced),
       cmocka_unit_test(test_without_descriptors_nothing_stays),
       cmocka_unit_test(test_nothing_is_published_over),

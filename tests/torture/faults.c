@@ -177,6 +177,17 @@ static const char *fault_text(const one *c) {
                shim_ways[c->way], c->number);
 }
 
+/* A full disk costs a run a checkpoint, which is told; without it `best` may be another one. */
+static void except_unsaved(world *w, const launch *l) {
+  static char name[32];
+  const char *told = strstr(l->err, "\nwarning: step ");
+  unsigned step;
+  if (!told || sscanf(told, "\nwarning: step %u is not saved: ", &step) != 1) return;
+  (void)snprintf(name, sizeof name, "step-%06u/", step);
+  w->except = name;
+  remark("checkpoints that a full disk cost");
+}
+
 static void try_one(world *w, const one *c) {
   static launch l;
   const scenario *s = &scenarios[c->scenario];
@@ -202,6 +213,7 @@ static void try_one(world *w, const one *c) {
     /* a tokenizer that cannot be read any more costs nobody the weights: it is told */
     if (c->area == SHIM_INPUT && strstr(l.err, "\nwarning: "))
       w->told = "tokenizer.json", remark("faults that were told as a warning");
+    except_unsaved(w, &l);
     if (!nothing_lost(w, s->job, &h, why)) finding(w, name, "exit 0, but %s", why);
     else if (!same_as_undisturbed(w, s->job, why)) finding(w, name, "exit 0, but %s", why);
     else if (!own_files_survive(w, why)) finding(w, name, "exit 0, but %s", why);

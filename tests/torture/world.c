@@ -358,6 +358,7 @@ static json_t *steady_json(const world *w, const char *path) {
   json_t *root = json_load_file(path, 0, NULL), *files = json_object_get(root, "files");
   (void)json_object_del(root, "metrics");
   (void)json_object_del(root, "manifest_digest");
+  if (w->except) (void)json_object_del(root, "best_eval_loss"); /* it may have been that one's */
   for (size_t k = json_array_size(files); k-- > 0;) {
     const char *name = json_string_value(json_object_get(json_array_get(files, k), "name"));
     if (name && (strcmp(name, "state.json") == 0 || (w->told && strcmp(name, w->told) == 0)))
@@ -388,9 +389,34 @@ static bool same_directory(const world *w, const char *path, const char *other) 
   return same;
 }
 
+/* Where an evaluation failed, what its step leaves says that it is due still, and nothing of it. */
+static bool same_but_evaluation(const char *path, const char *other) {
+  static const char *const said[] = {"eval_loss", "best_eval_loss", "evaluation_due", "metrics"};
+  json_t *a = json_load_file(path, 0, NULL), *b = json_load_file(other, 0, NULL);
+  bool same = json_is_true(json_object_get(b, "evaluation_due"));
+  for (size_t k = 0; k < sizeof said / sizeof *said; k++) {
+    (void)json_object_del(a, said[k]);
+    (void)json_object_del(b, said[k]);
+  }
+  same = same && a && json_equal(a, b);
+  json_decref(a);
+  json_decref(b);
+  return same;
+}
+
 bool whole_checkpoint(const world *w, job j, unsigned step) {
-  const char *name = pathf("checkpoints/step-%06u", step);
-  return same_directory(w, pathf("%s/%s", all_of(j), name), pathf("%s/%s", w->run, name));
+  char *all = strdup(pathf("%s/checkpoints/step-%06u", all_of(j), step)), /* pathf's buffers come round again */
+      *run = strdup(pathf("%s/checkpoints/step-%06u", w->run, step));
+  names list = list_tree(all);
+  bool same = list.count > 0;
+  for (size_t k = 0; same && k < list.count; k++)
+    same = (w->told && strcmp(list.at[k], w->told) == 0) || same_file(w, all, run, list.at[k]) ||
+           (strcmp(list.at[k], "state.json") == 0 &&
+            same_but_evaluation(pathf("%s/state.json", all), pathf("%s/state.json", run)));
+  free_names(&list);
+  free(all);
+  free(run);
+  return same;
 }
 
 bool nothing_lost(const world *w, job j, const heard *h, char why[WHY_ROOM]) {

@@ -31,10 +31,11 @@ typedef struct world { /* a worker's own place */
   char root[PATH_ROOM], tree[PATH_ROOM], run[PATH_ROOM];
   shim_counts *counts;
   int index;
-  const char *except; /* a checkpoint ("step-000002/") that we damaged and that need not be the undisturbed run's */
-  const char *told;   /* a file of a saved model that a warning said is missing */
-  bool inside;        /* the user has files in the run directory, too */
-  bool tell;          /* prints what each child says: one case, for a person */
+  const char *
+      except; /* a checkpoint ("step-000002/") that we damaged, or kept from being saved, and that need not be the undisturbed run's */
+  const char *told; /* a file of a saved model that a warning said is missing */
+  bool inside;      /* the user has files in the run directory, too */
+  bool tell;        /* prints what each child says: one case, for a person */
 } world;
 
 typedef struct launch {

@@ -13,6 +13,8 @@
 #include <cmocka.h>
 
 #include <dirent.h>
+#include <dlfcn.h>
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <sys/resource.h>
@@ -31,6 +33,19 @@
 /* ---- Helpers ---- */
 
 enum { MAX_FILES = 4 };
+
+/* Takes the place of libc's: fails behind so many names, as a file server does that goes away. 0: as libc's. */
+static unsigned names_until_fault;
+struct dirent *readdir(DIR *dir) {
+  struct dirent *(*real)(DIR *);
+  void *symbol = dlsym(RTLD_NEXT, "readdir");
+  memcpy(&real, &symbol, sizeof real);
+  if (names_until_fault > 0 && --names_until_fault == 0) {
+    errno = EIO;
+    return NULL;
+  }
+  return real(dir);
+}
 
 static hri_dataset_options options_for(const char *const *path, uint32_t sequence, uint64_t vocabulary) {
   hri_dataset_options options = {.paths = path,
@@ -751,6 +766,12 @@ static void bad_paths_and_options_are_refused(void **state) {
   (void)write_text("no-data/.hidden.txt", "hidden");
   (void)write_text("no-data/notes.pdf", "no data");
   open_fails_with(&options, HR_ERROR_INPUT, "no-data has no data files", "name others one by one");
+  path = in_directory("some-data");
+  assert_int_equal(mkdir(path, 0700), 0);
+  (void)write_text("some-data/a.txt", "one file");
+  (void)write_text("some-data/b.txt", "another");
+  names_until_fault = 4;
+  open_fails_with(&options, HR_ERROR_IO, "cannot read directory", "dmesg"); /* and no data set of one file */
   path = in_directory("pipe.jsonl");
   assert_int_equal(mkfifo(path, 0600), 0);
   open_fails_with(&options, HR_ERROR_INPUT, "pipe.jsonl is a FIFO", "write a stream to a file");

@@ -6,11 +6,13 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include <cmocka.h>
 
 #include "base/mem.h"
+#include "base/rng.h"
 #include "train/session.h"
 
 enum { TOKENS = 5, DRAWS = 20000 };
@@ -115,10 +117,55 @@ static void refused_memory_is_an_error(void **state) {
   assert_int_equal(hri_mem_live_bytes(), live);
 }
 
+/* ---- a large vocabulary ---- */
+
+enum { MANY = 5000 };
+static float many[MANY];
+
+static int likelier(const void *a, const void *b) {
+  const int32_t x = *(const int32_t *)a, y = *(const int32_t *)b;
+  if (many[x] != many[y]) return many[x] > many[y] ? -1 : 1;
+  return x < y ? -1 : 1;
+}
+
+/* By a sort that compares: the most likely first, of equal ones the first token. */
+static int32_t draw_plainly(const hri_sampler *s, uint64_t index) {
+  static int32_t order[MANY];
+  uint32_t word[4];
+  double sum = 0, part = 0, limit;
+  int32_t token = -1;
+  for (int32_t k = 0; k < MANY; k++) order[k] = k;
+  qsort(order, MANY, sizeof *order, likelier);
+  for (int k = 0; k < MANY; k++) sum += exp(((double)many[order[k]] - many[order[0]]) / s->temperature);
+  hri_philox(s->seed, 0x53414D504C45u, index, word);
+  limit = hri_uniform(word[0], word[1]) * sum;
+  for (int k = 0; k < MANY && part <= limit; k++) {
+    token = order[k];
+    part += exp(((double)many[order[k]] - many[order[0]]) / s->temperature);
+  }
+  return token;
+}
+
+static void a_large_vocabulary_is_drawn_from_as_a_small_one(void **state) {
+  hri_sampler s = {.temperature = 3, .top_p = 1, .seed = 11};
+  hr_error error;
+  (void)state;
+  for (uint64_t k = 0; k < MANY; k++) { /* many are equal; zeros of both signs are, too */
+    float value = (float)hri_normal(3, 0, k);
+    many[k] = k % 97 == 0 ? -INFINITY : k % 5 == 0 ? (k % 2 ? 0.0f : -0.0f) : roundf(value * 8) / 8;
+  }
+  for (uint64_t index = 0; index < 300; index++) {
+    int32_t token = -1;
+    assert_int_equal(hri_sample(&s, many, MANY, index, &token, &error), HR_OK);
+    assert_int_equal(token, draw_plainly(&s, index));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(each_filter_leaves_its_tokens),
       cmocka_unit_test(what_occurred_is_penalized),
+      cmocka_unit_test(a_large_vocabulary_is_drawn_from_as_a_small_one),
       cmocka_unit_test(scores_that_are_not_finite_are_an_error),
       cmocka_unit_test(refused_memory_is_an_error),
   };

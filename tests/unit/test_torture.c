@@ -349,6 +349,109 @@ static void test_full_disk(void **state) {
   }
 }
 
+/* A run of 12 steps in this process, on a disk that is full from the end of step `from` to that of step `until`, but for
+ * `room` bytes. */
+typedef struct filler {
+  const char *path;
+  uint64_t from, until, room;
+  char warnings[2048];
+} filler;
+
+static void fill(const filler *f) {
+  static char zeros[65536];
+  int fd = open(f->path, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+  for (size_t piece = sizeof zeros; fd >= 0 && piece > 0; piece /= 2)
+    while (write(fd, zeros, piece) == (ssize_t)piece) {}
+  if (fd < 0 || ftruncate(fd, lseek(fd, 0, SEEK_END) - (off_t)f->room) != 0) fail_msg("the disk cannot be filled");
+  (void)close(fd);
+}
+
+static void on_step(void *context, const hr_event *event) {
+  filler *f = context;
+  size_t used = strlen(f->warnings);
+  if (event->kind == HR_EVENT_WARNING)
+    (void)snprintf(f->warnings + used, sizeof f->warnings - used, "%s\n", event->text);
+  if (event->kind != HR_EVENT_STEP) return;
+  if (event->metrics->step == f->from) fill(f);
+  if (event->metrics->step == f->until) (void)unlink(f->path);
+}
+
+static void must(hr_status status, const hr_error *error) {
+  if (status != HR_OK) fail_msg("%s (%s)", error->message, error->hint);
+}
+
+static hr_status run_on_full_disk(const char *run, filler *f, uint64_t save_every, hr_error *error) {
+  hr_run_options options = {.data_paths = &data,
+                            .data_path_count = 1,
+                            .save_every = save_every,
+                            .keep = 2,
+                            .out_directory = run,
+                            .on_event = on_step,
+                            .context = f};
+  hr_run_result result;
+  hr_job job;
+  hr_job_init(&job);
+  must(hr_model_open("micro-llama-bytes", &job.model, error), error);
+  must(hr_device_find("cpu", &job.device, error), error);
+  job.sequence_length = 16;
+  job.threads = 1;
+  job.steps = 12;
+  must(hr_job_finish(&job, error), error);
+  return hr_train(&job, &options, &result, error);
+}
+
+/* Full while one checkpoint is due: the run goes on, and is the undisturbed one but for that checkpoint. Full for longer: it
+ * ends, and says what it can go on from. Full at the end: the model is there where that alone finds room. */
+static void full_for_a_while(const char *path) {
+  const char *whole = strdup(path_of("%s/whole", path)), *run = strdup(path_of("%s/run", path));
+  filler f = {.path = strdup(path_of("%s/filler", path))};
+  hr_error error = {0};
+  struct stat final;
+  if (!mount_small(path, 16 << 20)) _exit(77);
+  must(run_on_full_disk(whole, &f, 2, &error), &error);
+  assert_int_equal(stat(path_of("%s/final/model.safetensors", whole), &final), 0);
+
+  f.from = 5, f.until = 7;
+  must(run_on_full_disk(run, &f, 2, &error), &error);
+  assert_non_null(strstr(f.warnings, "step 6 is not saved: "));
+  assert_false(exists(path_of("%s/checkpoints/step-000006", run)));
+  assert_same_file(path_of("%s/final/model.safetensors", whole), path_of("%s/final/model.safetensors", run));
+  assert_same_file(path_of("%s/checkpoints/step-000012/optimizer.safetensors", whole),
+                   path_of("%s/checkpoints/step-000012/optimizer.safetensors", run));
+  assert_each_step_once(run, 12);
+  assert_whole(run);
+  scratch_remove(run);
+
+  f.until = 0;
+  assert_int_equal(run_on_full_disk(run, &f, 2, &error), HR_ERROR_IO);
+  assert_non_null(strstr(error.hint, "step 4 is saved: --resume "));
+  assert_true(exists(path_of("%s/checkpoints/step-000004/manifest.json", run)));
+  assert_whole(run);
+  (void)unlink(f.path);
+  scratch_remove(run);
+
+  f.room = (uint64_t) final.st_size + (64u << 10);
+  assert_int_equal(run_on_full_disk(run, &f, 0, &error), HR_ERROR_IO);
+  assert_non_null(strstr(error.hint, "run/final has the trained weights"));
+  assert_same_file(path_of("%s/final/model.safetensors", whole), path_of("%s/final/model.safetensors", run));
+  _exit(0);
+}
+
+static void test_disk_that_is_full_for_a_while(void **state) {
+  const char *path = path_of("%s/disk", directory);
+  int status;
+  pid_t pid;
+  (void)state;
+  (void)mkdir(path, 0755);
+  (void)fflush(NULL);
+  pid = fork();
+  assert_true(pid >= 0);
+  if (pid == 0) full_for_a_while(path);
+  assert_int_equal(waitpid(pid, &status, 0), pid);
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 77) skip();
+  assert_true(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}
+
 static void expect_refused(const char *out, int code, const char *words) {
   child c = {0};
   child_words(&c, disk_job(out));
@@ -418,6 +521,7 @@ int main(void) {
       cmocka_unit_test(test_interrupted_and_resumed),
       cmocka_unit_test(test_files_that_may_not_grow),
       cmocka_unit_test(test_full_disk),
+      cmocka_unit_test(test_disk_that_is_full_for_a_while),
       cmocka_unit_test(test_output_that_cannot_be),
       cmocka_unit_test(test_directory_that_may_not_be_written),
   };
