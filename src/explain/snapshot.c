@@ -47,9 +47,9 @@ static bool judge_absurd(hr_oom_failure *f, const hri_oom_facts *k) {
 }
 
 static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
-  double fraction = hri_stated_fraction(k->i->snapshot);
+  double fraction = hri_stated_fraction(&k->shortage);
   uint64_t allowed = (uint64_t)(fraction * (double)k->total);
-  uint32_t alike = hri_failures_with_room(k->i);
+  uint32_t alike = hri_failures_with_room(&k->shortage);
   if (!k->knows_free || k->device_free < k->need) return false;
   hri_oom_line(f, "free on the device %s >= %s asked of the driver, and it failed all the same", SIZE(k->device_free),
                SIZE(k->need));
@@ -77,11 +77,12 @@ static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
 }
 
 static bool judge_cached(hr_oom_failure *f, const hri_oom_facts *k) {
-  bool fits = k->device_free + k->returnable >= k->need || k->i->fragmentation.fits_after_return;
+  const uint64_t segment = k->i->fragmentation.segment_bytes, asked = segment ? segment : k->need;
+  bool fits = k->device_free + k->returnable >= asked || k->i->fragmentation.fits_after_return;
   uint64_t back = k->returnable;
   if (!k->knows_free || back == 0 || !fits) return false;
   hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(back),
-               SIZE(k->need));
+               SIZE(asked));
   hri_oom_line(
       f,
       "PyTorch returns such segments before it fails, except while a graph is captured or a MemPool is active, or with "
@@ -428,7 +429,7 @@ static void note_request(hr_oom_failure *f, const hri_oom_facts *k) {
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
   note_request(f, k);
   if (!k->knows_free) hri_oom_line(f, "how much the device had free is not in the snapshot");
-  if (k->need > k->request && k->request < MIB(10) && !k->i->snapshot->settings.expandable_segments)
+  if (k->need > k->request && k->request < MIB(10) && !k->shortage.settings.expandable_segments)
     hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names",
                  SIZE(k->request), SIZE(k->need));
   note_rounding(f, k);
@@ -562,7 +563,7 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
   }
   hri_oom_add_proofs(f, &k);
   if (f->cause == HR_OOM_GROWTH) advise_passes(f, &k);
-  hri_oom_advise(f, k.i->snapshot->settings.expandable_segments);
+  hri_oom_advise(f, k.shortage.settings.expandable_segments);
   e->failures = f;
   e->failure_count = 1;
   *explanation = e;

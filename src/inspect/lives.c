@@ -354,6 +354,7 @@ hr_status hri_lives_build(const hr_snapshot *snapshot, uint32_t trace, hri_lives
     l->events = snapshot->events + snapshot->traces[trace].first;
     l->event_count = snapshot->traces[trace].count;
   }
+  hri_recorded_settings(snapshot, l->events, l->event_count, &l->config);
   built = build(&b);
   hri_free(b.slots);
   hri_array_free(&b.before);

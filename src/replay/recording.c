@@ -4,32 +4,7 @@
 
 #include <string.h>
 
-/* ---- settings ---- */
-
-/* Text first: it is what the user set. Files without one (before 2.4) may still show expandable segments at work. */
-static void read_settings(const hr_snapshot *s, hri_recording *r) {
-  const hr_snapshot_settings *have = &s->settings;
-  hr_alloc_config *c = &r->config;
-  bool grows = false;
-  *c = hr_alloc_config_default();
-  r->config_stated = have->present;
-  if (have->present && have->text && hr_alloc_config_parse(hr_snapshot_string(s, have->text), c, NULL) == HR_OK) return;
-  if (have->present) {
-    c->max_split_bytes = have->max_split_size < 0 ? UINT64_MAX : (uint64_t)have->max_split_size;
-    if (have->garbage_collection_threshold > 0 && have->garbage_collection_threshold < 1)
-      c->garbage_collection_threshold = have->garbage_collection_threshold;
-    c->expandable_segments = have->expandable_segments;
-    for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++) { /* only powers of two keep sizes multiples of 512 */
-      uint64_t divisions = have->roundup_power2_divisions[k];
-      c->roundup_power2_divisions[k] = divisions & (divisions - 1) ? 0 : divisions;
-    }
-    return;
-  }
-  for (uint64_t k = 0; k < r->lives->event_count && !grows; k++)
-    grows = r->lives->events[k].action == HR_TRACE_SEGMENT_MAP;
-  for (uint64_t k = 0; k < s->segment_count && !grows; k++) grows = s->segments[k].expandable;
-  c->expandable_segments = grows;
-}
+#include "alloc/sizes.h"
 
 /* ---- pools ---- */
 
@@ -126,14 +101,6 @@ typedef struct room {
 
 static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/* What the driver is asked for, by the request of an out-of-memory event. */
-static uint64_t driver_bytes(const hr_alloc_config *c, uint64_t size) {
-  static const uint64_t mib = 1 << 20;
-  if (size <= mib) return 2 * mib;
-  if (c->expandable_segments) return hri_round_up(size, c->large_segment_bytes);
-  return size < 10 * mib ? c->large_segment_bytes : hri_round_up(size, 2 * mib);
-}
-
 /* Segments were returned and one taken in the same request. */
 static void meet_return(room *m, const hri_recording *r, const hr_trace_event *e) {
   uint64_t before = add(m->reserved, m->freed), both = add(before, e->size) - 1;
@@ -165,7 +132,7 @@ static void meet(room *m, hri_recording *r, uint64_t k) {
   case HR_TRACE_OOM:
     m->from_oom = add(m->reserved, e->addr);
     m->has_oom = true;
-    m->capped = !absurd && e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
+    m->capped = !absurd && e->addr >= hri_alloc_driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
     r->oom_recorded = true;
     r->oom_event = k; /* the last one */
     r->oom_count++;
@@ -253,7 +220,7 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
   }
   HRI_TRY(hri_lives_build(s, trace, &r->lives, error));
   status = o->empty_start ? HR_OK : hri_state_at(r->lives, HRI_NEVER, &r->start, error);
-  if (status == HR_OK) read_settings(s, r);
+  r->config = r->lives->config;
   if (status == HR_OK) status = read_pools(s, r, error);
   if (status == HR_OK) status = check_places(r, error);
   if (status == HR_OK) find_room(o, r);
