@@ -33,8 +33,8 @@ static const uint64_t ASSUMED_DEVICE_BYTES = UINT64_C(1) << 40;
 
 uint64_t hri_expandable_space(const hr_alloc_config *config, uint64_t device_bytes) {
   if (config->expandable_reserve_bytes > 0) return config->expandable_reserve_bytes;
-  if (config->expandable_reserve_fraction > 0)
-    return (uint64_t)(config->expandable_reserve_fraction * (double)device_bytes);
+  const double share = config->expandable_reserve_fraction * (double)device_bytes;
+  if (share > 0) return share < 1 ? 1 : share < 0x1p63 ? (uint64_t)share : UINT64_MAX; /* a chunk at least */
   return device_bytes + device_bytes / 8;
 }
 

@@ -22,6 +22,7 @@
 #include "explain/evidence.h"
 
 #include "base/mem.h"
+#include "inspect/lives.h"
 
 #define MIB(x) ((uint64_t)(x) << 20)
 #define SIZE HRI_OOM_SIZE
@@ -516,17 +517,7 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
       hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 
-uint32_t hr_explain_trace(const hr_snapshot *snapshot) {
-  uint32_t best = HR_TRACE_MOST;
-  for (uint32_t t = 0; t < snapshot->trace_count; t++) {
-    const hr_trace *trace = &snapshot->traces[t];
-    uint64_t k = 0;
-    if (best != HR_TRACE_MOST && trace->count <= snapshot->traces[best].count) continue;
-    while (k < trace->count && snapshot->events[trace->first + k].action != HR_TRACE_OOM) k++;
-    if (k < trace->count) best = t;
-  }
-  return best;
-}
+uint32_t hr_explain_trace(const hr_snapshot *snapshot) { return hri_failed_trace(snapshot); }
 
 hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
                               hr_explanation **explanation, hr_error *error) {

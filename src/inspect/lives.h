@@ -56,6 +56,9 @@ typedef struct hri_lives {
 hr_status hri_lives_build(const hr_snapshot *snapshot, uint32_t trace, hri_lives **lives, hr_error *error);
 void hri_lives_destroy(hri_lives *lives); /* NULL is fine */
 
+/* Of the traces in which a request failed the one with most events; HR_TRACE_MOST: none failed. */
+uint32_t hri_failed_trace(const hr_snapshot *snapshot);
+
 /* The settings under which a trace was recorded: those of the file's text, which is what the user set, else of its
  * fields. A file without any (before 2.4) may still show expandable segments at work. For hri_lives_build. */
 void hri_recorded_settings(const hr_snapshot *snapshot, const hr_trace_event *events, uint64_t event_count,
