@@ -63,8 +63,8 @@ typedef struct hr_replay_result {
 } hr_replay_result;
 
 typedef struct hr_replay {
-  uint32_t trace; /* that was replayed */
-  int32_t device; /* whose it is */
+  uint32_t trace;                              /* that was replayed */
+  int32_t device;                              /* whose it is */
   hr_replay_result recorded;                   /* under the recorded settings */
   hr_replay_result asked;                      /* under options.alloc_conf; equals recorded when that is NULL */
   uint64_t trace_reserved_peak_bytes;          /* what the trace itself shows */

@@ -244,9 +244,10 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
     return hri_hint(error, status, "take one with torch.cuda.memory._dump_snapshot()");
   }
   if (is_pinned(s, trace)) {
-    status = hri_fail(error, HR_ERROR_INPUT,
-                      "trace %u is of pinned host memory, which PyTorch's caching allocator of the device does not manage",
-                      trace);
+    status =
+        hri_fail(error, HR_ERROR_INPUT,
+                 "trace %u is of pinned host memory, which PyTorch's caching allocator of the device does not manage",
+                 trace);
     return hri_hint(error, status, "replay the trace of a device; \"headroom inspect\" shows this one (--device cpu)");
   }
   HRI_TRY(hri_lives_build(s, trace, &r->lives, error));
