@@ -449,10 +449,17 @@ static bool has_failure_mark(const hr_snapshot *s) {
 }
 
 static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
+  static const uint32_t unseen = HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(FRAGMENTED) | HRI_OOM_COULD(GROWTH);
   const hr_inspection *i = k->i;
+  if (i->event_count == 0) {
+    hri_oom_undecided(f, HRI_OOM_COULD(NO_FAILURE) | unseen,
+                      "no events are recorded, only the last state: whether a request failed is not in it");
+    hri_oom_line(f, "live then %s, reserved %s; the peak is not known", SIZE(i->at.requested_bytes), SIZE(k->reserved));
+    hri_oom_note_live(f, k);
+    return;
+  }
   if (has_failure_mark(i->snapshot)) {
-    hri_oom_say(f, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE,
-                "a request failed, but a profile does not say what was free then");
+    hri_oom_undecided(f, unseen, "a request failed, but a profile does not say what was free then");
     hri_oom_line(f, "needed: the text of the error, or a memory snapshot taken when it fails");
   } else if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
@@ -554,6 +561,12 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
   }
   hri_oom_add_proofs(f, &k);
   if (f->cause == HR_OOM_GROWTH) advise_passes(f, &k);
+  if (k.i->event_count == 0)
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "record events too: torch.cuda.memory._record_memory_history(max_entries=1000000) before the work "
+        "begins, and the snapshot at the failure",
+        "none", "", 0);
   hri_oom_advise(f, k.shortage.settings.expandable_segments);
   e->failures = f;
   e->failure_count = 1;

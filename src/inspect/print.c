@@ -92,7 +92,8 @@ static void say_failure(hri_text *t, const hr_inspection *p, const hri_shortage 
 
 static void say_instant(hri_text *t, const hr_inspection *p) {
   bool peak = p->at_event == p->peak_event;
-  if (peak) hri_text_add(t, "PEAK");
+  if (!p->event_count) hri_text_add(t, "LAST STATE");
+  else if (peak) hri_text_add(t, "PEAK");
   else hri_text_add(t, "INSTANT");
   if (p->event_count && p->at_event == UINT64_MAX) hri_text_add(t, " before the first event");
   else if (p->event_count)
@@ -248,7 +249,9 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
 
 static void add_trace(hri_text *t, const hr_inspection *p) {
   hri_text_add(t, "\n%s, device %d: ", hr_snapshot_versions(p->snapshot), p->device);
-  if (!p->event_count) hri_text_add(t, "no events, only the state of the snapshot\n");
+  if (!p->event_count)
+    hri_text_add(t, "no events, only the last state: neither peak nor failure is known\n  to have them, call "
+                    "torch.cuda.memory._record_memory_history() before the work begins\n");
   else {
     hri_text_add(t, "%llu events", (unsigned long long)p->event_count);
     if (p->last_time_us > p->first_time_us)

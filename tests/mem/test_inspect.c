@@ -1118,6 +1118,8 @@ static void little_is_enough(void **unused) {
     assert_int_equal(p->at.requested_bytes, with == 2 ? 77 : 0);
     assert_int_equal(p->device, with == 1 ? 3 : with == 2 ? -1 : 0);
     assert_int_equal(hr_inspect_text(p, 0, 7, &text, &error), HR_OK);
+    assert_int_equal(strncmp(text, with == 2 ? "PEAK " : "LAST STATE: ", 5), 0);
+    assert_int_equal(strstr(text, "_record_memory_history") == NULL, with == 2);
     hr_free(text);
     assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
     hr_free(text);
