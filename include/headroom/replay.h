@@ -44,8 +44,9 @@ typedef enum hr_replay_reach {
 HR_API const char *
 hr_replay_reach_name(hr_replay_reach reach); /* "fails", "unproven", "request", "step", "recording" */
 
+enum { HR_REPLAY_CONF_BYTES = 1536 }; /* all settings at once, at their longest */
 typedef struct hr_replay_result {
-  char alloc_conf[256]; /* the settings used, as hr_alloc_config_print gives them; "" = defaults */
+  char alloc_conf[HR_REPLAY_CONF_BYTES]; /* the settings used, as hr_alloc_config_print gives them; "" = defaults */
   uint64_t request_count;
   uint64_t reserved_peak_bytes, allocated_peak_bytes, active_peak_bytes, requested_peak_bytes;
   uint64_t reserved_end_bytes;

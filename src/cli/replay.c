@@ -44,7 +44,7 @@ static void print_row(const hr_replay_result *r, const char *note) {
   (void)printf("%12s %12s %8llu %12llu", FIGURE_TEXT(r->reserved_peak_bytes), FIGURE_TEXT(r->allocated_peak_bytes),
                (unsigned long long)r->retries, (unsigned long long)(r->device_allocs + r->device_frees));
   if (is_narrow()) {
-    char text[640];
+    char text[HR_REPLAY_CONF_BYTES + 384];
     (void)snprintf(text, sizeof text, "%s%s; %s%s", conf_name(r), note, r->failed ? "fails: " : "",
                    r->failed ? fails : "fits");
     (void)putchar('\n');
@@ -85,7 +85,7 @@ static bool saves_little(const hr_replay_result *best, const hr_replay_result *w
 
 static void print_verdict(const hr_replay *r, const hr_replay_result *best, bool searched) {
   const hr_replay_result *was = &r->recorded;
-  char sentence[256], line[640];
+  char sentence[256], line[HR_REPLAY_CONF_BYTES + 640];
   (void)printf("\n");
   if (strcmp(best->alloc_conf, was->alloc_conf) == 0)
     (void)printf("%s\n", was->failed ? "no settings that were tried avoid the failure: less memory must be asked for"

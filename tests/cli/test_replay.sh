@@ -43,6 +43,12 @@ run replay "$gpt2" --alloc-conf expandable_segments:True,expandable_segments_res
 run replay "$gpt2" --alloc-conf expandable_segments:True,expandable_segments_reserve:1e-300; expect_rc 0
 run replay "$real/2.15/cuda-graph.pickle.gz" --search; expect_rc 0; expect_out '^no settings that were tried save as much as one percent'
 
+# Settings are shown whole, so that they can be copied.
+long=large_segment_size_mb:64,max_split_size_mb:128,max_non_split_rounding_mb:65,roundup_power2_divisions:[256:2,512:4,1024:8,2048:16,4096:32,8192:64,16384:128]
+long=expandable_segments:True,$long,throw_on_cudamalloc_oom:True,release_lock_on_cudamalloc:True,pinned_use_cuda_host_register:True
+run replay "$gpt2" --alloc-conf "$long"; expect_rc 0; expect_out 'pinned_use_cuda_host_register:True:?$'
+run replay "$gpt2" --alloc-conf "$long" --json; expect_rc 0; expect_json 'd["asked"]["alloc_conf"].endswith("pinned_use_cuda_host_register:True")'
+
 # Of several devices it is the one that failed, as inspect and explain have it, and the text says which. Pinned host memory is not
 # the device allocator's.
 if [ -n "$have_python" ]; then
