@@ -228,7 +228,8 @@ typedef struct hr_alloc_history_options {
 /* Defaults: all zero. */
 HR_API void hr_alloc_history_options_init(hr_alloc_history_options *options);
 /* Starts recording; blocks that live now are part of it. What was recorded before a stop is dropped; a file at `path`
- * is replaced. USAGE while it is recording. `options` may be NULL. */
+ * is replaced, once all is in place: after an error it stands there as before. USAGE while it is recording, and for a
+ * path that names a directory, a link, a device or a pipe. `options` may be NULL. */
 HR_CHECKED hr_status hr_alloc_history_start(hr_alloc *alloc, const hr_alloc_history_options *options, hr_error *error);
 /* Ends recording and keeps what was recorded. When the file could not grow (full disk), recording ended by itself at
  * that moment, and this returns why. */

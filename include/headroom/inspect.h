@@ -107,8 +107,10 @@ typedef struct hr_fragmentation {
   bool fits_after_return;                            /* device free + returnable segments are enough for its segment */
   bool fits_compacted;                               /* device free + all free bytes are enough */
   uint64_t pool_free_bytes, pool_largest_free_bytes; /* of the pool and stream that the request goes to */
-  uint64_t returnable_bytes; /* what returning the default pools' cached memory would give the device */
-  bool in_private_pool;      /* the request goes to one: of what is cached only that pool's own can serve it */
+  uint64_t
+      returnable_bytes; /* what returning the default pools' cached memory would give the device; what the request's
+                              * expandable segment grows from is none of it */
+  bool in_private_pool; /* the request goes to one: of what is cached only that pool's own can serve it */
   hr_pinned_segment *pinned; /* most free bytes first, at most 64 */
   uint32_t pinned_count;
 } hr_fragmentation;

@@ -15,13 +15,13 @@ extern "C" {
 #endif
 
 typedef struct hr_replay_options {
-  uint32_t trace; /* UINT32_MAX: the one with most events */
+  uint32_t trace; /* UINT32_MAX: of those in which a request failed, else of all, the one with most events */
   uint64_t
       capacity_bytes;     /* what the allocator may reserve; 0: from the recorded out-of-memory event, else unlimited */
   const char *alloc_conf; /* NULL: as recorded; "" : PyTorch's defaults */
   bool empty_start;       /* begin without the recorded start state, as if a process began there */
 } hr_replay_options;
-/* Defaults: the trace with most events, as it was recorded. */
+/* Defaults: the trace that failed, or has most events, as it was recorded. */
 HR_API void hr_replay_options_init(hr_replay_options *options);
 
 typedef enum hr_replay_trust {
@@ -44,8 +44,9 @@ typedef enum hr_replay_reach {
 HR_API const char *
 hr_replay_reach_name(hr_replay_reach reach); /* "fails", "unproven", "request", "step", "recording" */
 
+enum { HR_REPLAY_CONF_BYTES = 1536 }; /* all settings at once, at their longest */
 typedef struct hr_replay_result {
-  char alloc_conf[256]; /* the settings used, as hr_alloc_config_print gives them; "" = defaults */
+  char alloc_conf[HR_REPLAY_CONF_BYTES]; /* the settings used, as hr_alloc_config_print gives them; "" = defaults */
   uint64_t request_count;
   uint64_t reserved_peak_bytes, allocated_peak_bytes, active_peak_bytes, requested_peak_bytes;
   uint64_t reserved_end_bytes;
@@ -63,6 +64,8 @@ typedef struct hr_replay_result {
 } hr_replay_result;
 
 typedef struct hr_replay {
+  uint32_t trace;                              /* that was replayed */
+  int32_t device;                              /* whose it is */
   hr_replay_result recorded;                   /* under the recorded settings */
   hr_replay_result asked;                      /* under options.alloc_conf; equals recorded when that is NULL */
   uint64_t trace_reserved_peak_bytes;          /* what the trace itself shows */
@@ -92,8 +95,9 @@ static inline bool hr_replay_failed_before(const hr_replay *replay) {
          replay->recorded.failed_event < replay->recorded_failed_event;
 }
 
-/* USAGE for settings that do not parse and a trace that is not there; INPUT for a trace without events of an allocator
- * (none, or a profiler's) and for one that is damaged beyond replay; UNSUPPORTED for the asynchronous backend. */
+/* USAGE for settings that do not parse, a trace that is not there, and a per_process_memory_fraction of a device whose
+ * size neither the recording nor `capacity_bytes` tells; INPUT for a trace without events of an allocator (none, a
+ * profiler's, pinned host memory) and for one that is damaged beyond replay; UNSUPPORTED for the asynchronous backend. */
 HR_CHECKED hr_status hr_replay_run(const hr_snapshot *snapshot, const hr_replay_options *options, hr_replay *replay,
                                    hr_error *error);
 

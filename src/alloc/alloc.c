@@ -48,6 +48,18 @@ void hr_alloc_on_oom(hr_alloc *alloc, hr_alloc_oom_function *function, void *con
 
 /* ---- life ---- */
 
+/* Of nothing known a fraction would cap nothing. */
+static hr_status take_fraction(hr_alloc *alloc, hr_error *error) {
+  uint64_t free_bytes = 0, total = 0;
+  if (alloc->hooks.device_memory != NULL) alloc->hooks.device_memory(alloc->hooks.context, &free_bytes, &total);
+  if (total == 0)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "allocator: per_process_memory_fraction:%g needs hooks that tell how much the device has",
+                    alloc->config.memory_fraction);
+  alloc->allowed_bytes = (uint64_t)(alloc->config.memory_fraction * (double)total);
+  return HR_OK;
+}
+
 hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *config, hr_alloc **out, hr_error *error) {
   const hr_alloc_config usual = hr_alloc_config_default();
   if (config == NULL) config = &usual;
@@ -59,18 +71,13 @@ hr_status hr_alloc_create(const hr_alloc_hooks *hooks, const hr_alloc_config *co
   alloc->allowed_bytes = UINT64_MAX;
   alloc->stats.max_split_size = config->max_split_bytes > INT64_MAX ? -1 : (int64_t)config->max_split_bytes;
   hri_alloc_pool *pool;
-  const hr_status status = hri_alloc_pool_add(alloc, (hr_pool){{0, 0}}, &pool, error);
-  if (status != HR_OK) {
-    hr_alloc_destroy(alloc);
-    return status;
-  }
-  if (config->memory_fraction < 1 && hooks->device_memory != NULL) {
-    uint64_t free_bytes = 0, total = 0;
-    hooks->device_memory(hooks->context, &free_bytes, &total);
-    if (total > 0) alloc->allowed_bytes = (uint64_t)(config->memory_fraction * (double)total);
-  }
-  *out = alloc;
-  return HR_OK;
+  hr_status status;
+  HRI_TRY_OUT(hri_alloc_pool_add(alloc, (hr_pool){{0, 0}}, &pool, error));
+  if (config->memory_fraction < 1) HRI_TRY_OUT(take_fraction(alloc, error));
+out:
+  if (status == HR_OK) *out = alloc;
+  else hr_alloc_destroy(alloc);
+  return status;
 }
 
 /* Gives one segment back, seen from its first block. */

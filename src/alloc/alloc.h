@@ -12,19 +12,12 @@
 #ifndef HRI_ALLOC_ALLOC_H
 #define HRI_ALLOC_ALLOC_H
 
-#include <headroom/alloc.h>
-
-#include "base/mem.h"
+#include "alloc/sizes.h"
 
 enum {
-  HRI_ALLOC_UNIT = 512,              /* sizes and addresses are multiples of it */
-  HRI_ALLOC_SMALL_LIMIT = 1 << 20,   /* largest request of the small pool */
-  HRI_ALLOC_SMALL_SEGMENT = 2 << 20, /* segment (or chunk, when expandable) of the small pool */
-  HRI_ALLOC_LARGE_MIN = 10 << 20,    /* a large request below it shares a segment */
-  HRI_ALLOC_LARGE_ROUND = 2 << 20,   /* and from there on has one, rounded to this */
-  HRI_BLOCK_CHUNK = 512,             /* blocks per piece of the slab */
-  HRI_BIN_BITS = 6,                  /* 64 bins per power of two */
-  HRI_BIN_COUNT = 3328,              /* 512 bytes .. 2^61 bytes */
+  HRI_BLOCK_CHUNK = 512, /* blocks per piece of the slab */
+  HRI_BIN_BITS = 6,      /* 64 bins per power of two */
+  HRI_BIN_COUNT = 3328,  /* 512 bytes .. 2^61 bytes */
   HRI_BIN_WORDS = HRI_BIN_COUNT / 64
 };
 static const uint64_t HRI_ALLOC_REQUEST_LIMIT = UINT64_C(1) << 60; /* PyTorch refuses from 1 EiB on */

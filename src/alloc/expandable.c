@@ -33,8 +33,8 @@ static const uint64_t ASSUMED_DEVICE_BYTES = UINT64_C(1) << 40;
 
 uint64_t hri_expandable_space(const hr_alloc_config *config, uint64_t device_bytes) {
   if (config->expandable_reserve_bytes > 0) return config->expandable_reserve_bytes;
-  if (config->expandable_reserve_fraction > 0)
-    return (uint64_t)(config->expandable_reserve_fraction * (double)device_bytes);
+  const double share = config->expandable_reserve_fraction * (double)device_bytes;
+  if (share > 0) return share < 1 ? 1 : share < 0x1p63 ? (uint64_t)share : UINT64_MAX; /* a chunk at least */
   return device_bytes + device_bytes / 8;
 }
 
@@ -43,7 +43,7 @@ static hr_status new_segment(hr_alloc *alloc, hri_free_set *set, hri_block **out
   uint64_t free_bytes = 0, total = 0;
   if (alloc->hooks.device_memory != NULL) alloc->hooks.device_memory(alloc->hooks.context, &free_bytes, &total);
   if (total == 0) total = ASSUMED_DEVICE_BYTES;
-  const uint64_t chunk = set->half->small ? HRI_ALLOC_SMALL_SEGMENT : alloc->config.large_segment_bytes;
+  const uint64_t chunk = hri_alloc_chunk_bytes(&alloc->config, set->half->small);
   const uint64_t bytes = hri_round_up(hri_expandable_space(&alloc->config, total), chunk);
   HRI_TRY(hri_alloc_prepare(alloc, 1, error));
   const uint64_t address = alloc->hooks.reserve_range(alloc->hooks.context, bytes, set->stream);

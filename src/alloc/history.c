@@ -208,14 +208,7 @@ static hr_status begin_file(hr_alloc *alloc, hri_history *h, const char *path, h
   h->published = &h->file->header->published;
   h->pool_count = 0;
   status = fill_file(alloc, h, error);
-  if (status == HR_OK) {
-    hri_history_file_begin(h->file);
-  } else {
-    hri_history_file_discard(h->file);
-    h->file = NULL;
-    h->ring = NULL;
-  }
-  return status;
+  return status == HR_OK ? hri_history_file_begin(h->file, error) : status; /* the caller closes it */
 }
 
 static hr_status begin_memory(hri_history *h, hr_error *error) {

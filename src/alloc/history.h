@@ -4,6 +4,7 @@
 #define HRI_ALLOC_HISTORY_H
 
 #include "alloc/alloc.h"
+#include "base/scratch.h"
 #include "snapshot/history_format.h"
 
 /* ---- label.c ---- */
@@ -72,7 +73,8 @@ typedef struct hri_history_map {
 
 typedef struct hri_history_file {
   int fd;
-  char *path;
+  char *path, *made;          /* its place; where it grew, in the scratch */
+  hri_scratch *scratch;       /* until it took its name */
   uint64_t bytes;             /* of the file */
   hri_history_header *header; /* and the ring behind it */
   uint64_t header_bytes;      /* of both */
@@ -83,9 +85,9 @@ typedef struct hri_history_file {
 /* Makes the file with a ring of `capacity` events and leaves it unrecognisable until hri_history_file_begin. */
 hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t limit, hri_history_file **file,
                                 hr_error *error);
-void hri_history_file_begin(hri_history_file *file);   /* from here on it can be read */
-void hri_history_file_close(hri_history_file *file);   /* NULL is fine */
-void hri_history_file_discard(hri_history_file *file); /* closes it and removes it from its directory */
+/* From here on it can be read, at its place. What stood there stays until then. */
+hr_status hri_history_file_begin(hri_history_file *file, hr_error *error);
+void hri_history_file_close(hri_history_file *file); /* NULL is fine; one that was not begun goes */
 hri_history_event *hri_history_file_ring(hri_history_file *file);
 /* Appends a note of note->bytes bytes. */
 hr_status hri_history_file_note(hri_history_file *file, const hri_history_note *note, hr_error *error);

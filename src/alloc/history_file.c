@@ -1,8 +1,8 @@
 /* The mapped file of a history. What it promises to a reader after a kill is in snapshot/history_format.h.
  *
- * The file grows at its end, by whole pages, and its space is reserved before it is mapped: a full disk is an error at
- * that moment, and not a signal when a page is written. Parts that were outgrown stay as holes in use; each is at most
- * half of the next. */
+ * It is made beside its place and takes its name when it can be read. It grows at its end, by whole pages, and its space
+ * is reserved before it is mapped: a full disk is an error at that moment, and not a signal when a page is written. Parts
+ * that were outgrown stay as holes in use; each is at most half of the next. */
 #include <errno.h>
 #include <fcntl.h>
 #include <string.h>
@@ -11,8 +11,9 @@
 
 #include "alloc/history.h"
 #include "base/file.h"
+#include "base/publish.h"
 
-enum { LEAST_PAGE = 4096, FIRST_CHUNK = 64 << 10 };
+enum { LEAST_PAGE = 4096, FIRST_CHUNK = 64 << 10, PATH_BYTES = 4096 };
 
 static void put64(uint64_t *to, uint64_t value) { __atomic_store_n(to, value, __ATOMIC_RELEASE); }
 
@@ -40,6 +41,28 @@ static void drop(hri_history_map *map) {
   *map = (hri_history_map){0};
 }
 
+/* Opens the file in a scratch directory beside `path`: until it can be read, what stands there stays. */
+static hr_status open_beside(hri_history_file *f, hr_error *error) {
+  char parent[PATH_BYTES], made[PATH_BYTES];
+  hr_status status;
+  bool special;
+  HRI_TRY(hri_file_name_check(f->path, &special, error));
+  if (special)
+    return hri_hint(error,
+                    hri_fail(error, HR_ERROR_USAGE, "%s: a history needs a file, not a device or a pipe", f->path),
+                    "name a file");
+  hri_path_parent(f->path, parent);
+  (void)hri_scratch_sweep(parent);
+  status = hri_scratch_open(parent, false, &f->scratch, error);
+  if (status == HR_ERROR_IO) return hri_context(error, status, "cannot write %.300s: ", f->path);
+  HRI_TRY(status);
+  HRI_TRY(hri_scratch_path(f->scratch, "history", made, error));
+  f->made = hri_strdup(made);
+  if (!f->made) return hri_fail_memory(error, strlen(made) + 1, "a history");
+  f->fd = open(made, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+  return f->fd < 0 ? hri_fail_errno(error, errno, "write", f->path) : HR_OK;
+}
+
 hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t limit, hri_history_file **file,
                                 hr_error *error) {
   hri_history_file *f = hri_alloc_zero(1, sizeof *f);
@@ -50,12 +73,10 @@ hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t li
   f->fd = -1;
   f->path = hri_strdup(path);
   if (!f->path) HRI_TRY_OUT(hri_fail_memory(error, strlen(path), "a history"));
-  (void)unlink(path); /* who reads an older history of this name keeps it whole */
-  f->fd = open(path, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-  if (f->fd < 0) HRI_TRY_OUT(hri_fail_errno(error, errno, "write", path));
   if (!hri_mul(capacity, sizeof(hri_history_event), &ring) || ring > INT64_MAX / 2)
     HRI_TRY_OUT(hri_fail(error, HR_ERROR_USAGE, "%s: a history of %llu events is too long for a file", path,
                          (unsigned long long)capacity));
+  HRI_TRY_OUT(open_beside(f, error));
   HRI_TRY_OUT(extend(f, HRI_HISTORY_HEADER_BYTES + ring, &map, &offset, error));
   f->header = map.memory;
   f->header_bytes = map.bytes;
@@ -67,20 +88,21 @@ hr_status hri_history_file_make(const char *path, uint64_t capacity, uint64_t li
   f->header->ring_offset = HRI_HISTORY_HEADER_BYTES;
   f->header->ring_capacity = capacity;
 out:
-  if (status != HR_OK) hri_history_file_discard(f);
+  if (status != HR_OK) hri_history_file_close(f);
   else *file = f;
   return status;
 }
 
-void hri_history_file_discard(hri_history_file *f) {
-  if (f->fd >= 0) (void)unlink(f->path);
-  hri_history_file_close(f);
-}
-
-void hri_history_file_begin(hri_history_file *f) {
+/* Who reads an older history of this name keeps it whole. */
+hr_status hri_history_file_begin(hri_history_file *f, hr_error *error) {
   uint64_t magic;
+  hr_status status;
   memcpy(&magic, HRI_HISTORY_MAGIC, sizeof magic);
   put64((uint64_t *)(void *)f->header->magic, magic);
+  status = hri_publish_over(f->made, f->path, error);
+  hri_scratch_close(f->scratch);
+  f->scratch = NULL;
+  return status;
 }
 
 void hri_history_file_close(hri_history_file *f) {
@@ -91,6 +113,8 @@ void hri_history_file_close(hri_history_file *f) {
   for (int k = 0; k < HRI_HISTORY_CHUNK_LIMIT; k++) drop(&f->chunks[k]);
   for (int k = 0; k < 2; k++) drop(&f->states[k]);
   if (f->fd >= 0) (void)close(f->fd);
+  hri_scratch_close(f->scratch); /* with what never took its name */
+  hri_free(f->made);
   hri_free(f->path);
   hri_free(f);
 }

@@ -87,7 +87,7 @@ static hr_status plan_expandable(import *im, place *p, hr_error *error) {
   const hr_alloc *alloc = im->alloc;
   uint64_t free_bytes = 0, total = 0, above = UINT64_MAX;
   if (alloc->hooks.device_memory != NULL) alloc->hooks.device_memory(alloc->hooks.context, &free_bytes, &total);
-  p->chunk_bytes = first->large ? alloc->config.large_segment_bytes : HRI_ALLOC_SMALL_SEGMENT;
+  p->chunk_bytes = hri_alloc_chunk_bytes(&alloc->config, !first->large);
   if (first->total_size % p->chunk_bytes != 0)
     p->chunk_bytes = HRI_ALLOC_SMALL_SEGMENT; /* recorded with other chunks */
   if (first->total_size % p->chunk_bytes != 0)

@@ -28,12 +28,6 @@ static uint64_t round_size(const hr_alloc_config *config, uint64_t bytes) {
   return (bytes + HRI_ALLOC_UNIT - 1) / HRI_ALLOC_UNIT * HRI_ALLOC_UNIT;
 }
 
-static uint64_t segment_size(const hr_alloc_config *config, uint64_t size) {
-  if (size <= HRI_ALLOC_SMALL_LIMIT) return HRI_ALLOC_SMALL_SEGMENT;
-  if (size < HRI_ALLOC_LARGE_MIN) return config->large_segment_bytes;
-  return hri_round_up(size, HRI_ALLOC_LARGE_ROUND);
-}
-
 /* ---- the search ---- */
 
 /* What the block could grow to: with the address space behind it. */
@@ -248,7 +242,7 @@ hr_status hr_alloc_malloc_in(hr_alloc *alloc, uint32_t pool_number, uint64_t byt
   HRI_TRY(hri_alloc_prepare(alloc, 1, error));
   if (!search(alloc, &r) &&
       !(alloc->hooks.free_memory != NULL && alloc->hooks.free_memory(alloc->hooks.context) && search(alloc, &r))) {
-    r.segment_bytes = segment_size(&alloc->config, r.size);
+    r.segment_bytes = hri_alloc_segment_bytes(&alloc->config, r.size);
     HRI_TRY(obtain_with_retries(alloc, &r, error));
     if (r.block == NULL) return fail(alloc, &r, error);
   }

@@ -182,7 +182,7 @@ static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all,
                                hr_error *error) {
   const rank_row *row;
   hr_snapshot *snapshot = NULL;
-  hr_status status = ranks_read(r, config->operands[0], all, error);
+  hr_status status = ranks_read(r, config->operands[0], HR_AT_OOM, all, error);
   if (status != HR_OK) return status;
   row = &all->rows[all->first_failed == NO_RANK ? all->highest : all->first_failed];
   reading_about(r, row->path);

@@ -224,12 +224,14 @@ static void print_change(uint64_t before, uint64_t after) {
   (void)printf("%c%11s", after >= before ? '+' : '-', FIGURE_TEXT(after >= before ? after - before : before - after));
 }
 
-static void print_rows(const inspect_side *sides, hr_group_by by, const hr_difference *rows, uint64_t count,
-                       uint64_t top) {
-  char name[64];
+/* Lines of 100 columns, or with --wide of any length. */
+static void print_rows(const cli_config *config, const inspect_side *sides, hr_group_by by, const hr_difference *rows,
+                       uint64_t count) {
+  const uint64_t top = config->own.top;
+  char name[512];
   for (uint64_t k = 0; k < count && k < top; k++) {
     const hr_difference *d = &rows[k];
-    hr_difference_name(sides[0].inspection, sides[1].inspection, by, d, name, sizeof name);
+    hr_difference_name(sides[0].inspection, sides[1].inspection, by, d, name, config->own.wide ? sizeof name : 64);
     (void)printf("  ");
     print_change(d->before_bytes, d->after_bytes);
     (void)printf("%12s%12s  %s\n", d->before_count ? FIGURE_TEXT(d->before_bytes) : "-",
@@ -253,7 +255,7 @@ hr_status inspect_print_difference(const cli_config *config, const inspect_side 
   hr_status status = hr_inspect_compare(sides[0].inspection, sides[1].inspection, by, &rows, &count, error);
   if (status != HR_OK) return status;
   (void)printf("  %12s%12s%12s\n", "change", before, after);
-  print_rows(sides, by, rows, count, config->own.top);
+  print_rows(config, sides, by, rows, count);
   if (!count) (void)printf("  no difference\n");
   hr_free(rows);
   return HR_OK;
@@ -382,11 +384,12 @@ static hr_status check_outputs(const cli_config *config, hr_error *error) {
                       format == HR_EXPORT_SPEEDSCOPE ? OUTPUT_SPEEDSCOPE : OUTPUT_OTHER, error);
 }
 
-/* A page, an export and an instant are of one snapshot. */
-static hr_status refuse_files(const cli_config *config, hr_error *error) {
-  if (!config->own.html && !config->own.export_count) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "--html and --export are of one snapshot, %s is a directory of them",
-           config->operands[0]);
+/* A page, an export and a device are of one snapshot: of each rank the device is shown that failed. */
+static hr_status refuse_of_one(const cli_config *config, hr_error *error) {
+  const bool device = config_chosen(config, &config->job.device);
+  if (!config->own.html && !config->own.export_count && !device) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s of one snapshot, %s is a directory of them",
+           device ? "--device is" : "--html and --export are", config->operands[0]);
   return hri_hint(error, HR_ERROR_USAGE, "name one of its files");
 }
 
@@ -409,7 +412,7 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
   HRI_TRY(check_outputs(config, error));
   reading_begin(&r, config, config->operands[0]);
   if (config->operand_count == 1 && ranks_are_in(config->operands[0])) {
-    status = refuse_files(config, error);
+    status = refuse_of_one(config, error);
     if (status == HR_OK) status = ranks_inspect(config, &r, config->operands[0], error);
     return reading_end(&r, status, error);
   }

@@ -182,7 +182,7 @@ static const hr_field rows[] = {
     {"empty-start", HR_FIELD_FLAG, "Replay", NULL,
      "begin with an empty allocator whatever was live before the first event", HR_FOR_REPLAY, OWN(empty_start)},
     {"trace", HR_FIELD_U32, "Replay", "N", "the device to replay, by its place in the snapshot", HR_FOR_REPLAY,
-     OWN(trace), .zero = "the one with most events"},
+     OWN(trace), .zero = "that which failed, else the one with most events"},
 
     {"max-memory", HR_FIELD_SIZE, "Report", "SIZE",
      "what reading the file and working on it may take: 6GiB, 6GB, bytes, or a share of what this process can still get; "

@@ -24,17 +24,6 @@
 
 /* ---- files and their ranks ---- */
 
-static bool is_snapshot(const char *path) {
-  char first[4096];
-  struct stat info;
-  size_t count;
-  FILE *file;
-  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || !(file = fopen(path, "rb"))) return false;
-  count = fread(first, 1, sizeof first, file);
-  (void)fclose(file);
-  return hr_snapshot_recognise(first, count);
-}
-
 static const char *name_of(const char *path) {
   const char *slash = strrchr(path, '/');
   return slash ? slash + 1 : path;
@@ -50,6 +39,22 @@ static uint32_t rank_of(const char *path) {
     if (isdigit((unsigned char)*digits) && strspn(digits, "0123456789") < 7) rank = (uint32_t)strtoul(digits, NULL, 10);
   }
   return rank;
+}
+
+/* What a rank leaves that was ended when it began to dump, or whose disk was full: nothing, under a snapshot's name. */
+static bool is_named_as_one(const char *path) {
+  return rank_of(path) != NO_RANK && (strstr(name_of(path), ".pickle") || strstr(name_of(path), ".pkl"));
+}
+
+static bool is_snapshot(const char *path) {
+  char first[4096];
+  struct stat info;
+  size_t count;
+  FILE *file;
+  if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || !(file = fopen(path, "rb"))) return false;
+  count = fread(first, 1, sizeof first, file);
+  (void)fclose(file);
+  return count ? hr_snapshot_recognise(first, count) : is_named_as_one(path);
 }
 
 /* Digits count as numbers: 9 before 10. */
@@ -134,17 +139,18 @@ bool ranks_are_in(const char *path) {
 
 /* ---- what each says ---- */
 
-static hr_status summarise(reading *r, rank_row *row, hr_error *error) {
+static hr_status summarise(reading *r, uint64_t at, rank_row *row, hr_error *error) {
   inspect_side side = {0};
   hr_inspect_options how;
   hr_status status;
   reading_about(r, row->path);
   status = hr_snapshot_read(row->path, &r->limits, &side.snapshot, error);
   hr_inspect_options_init(&how);
-  how.at = HR_AT_OOM;
+  how.at = at;
   if (status == HR_OK) {
     how.trace = hr_explain_trace(side.snapshot);
     status = hr_inspect(side.snapshot, &how, &side.inspection, error);
+    if (status == HR_ERROR_USAGE) (void)hri_context(error, status, "%s: ", row->path); /* no such instant */
   }
   if (status == HR_OK) {
     const hr_inspection *p = side.inspection;
@@ -177,7 +183,7 @@ static void pass_over(ranks *all, rank_row *row, const char *message) {
 }
 
 /* Keeps the rows that can be read; the first fault where none can. */
-static hr_status read_rows(reading *r, ranks *all, hr_error *error) {
+static hr_status read_rows(reading *r, uint64_t at, ranks *all, hr_error *error) {
   const uint32_t count = all->count;
   hr_error first;
   all->count = 0;
@@ -185,7 +191,7 @@ static hr_status read_rows(reading *r, ranks *all, hr_error *error) {
     rank_row row = all->rows[k];
     hr_status status;
     all->rows[k].path = NULL;
-    status = summarise(r, &row, error);
+    status = summarise(r, at, &row, error);
     if (status == HR_OK) all->rows[all->count++] = row;
     else if (!is_of_file(status)) {
       free(row.path);
@@ -211,13 +217,13 @@ static void find_places(ranks *all) {
   }
 }
 
-hr_status ranks_read(reading *r, const char *directory, ranks *all, hr_error *error) {
+hr_status ranks_read(reading *r, const char *directory, uint64_t at, ranks *all, hr_error *error) {
   hr_status status;
   *all = (ranks){.first_failed = NO_RANK};
   if (!each_snapshot(directory, take_one, all))
     return hri_fail(error, HR_ERROR_IO, "cannot read the directory %s: %s", directory, strerror(errno));
   qsort(all->rows, all->count, sizeof *all->rows, row_order); /* so that faults are told in the order of the files */
-  status = read_rows(r, all, error);
+  status = read_rows(r, at, all, error);
   if (status != HR_OK) return status;
   number(all);
   find_places(all);
@@ -316,9 +322,22 @@ void ranks_write(const ranks *all, json_writer *json) {
 
 /* ---- inspect DIR ---- */
 
+/* What the highest and the lowest are compared by: that of --by, else category and stack. */
+static const struct {
+  hr_group_by by;
+  const char *title, *key;
+} shown[] = {{HR_BY_CATEGORY, "category", "by_category"},
+             {HR_BY_STACK, "stack", "by_stack"},
+             {HR_BY_SIZE, "size", "by_size"}};
+enum { SHOWN = sizeof shown / sizeof *shown };
+
+static bool is_shown(const cli_config *config, hr_group_by by) {
+  return config_chosen(config, &config->own.by) ? config->own.by == by : by != HR_BY_SIZE;
+}
+
 static hr_status print_all(const cli_config *config, const ranks *all, const inspect_side *sides, hr_error *error) {
   const rank_row *low = &all->rows[all->lowest], *high = &all->rows[all->highest];
-  hr_status status;
+  hr_status status = HR_OK;
   char titles[2][24], line[200];
   ranks_print(all);
   if (low == high) {
@@ -331,11 +350,13 @@ static hr_status print_all(const cli_config *config, const ranks *all, const ins
   screen_wrap(stdout, 0, line);
   (void)snprintf(titles[0], sizeof titles[0], "rank %u", low->rank);
   (void)snprintf(titles[1], sizeof titles[1], "rank %u", high->rank);
-  (void)printf("\nlive by category%s\n", sides[1].inspection->categories_inferred ? " (inferred)" : "");
-  status = inspect_print_difference(config, sides, HR_BY_CATEGORY, titles[0], titles[1], error);
-  if (status != HR_OK) return status;
-  (void)printf("\nlive by stack\n");
-  return inspect_print_difference(config, sides, HR_BY_STACK, titles[0], titles[1], error);
+  for (unsigned k = 0; k < SHOWN && status == HR_OK; k++) {
+    if (!is_shown(config, shown[k].by)) continue;
+    (void)printf("\nlive by %s%s\n", shown[k].title,
+                 shown[k].by == HR_BY_CATEGORY && sides[1].inspection->categories_inferred ? " (inferred)" : "");
+    status = inspect_print_difference(config, sides, shown[k].by, titles[0], titles[1], error);
+  }
+  return status;
 }
 
 static hr_status write_all(const cli_config *config, const ranks *all, const inspect_side *sides, hr_error *error) {
@@ -343,10 +364,9 @@ static hr_status write_all(const cli_config *config, const ranks *all, const ins
   hr_status status = HR_OK;
   json_write_begin(&json, stdout);
   ranks_write(all, &json);
-  if (all->lowest != all->highest) {
-    status = inspect_write_difference(config, sides, HR_BY_CATEGORY, &json, "by_category", error);
-    if (status == HR_OK) status = inspect_write_difference(config, sides, HR_BY_STACK, &json, "by_stack", error);
-  }
+  for (unsigned k = 0; k < SHOWN && status == HR_OK && all->lowest != all->highest; k++)
+    if (is_shown(config, shown[k].by))
+      status = inspect_write_difference(config, sides, shown[k].by, &json, shown[k].key, error);
   json_write_end(&json);
   return status;
 }
@@ -354,7 +374,7 @@ static hr_status write_all(const cli_config *config, const ranks *all, const ins
 hr_status ranks_inspect(const cli_config *config, reading *r, const char *directory, hr_error *error) {
   inspect_side sides[2] = {{0}};
   ranks all;
-  hr_status status = ranks_read(r, directory, &all, error);
+  hr_status status = ranks_read(r, directory, config->own.at, &all, error);
   if (status == HR_OK && all.lowest != all.highest) {
     status = inspect_open(config, r, all.rows[all.lowest].path, &sides[0], error);
     if (status == HR_OK) status = inspect_open(config, r, all.rows[all.highest].path, &sides[1], error);

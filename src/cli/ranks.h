@@ -36,8 +36,9 @@ struct ranks {
 
 /* Whether a path is a directory with snapshots that no run of headroom train has to do with. */
 bool ranks_are_in(const char *path);
-/* All snapshots of such a directory that can be read, one or more; the others are in `unread`. */
-hr_status ranks_read(reading *r, const char *directory, ranks *all, hr_error *error);
+/* All snapshots of such a directory that can be read, one or more; the others are in `unread`. `at`: the instant, as in
+ * hr_inspect_options. */
+hr_status ranks_read(reading *r, const char *directory, uint64_t at, ranks *all, hr_error *error);
 void ranks_free(ranks *all);
 
 /* The table; JSON's "ranks" with the places' ranks beside it. */

@@ -44,7 +44,7 @@ static void print_row(const hr_replay_result *r, const char *note) {
   (void)printf("%12s %12s %8llu %12llu", FIGURE_TEXT(r->reserved_peak_bytes), FIGURE_TEXT(r->allocated_peak_bytes),
                (unsigned long long)r->retries, (unsigned long long)(r->device_allocs + r->device_frees));
   if (is_narrow()) {
-    char text[640];
+    char text[HR_REPLAY_CONF_BYTES + 384];
     (void)snprintf(text, sizeof text, "%s%s; %s%s", conf_name(r), note, r->failed ? "fails: " : "",
                    r->failed ? fails : "fits");
     (void)putchar('\n');
@@ -54,9 +54,14 @@ static void print_row(const hr_replay_result *r, const char *note) {
   }
 }
 
-static void print_facts(const char *path, const hr_replay *r) {
+/* Of several devices it is told which one this is about. */
+static void print_facts(const char *path, const hr_snapshot *s, const hr_replay *r) {
   hri_text t = {0};
-  hri_text_add(&t, "%s: %llu requests", path, (unsigned long long)r->recorded.request_count);
+  uint32_t with_events = 0;
+  for (uint32_t k = 0; k < s->trace_count; k++) with_events += s->traces[k].count > 0;
+  hri_text_add(&t, "%s", path);
+  if (with_events > 1) hri_text_add(&t, ", device %d of %u", (int)r->device, with_events);
+  hri_text_add(&t, ": %llu requests", (unsigned long long)r->recorded.request_count);
   if (r->capacity_bytes == UINT64_MAX) hri_text_add(&t, ", no limit known\n");
   else hri_text_add(&t, ", room for %s (%s)\n", FIGURE_TEXT(r->capacity_bytes), r->capacity_from);
   hri_text_add(&t, "trust: %s%s%s\n", trust_name(r->trust),
@@ -71,16 +76,22 @@ static void print_facts(const char *path, const hr_replay *r) {
   (void)printf("\n");
 }
 
-static void print_verdict(const hr_replay *r, const hr_replay_result *best) {
+/* A search recommends what saves something, or where something failed. */
+static bool saves_little(const hr_replay_result *best, const hr_replay_result *was, bool searched) {
+  if (was->failed || best->reserved_peak_bytes > was->reserved_peak_bytes) return false;
+  if (best->reserved_peak_bytes == was->reserved_peak_bytes) return searched;
+  return was->reserved_peak_bytes - best->reserved_peak_bytes < was->reserved_peak_bytes / 100;
+}
+
+static void print_verdict(const hr_replay *r, const hr_replay_result *best, bool searched) {
   const hr_replay_result *was = &r->recorded;
-  char sentence[256], line[640];
+  char sentence[256], line[HR_REPLAY_CONF_BYTES + 640];
   (void)printf("\n");
   if (strcmp(best->alloc_conf, was->alloc_conf) == 0)
     (void)printf("%s\n", was->failed ? "no settings that were tried avoid the failure: less memory must be asked for"
                                      : "nothing that was tried is better than the recorded settings");
   else if (best->failed) (void)printf("it would %s\n", was->failed ? "still fail" : "fail");
-  else if (!was->failed && best->reserved_peak_bytes < was->reserved_peak_bytes &&
-           was->reserved_peak_bytes - best->reserved_peak_bytes < was->reserved_peak_bytes / 100)
+  else if (saves_little(best, was, searched))
     (void)printf("no settings that were tried save as much as one percent of what was reserved\n");
   else {
     hr_replay_sentence(r, best, sentence, sizeof sentence);
@@ -122,6 +133,7 @@ static void write_result(json_writer *json, const char *key, const hr_replay *re
 static void write_replay(const hr_replay *r, const hr_replay_result *results, uint32_t count, bool asked) {
   json_writer json;
   json_write_begin(&json, stdout);
+  json_write_integer(&json, "device", r->device);
   json_write_text(&json, "trust", trust_name(r->trust));
   json_write_text(&json, "trust_reason", r->trust_reason);
   if (r->capacity_bytes == UINT64_MAX) json_write_null(&json, "capacity_bytes");
@@ -185,18 +197,18 @@ static hr_status check_words(const cli_config *config, hr_error *error) {
   return HR_OK;
 }
 
-static void print_results(const char *path, const hr_replay *r, const hr_replay_result *results, uint32_t count,
-                          bool asked) {
-  print_facts(path, r);
+static void print_results(const char *path, const hr_snapshot *snapshot, const hr_replay *r,
+                          const hr_replay_result *results, uint32_t count, bool asked) {
+  print_facts(path, snapshot, r);
   print_head();
   if (!results) {
     print_row(&r->recorded, "  (recorded)");
     if (asked) print_row(&r->asked, "");
-    if (asked) print_verdict(r, &r->asked);
+    if (asked) print_verdict(r, &r->asked, false);
     return;
   }
   print_search(r, results, count);
-  print_verdict(r, &results[0]);
+  print_verdict(r, &results[0], true);
 }
 
 hr_status command_replay(cli_config *config, hr_error *error) {
@@ -224,7 +236,7 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   status = reading_end(&r, status, error);
   if (status == HR_OK) {
     if (config->own.json) write_replay(&replay, results, count, asked);
-    else print_results(config->operands[0], &replay, results, count, asked);
+    else print_results(config->operands[0], snapshot, &replay, results, count, asked);
   }
   hr_free(results);
   hr_snapshot_destroy(snapshot);

@@ -22,6 +22,7 @@
 #include "explain/evidence.h"
 
 #include "base/mem.h"
+#include "inspect/lives.h"
 
 #define MIB(x) ((uint64_t)(x) << 20)
 #define SIZE HRI_OOM_SIZE
@@ -47,9 +48,9 @@ static bool judge_absurd(hr_oom_failure *f, const hri_oom_facts *k) {
 }
 
 static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
-  double fraction = hri_stated_fraction(k->i->snapshot);
+  double fraction = hri_stated_fraction(&k->shortage);
   uint64_t allowed = (uint64_t)(fraction * (double)k->total);
-  uint32_t alike = hri_failures_with_room(k->i);
+  uint32_t alike = hri_failures_with_room(&k->shortage);
   if (!k->knows_free || k->device_free < k->need) return false;
   hri_oom_line(f, "free on the device %s >= %s asked of the driver, and it failed all the same", SIZE(k->device_free),
                SIZE(k->need));
@@ -77,11 +78,12 @@ static bool judge_cap(hr_oom_failure *f, const hri_oom_facts *k) {
 }
 
 static bool judge_cached(hr_oom_failure *f, const hri_oom_facts *k) {
-  bool fits = k->device_free + k->returnable >= k->need || k->i->fragmentation.fits_after_return;
+  const uint64_t segment = k->i->fragmentation.segment_bytes, asked = segment ? segment : k->need;
+  bool fits = k->device_free + k->returnable >= asked || k->i->fragmentation.fits_after_return;
   uint64_t back = k->returnable;
   if (!k->knows_free || back == 0 || !fits) return false;
   hri_oom_line(f, "free %s + wholly free segments %s >= %s asked of the driver", SIZE(k->device_free), SIZE(back),
-               SIZE(k->need));
+               SIZE(asked));
   hri_oom_line(
       f,
       "PyTorch returns such segments before it fails, except while a graph is captured or a MemPool is active, or with "
@@ -428,7 +430,7 @@ static void note_request(hr_oom_failure *f, const hri_oom_facts *k) {
 static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
   note_request(f, k);
   if (!k->knows_free) hri_oom_line(f, "how much the device had free is not in the snapshot");
-  if (k->need > k->request && k->request < MIB(10) && !k->i->snapshot->settings.expandable_segments)
+  if (k->need > k->request && k->request < MIB(10) && !k->shortage.settings.expandable_segments)
     hri_oom_line(f, "for %s PyTorch asks the driver for a segment of %s, which is the size that its error names",
                  SIZE(k->request), SIZE(k->need));
   note_rounding(f, k);
@@ -447,10 +449,17 @@ static bool has_failure_mark(const hr_snapshot *s) {
 }
 
 static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
+  static const uint32_t unseen = HRI_OOM_COULD(TOO_BIG) | HRI_OOM_COULD(FRAGMENTED) | HRI_OOM_COULD(GROWTH);
   const hr_inspection *i = k->i;
+  if (i->event_count == 0) {
+    hri_oom_undecided(f, HRI_OOM_COULD(NO_FAILURE) | unseen,
+                      "no events are recorded, only the last state: whether a request failed is not in it");
+    hri_oom_line(f, "live then %s, reserved %s; the peak is not known", SIZE(i->at.requested_bytes), SIZE(k->reserved));
+    hri_oom_note_live(f, k);
+    return;
+  }
   if (has_failure_mark(i->snapshot)) {
-    hri_oom_say(f, HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE,
-                "a request failed, but a profile does not say what was free then");
+    hri_oom_undecided(f, unseen, "a request failed, but a profile does not say what was free then");
     hri_oom_line(f, "needed: the text of the error, or a memory snapshot taken when it fails");
   } else if (k->leak && k->leak_bytes >= i->peak_live_bytes / 10) {
     note_leak(f, k);
@@ -515,17 +524,7 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
       hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 
-uint32_t hr_explain_trace(const hr_snapshot *snapshot) {
-  uint32_t best = HR_TRACE_MOST;
-  for (uint32_t t = 0; t < snapshot->trace_count; t++) {
-    const hr_trace *trace = &snapshot->traces[t];
-    uint64_t k = 0;
-    if (best != HR_TRACE_MOST && trace->count <= snapshot->traces[best].count) continue;
-    while (k < trace->count && snapshot->events[trace->first + k].action != HR_TRACE_OOM) k++;
-    if (k < trace->count) best = t;
-  }
-  return best;
-}
+uint32_t hr_explain_trace(const hr_snapshot *snapshot) { return hri_failed_trace(snapshot); }
 
 hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
                               hr_explanation **explanation, hr_error *error) {
@@ -562,7 +561,13 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
   }
   hri_oom_add_proofs(f, &k);
   if (f->cause == HR_OOM_GROWTH) advise_passes(f, &k);
-  hri_oom_advise(f, k.i->snapshot->settings.expandable_segments);
+  if (k.i->event_count == 0)
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "record events too: torch.cuda.memory._record_memory_history(max_entries=1000000) before the work "
+        "begins, and the snapshot at the failure",
+        "none", "", 0);
+  hri_oom_advise(f, k.shortage.settings.expandable_segments);
   e->failures = f;
   e->failure_count = 1;
   *explanation = e;

@@ -328,6 +328,18 @@ static int32_t device_of(const hr_snapshot *s, uint32_t trace) {
   return device;
 }
 
+uint32_t hri_failed_trace(const hr_snapshot *snapshot) {
+  uint32_t best = HR_TRACE_MOST;
+  for (uint32_t t = 0; t < snapshot->trace_count; t++) {
+    const hr_trace *trace = &snapshot->traces[t];
+    uint64_t k = 0;
+    if (best != HR_TRACE_MOST && trace->count <= snapshot->traces[best].count) continue;
+    while (k < trace->count && snapshot->events[trace->first + k].action != HR_TRACE_OOM) k++;
+    if (k < trace->count) best = t;
+  }
+  return best;
+}
+
 static bool build(builder *b) {
   hri_lives *l = b->l;
   uint64_t allocs = 0;
@@ -354,6 +366,7 @@ hr_status hri_lives_build(const hr_snapshot *snapshot, uint32_t trace, hri_lives
     l->events = snapshot->events + snapshot->traces[trace].first;
     l->event_count = snapshot->traces[trace].count;
   }
+  hri_recorded_settings(snapshot, l->events, l->event_count, &l->config);
   built = build(&b);
   hri_free(b.slots);
   hri_array_free(&b.before);

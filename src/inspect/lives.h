@@ -8,6 +8,7 @@
 #ifndef HRI_INSPECT_LIVES_H
 #define HRI_INSPECT_LIVES_H
 
+#include <headroom/alloc.h>
 #include <headroom/inspect.h>
 
 #include "base/mem.h"
@@ -47,12 +48,21 @@ typedef struct hri_lives {
   uint64_t peak_event,
       peak_live_bytes; /* after this event the sum of `size` is largest (first such); HRI_NEVER: before event 0 */
   uint64_t peak_reserved_bytes, peak_reserved_event;
+  hr_alloc_config config; /* the recorded settings (settings.c) */
 } hri_lives;
 
 /* Takes O(events) time, and 88 bytes per allocation. MEMORY is the only failure. `trace` may be snapshot->trace_count:
  * then there are no events, and the state is that of the device with most segments. */
 hr_status hri_lives_build(const hr_snapshot *snapshot, uint32_t trace, hri_lives **lives, hr_error *error);
 void hri_lives_destroy(hri_lives *lives); /* NULL is fine */
+
+/* Of the traces in which a request failed the one with most events; HR_TRACE_MOST: none failed. */
+uint32_t hri_failed_trace(const hr_snapshot *snapshot);
+
+/* The settings under which a trace was recorded: those of the file's text, which is what the user set, else of its
+ * fields. A file without any (before 2.4) may still show expandable segments at work. For hri_lives_build. */
+void hri_recorded_settings(const hr_snapshot *snapshot, const hr_trace_event *events, uint64_t event_count,
+                           hr_alloc_config *config);
 
 /* Calls `each` for the state after every event in order, with the event's number, live and reserved bytes. Live is what
  * the program holds: a block whose free was requested is live no longer, also while other streams may still use it. */

@@ -4,19 +4,24 @@
 
 #include <stdlib.h>
 
+#include "alloc/sizes.h"
+
 #define MIB ((uint64_t)1 << 20)
 
-/* Bytes that empty_cache would return from a segment: all of it when nothing in it is live. Of expandable ones, the
- * mapped chunks that a free block covers; a mapped range begins at a chunk's boundary. */
-static uint64_t returnable(const hri_state *state, const hr_segment *g) {
-  uint64_t chunk = g->large ? 20 * MIB : 2 * MIB, sum = 0;
+/* The whole chunks of an expandable segment that a free block covers; a mapped range begins at a chunk's boundary. */
+static uint64_t chunks_in(const hri_lives *lives, const hr_segment *g, const hr_block *b) {
+  const uint64_t chunk = hri_alloc_chunk_bytes(&lives->config, !g->large);
+  const uint64_t from = (b->address - g->address + chunk - 1) / chunk, to = (b->address + b->size - g->address) / chunk;
+  return b->state == HR_BLOCK_INACTIVE && to > from ? (to - from) * chunk : 0;
+}
+
+/* Bytes that empty_cache would return from a segment: all of it when nothing in it is live, of expandable ones the free
+ * chunks. */
+static uint64_t returnable(const hri_lives *lives, const hri_state *state, const hr_segment *g) {
+  uint64_t sum = 0;
   if (g->active_size == 0) return g->total_size;
-  if (!g->expandable) return 0;
-  for (uint64_t k = g->first_block; k < g->first_block + g->block_count; k++) {
-    const hr_block *b = &state->blocks[k];
-    uint64_t from = (b->address - g->address + chunk - 1) / chunk, to = (b->address + b->size - g->address) / chunk;
-    if (b->state == HR_BLOCK_INACTIVE && to > from) sum += (to - from) * chunk;
-  }
+  for (uint64_t k = g->first_block; g->expandable && k < g->first_block + g->block_count; k++)
+    sum += chunks_in(lives, g, &state->blocks[k]);
   return sum;
 }
 
@@ -31,7 +36,7 @@ void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t ev
   }
   for (uint64_t k = 0; k < state->segment_count; k++) {
     const hr_segment *g = &state->segments[k];
-    uint64_t back = returnable(state, g), free_bytes = g->total_size - g->active_size;
+    uint64_t back = returnable(lives, state, g), free_bytes = g->total_size - g->active_size;
     sums->reserved_bytes += g->total_size;
     sums->segment_count++;
     sums->free_returnable_bytes += back;
@@ -129,34 +134,39 @@ static void search_pool(const hri_inside *in, const hr_trace_event *oom, hr_frag
   }
 }
 
-/* What an expandable segment has to map: whole chunks behind the free block that a mapped range ends with. */
-static uint64_t chunks_for(const hri_inside *in, const hr_trace_event *oom, uint64_t rounded, bool *expandable) {
-  uint64_t chunk = rounded > MIB ? 20 * MIB : 2 * MIB, edge = 0;
-  *expandable = in->public.snapshot->settings.expandable_segments;
+/* What the device would have to give for a request. */
+typedef struct demand {
+  uint64_t bytes;      /* a segment, or what an expandable one lacks: whole chunks behind the free block at its end */
+  uint64_t grows_from; /* of that free block, the chunks that could be returned: they cannot do both */
+} demand;
+
+static demand demand_of(const hri_inside *in, const hr_trace_event *oom, uint64_t rounded) {
+  const hr_alloc_config *config = &in->lives->config;
+  bool expandable = config->expandable_segments;
+  uint64_t edge = 0;
+  demand d = {0};
   for (uint64_t k = 0; k < in->state.segment_count; k++) {
     const hr_segment *g = &in->state.segments[k];
     const hr_block *last;
     if (!g->expandable || g->large != (rounded > MIB) || g->stream != oom->stream || g->pool != oom->pool ||
         !g->block_count)
       continue;
-    *expandable = true;
+    expandable = true;
     last = &in->state.blocks[g->first_block + g->block_count - 1];
-    if (last->state == HR_BLOCK_INACTIVE && last->size > edge) edge = last->size;
+    if (last->state != HR_BLOCK_INACTIVE || last->size <= edge) continue;
+    edge = last->size;
+    d.grows_from = g->pool == 0 ? chunks_in(in->lives, g, last) : 0;
   }
-  return hri_round_up(rounded - (edge < rounded ? edge : 0), chunk);
-}
-
-/* What PyTorch would ask the device for. */
-static uint64_t segment_for(const hri_inside *in, const hr_trace_event *oom, uint64_t rounded) {
-  bool expandable;
-  uint64_t chunks = chunks_for(in, oom, rounded, &expandable);
-  return expandable ? chunks : hri_segment_for(rounded);
+  if (!expandable) d.bytes = hri_alloc_segment_bytes(config, rounded);
+  else d.bytes = hri_round_up(rounded - (edge < rounded ? edge : 0), hri_alloc_chunk_bytes(config, rounded <= MIB));
+  return d;
 }
 
 hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error) {
   hr_inspection *p = &in->public;
   hr_fragmentation *f = &p->fragmentation;
-  uint64_t segment, free_bytes = p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes;
+  demand asked;
+  uint64_t free_bytes = p->at.free_returnable_bytes + p->at.free_pinned_bytes - p->at.private_pool_free_bytes;
   uint64_t back = 0;
   HRI_TRY(list_pinned(in, f, error));
   if (!oom) return HR_OK;
@@ -164,15 +174,17 @@ hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_err
   f->device_free_known = true;
   f->device_free_bytes = oom->device_free_bytes;
   search_pool(in, &in->lives->events[oom->event], f);
-  f->segment_bytes = segment = segment_for(in, &in->lives->events[oom->event], oom->size);
+  asked = demand_of(in, &in->lives->events[oom->event], oom->size);
+  f->segment_bytes = asked.bytes;
   for (uint64_t k = 0; k < in->state.segment_count; k++)
-    if (!in->state.segments[k].pool) back += returnable(&in->state, &in->state.segments[k]);
-  f->returnable_bytes = back;
+    if (!in->state.segments[k].pool) back += returnable(in->lives, &in->state, &in->state.segments[k]);
+  f->returnable_bytes = back - asked.grows_from;
   f->in_private_pool = in->lives->events[oom->event].pool != 0;
   if (f->in_private_pool) free_bytes = f->pool_free_bytes;
   f->fits_block = f->pool_largest_free_bytes >= f->request_bytes;
   f->fits_contiguous = f->pool_free_bytes >= f->request_bytes;
-  f->fits_after_return = f->device_free_bytes >= segment || back >= segment - f->device_free_bytes;
+  f->fits_after_return =
+      f->device_free_bytes >= asked.bytes || f->returnable_bytes >= asked.bytes - f->device_free_bytes;
   f->fits_compacted = f->device_free_bytes >= f->request_bytes || free_bytes >= f->request_bytes - f->device_free_bytes;
   return HR_OK;
 }

@@ -92,7 +92,8 @@ static void say_failure(hri_text *t, const hr_inspection *p, const hri_shortage 
 
 static void say_instant(hri_text *t, const hr_inspection *p) {
   bool peak = p->at_event == p->peak_event;
-  if (peak) hri_text_add(t, "PEAK");
+  if (!p->event_count) hri_text_add(t, "LAST STATE");
+  else if (peak) hri_text_add(t, "PEAK");
   else hri_text_add(t, "INSTANT");
   if (p->event_count && p->at_event == UINT64_MAX) hri_text_add(t, " before the first event");
   else if (p->event_count)
@@ -246,9 +247,21 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
   }
 }
 
+/* Which device this is of, where it is the CPU: PyTorch's own snapshots have what is pinned there, others all. */
+static void add_device(hri_text *t, const hr_inspection *p) {
+  const bool pinned = strncmp(p->snapshot->format, "pytorch-2", 9) == 0;
+  if (p->device >= 0) hri_text_add(t, "device %d: ", p->device);
+  else hri_text_add(t, "%s (device -1): ", pinned ? "pinned memory of the host" : "the CPU");
+}
+
 static void add_trace(hri_text *t, const hr_inspection *p) {
-  hri_text_add(t, "\n%s, device %d: ", hr_snapshot_versions(p->snapshot), p->device);
-  if (!p->event_count) hri_text_add(t, "no events, only the state of the snapshot\n");
+  uint32_t with_events = 0;
+  for (uint32_t k = 0; k < p->snapshot->trace_count; k++) with_events += p->snapshot->traces[k].count > 0;
+  hri_text_add(t, "\n%s, ", hr_snapshot_versions(p->snapshot));
+  add_device(t, p);
+  if (!p->event_count)
+    hri_text_add(t, "no events, only the last state: neither peak nor failure is known\n  to have them, call "
+                    "torch.cuda.memory._record_memory_history() before the work begins\n");
   else {
     hri_text_add(t, "%llu events", (unsigned long long)p->event_count);
     if (p->last_time_us > p->first_time_us)
@@ -259,6 +272,9 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
             ? ", from an empty allocator\n"
             : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
   }
+  if (with_events > 1)
+    hri_text_add(t, "  one of %u devices with events: --device shows another\n",
+                 with_events);
   if (p->odd_count)
     hri_text_add(t, "  %llu events contradict others (lost or left out): figures before the end are estimates\n",
                  (unsigned long long)p->odd_count);

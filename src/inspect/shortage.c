@@ -1,18 +1,10 @@
 /* The amounts at a failed request, and what can be read off them. */
 #include "inspect/shortage.h"
 
-#include <stdlib.h>
-#include <string.h>
-
-#include "base/mem.h"
-#include "base/number.h"
+#include "alloc/sizes.h"
+#include "inspect/lives.h"
 
 #define MIB ((uint64_t)1 << 20)
-
-uint64_t hri_segment_for(uint64_t rounded) {
-  if (rounded <= MIB) return 2 * MIB;
-  return rounded < 10 * MIB ? 20 * MIB : hri_round_up(rounded, 2 * MIB);
-}
 
 static void find_growth(hri_shortage *s) {
   for (uint32_t k = 0; k < s->in->growth_count; k++) {
@@ -32,13 +24,14 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
   s.pools_free = at->private_pool_free_bytes < cached ? at->private_pool_free_bytes : cached;
   if (f->in_private_pool) s.pools_free = cached - (f->pool_free_bytes < cached ? f->pool_free_bytes : cached);
   s.cached = cached - s.pools_free;
+  hri_recorded_settings(in->snapshot, NULL, 0, &s.settings);
   find_growth(&s);
   if (in->oom_count == 0) return s;
   s.oom = &in->ooms[in->oom_count - 1];
   for (uint32_t k = 0; k < in->oom_count; k++)
     if (in->ooms[k].event == in->at_event) s.oom = &in->ooms[k];
   s.request = f->request_bytes ? f->request_bytes : s.oom->size;
-  s.need = f->segment_bytes ? f->segment_bytes : hri_segment_for(s.request);
+  s.need = f->segment_bytes ? f->segment_bytes : hri_alloc_segment_bytes(&s.settings, s.request);
   /* An expandable segment grows by less: the rest of the request is among the cached bytes. */
   if (s.need < s.request) s.need = s.request;
   s.knows_free = f->device_free_known || s.oom->device_free_bytes > 0;
@@ -46,29 +39,19 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
   return s;
 }
 
-double hri_stated_fraction(const hr_snapshot *snapshot) {
-  static const char key[] = "per_process_memory_fraction:";
-  const char *at = strstr(hr_snapshot_string(snapshot, snapshot->settings.text), key);
-  double fraction = at ? hri_strtod(at + strlen(key), NULL) : 0;
+double hri_stated_fraction(const hri_shortage *s) {
+  const double fraction = s->settings.memory_fraction;
   return fraction > 0 && fraction < 1 ? fraction : 0;
 }
 
-/* At most what the driver was asked for in one of several failures. */
-static uint64_t need_at_most(const hr_inspection *in, uint64_t size) {
-  if (!in->snapshot->settings.expandable_segments) return hri_segment_for(size);
-  return hri_round_up(size, size > MIB ? 20 * MIB : 2 * MIB);
-}
-
-uint32_t hri_failures_with_room(const hr_inspection *in) {
+uint32_t hri_failures_with_room(const hri_shortage *s) {
   uint32_t count = 0;
-  for (uint32_t k = 0; k < in->oom_count; k++)
-    count += in->ooms[k].device_free_bytes >= need_at_most(in, in->ooms[k].size);
+  for (uint32_t k = 0; k < s->in->oom_count; k++)
+    count += s->in->ooms[k].device_free_bytes >= hri_alloc_driver_bytes(&s->settings, s->in->ooms[k].size);
   return count;
 }
 
-bool hri_short_by_limit(const hri_shortage *s) {
-  return hri_stated_fraction(s->in->snapshot) > 0 || hri_failures_with_room(s->in) >= 2;
-}
+bool hri_short_by_limit(const hri_shortage *s) { return hri_stated_fraction(s) > 0 || hri_failures_with_room(s) >= 2; }
 
 uint64_t hri_short_by_loss(const hri_shortage *s) {
   uint64_t now = s->reserved + s->device_free, before = s->in->peak_reserved_bytes,

@@ -6,6 +6,7 @@
 #ifndef HRI_INSPECT_SHORTAGE_H
 #define HRI_INSPECT_SHORTAGE_H
 
+#include <headroom/alloc.h>
 #include <headroom/inspect.h>
 
 typedef struct hri_shortage {
@@ -19,18 +20,16 @@ typedef struct hri_shortage {
   uint64_t growing;         /* bytes left behind by what grows to the end of the trace */
   const hr_growth *largest; /* of that; NULL: nothing grows */
   bool knows_free;
+  hr_alloc_config settings; /* as recorded */
 } hri_shortage;
 
 hri_shortage hri_shortage_of(const hr_inspection *in);
 
-/* What PyTorch asks of the driver for a request rounded to blocks, expandable segments aside. */
-uint64_t hri_segment_for(uint64_t rounded);
-
 /* The share of the device that the recorded settings allow; 0 when they state none. */
-double hri_stated_fraction(const hr_snapshot *snapshot);
+double hri_stated_fraction(const hri_shortage *s);
 /* How many of the recorded failures came with enough free on the device for what they asked of it: two do not come by a
  * passing shortage. */
-uint32_t hri_failures_with_room(const hr_inspection *in);
+uint32_t hri_failures_with_room(const hri_shortage *s);
 /* With enough free on the device: whether anything in the recording says that a limit below its memory refused it. */
 bool hri_short_by_limit(const hri_shortage *s);
 

@@ -13,7 +13,9 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { UNSPLIT_BYTES = 1 << 20, SMALL_SEGMENT_BYTES = 2 << 20, LARGE_CHUNK_BYTES = 20 << 20 };
+#include "alloc/sizes.h"
+
+enum { UNSPLIT_BYTES = HRI_ALLOC_SMALL_LIMIT };
 
 /* ---- segments ---- */
 
@@ -104,7 +106,7 @@ static void paint(cells *c) {
 }
 
 /* Whether the range is large-pool memory is not in events: a small segment has exactly 2 MiB; of expandable memory
- * several chunks are unmapped in one event, large ones have 20 MiB each by default. */
+ * several chunks are unmapped in one event, large ones have 20 MiB each or what large_segment_size_mb says. */
 static hr_segment segment_of(const cells *c, const range *r) {
   const hr_trace_event *e;
   hr_segment g = {0};
@@ -115,7 +117,8 @@ static hr_segment segment_of(const cells *c, const range *r) {
   g.pool = e->pool;
   g.device = c->l->device;
   g.expandable = e->action == HR_TRACE_SEGMENT_UNMAP;
-  g.large = g.expandable ? e->size % LARGE_CHUNK_BYTES == 0 : e->size != SMALL_SEGMENT_BYTES;
+  g.large =
+      g.expandable ? e->size % hri_alloc_chunk_bytes(&c->l->config, false) == 0 : e->size != HRI_ALLOC_SMALL_SEGMENT;
   return g;
 }
 

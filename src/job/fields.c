@@ -119,7 +119,7 @@ static const hr_field fields[] = {
     {"device", HR_FIELD_DEVICE, "Job", "NAME",
      "plan, explain: cpu, cuda (the first GPU of this machine, else cuda:1), or a name of `headroom devices`; "
      "train, evaluate, generate, chat: cpu, or cuda (the first GPU of this machine, else cuda:1); "
-     "inspect: whose trace, 0 or cuda:0 (else the longest)",
+     "inspect: whose trace, 0 or cuda:0 (else that of a failure, or the longest)",
      J | X | HR_FOR_INSPECT, JOB(device), .initial = "cpu", .as_asked = true},
     {"budget", HR_FIELD_SIZE, "Job", "SIZE", "memory that the job may use: 6GiB, 6GB, bytes, or 90% of what is usable",
      J | X, JOB_PAIR(budget_bytes, budget_share), .zero = "what is usable now", .keep = HR_KEEP_GIVEN,

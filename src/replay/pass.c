@@ -278,7 +278,9 @@ static hr_status make_pools(pass *p, hr_error *error) {
 static hr_status begin(pass *p, const hr_alloc_config *config, hr_error *error) {
   const hri_recording *r = p->recording;
   hr_alloc_hooks hooks = hri_world_hooks(&p->world);
-  HRI_TRY(hr_alloc_create(&hooks, config, &p->alloc, error));
+  hr_alloc_config own = *config;
+  if (r->capacity_bytes == UINT64_MAX) own.memory_fraction = 1; /* of a device that nobody knows: it was no obstacle */
+  HRI_TRY(hr_alloc_create(&hooks, &own, &p->alloc, error));
   p->world.alloc = p->alloc;
   if (r->allowed_bytes && config->garbage_collection_threshold > 0) hr_alloc_set_allowed(p->alloc, r->allowed_bytes);
   for (uint64_t k = 0; k < r->start.segment_count; k++) p->recorded_reserved += r->start.segments[k].total_size;

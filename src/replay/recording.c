@@ -4,32 +4,7 @@
 
 #include <string.h>
 
-/* ---- settings ---- */
-
-/* Text first: it is what the user set. Files without one (before 2.4) may still show expandable segments at work. */
-static void read_settings(const hr_snapshot *s, hri_recording *r) {
-  const hr_snapshot_settings *have = &s->settings;
-  hr_alloc_config *c = &r->config;
-  bool grows = false;
-  *c = hr_alloc_config_default();
-  r->config_stated = have->present;
-  if (have->present && have->text && hr_alloc_config_parse(hr_snapshot_string(s, have->text), c, NULL) == HR_OK) return;
-  if (have->present) {
-    c->max_split_bytes = have->max_split_size < 0 ? UINT64_MAX : (uint64_t)have->max_split_size;
-    if (have->garbage_collection_threshold > 0 && have->garbage_collection_threshold < 1)
-      c->garbage_collection_threshold = have->garbage_collection_threshold;
-    c->expandable_segments = have->expandable_segments;
-    for (int k = 0; k < HR_ALLOC_DIVISION_COUNT; k++) { /* only powers of two keep sizes multiples of 512 */
-      uint64_t divisions = have->roundup_power2_divisions[k];
-      c->roundup_power2_divisions[k] = divisions & (divisions - 1) ? 0 : divisions;
-    }
-    return;
-  }
-  for (uint64_t k = 0; k < r->lives->event_count && !grows; k++)
-    grows = r->lives->events[k].action == HR_TRACE_SEGMENT_MAP;
-  for (uint64_t k = 0; k < s->segment_count && !grows; k++) grows = s->segments[k].expandable;
-  c->expandable_segments = grows;
-}
+#include "alloc/sizes.h"
 
 /* ---- pools ---- */
 
@@ -126,14 +101,6 @@ typedef struct room {
 
 static uint64_t add(uint64_t a, uint64_t b) { return a > UINT64_MAX - b ? UINT64_MAX : a + b; }
 
-/* What the driver is asked for, by the request of an out-of-memory event. */
-static uint64_t driver_bytes(const hr_alloc_config *c, uint64_t size) {
-  static const uint64_t mib = 1 << 20;
-  if (size <= mib) return 2 * mib;
-  if (c->expandable_segments) return hri_round_up(size, c->large_segment_bytes);
-  return size < 10 * mib ? c->large_segment_bytes : hri_round_up(size, 2 * mib);
-}
-
 /* Segments were returned and one taken in the same request. */
 static void meet_return(room *m, const hri_recording *r, const hr_trace_event *e) {
   uint64_t before = add(m->reserved, m->freed), both = add(before, e->size) - 1;
@@ -165,7 +132,7 @@ static void meet(room *m, hri_recording *r, uint64_t k) {
   case HR_TRACE_OOM:
     m->from_oom = add(m->reserved, e->addr);
     m->has_oom = true;
-    m->capped = !absurd && e->addr >= driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
+    m->capped = !absurd && e->addr >= hri_alloc_driver_bytes(&r->config, e->size) && r->config.memory_fraction >= 1;
     r->oom_recorded = true;
     r->oom_event = k; /* the last one */
     r->oom_count++;
@@ -226,15 +193,40 @@ static void find_room(const hr_replay_options *o, hri_recording *r) {
 
 /* ---- opening ---- */
 
-static uint32_t longest_trace(const hr_snapshot *s) {
-  uint32_t best = 0;
+/* Host memory that PyTorch pins is another allocator's: powers of two, no segments that are split. Our own runs and a
+ * profile have their tensors on the CPU. */
+static bool is_pinned(const hr_snapshot *s, uint32_t trace) {
+  return s->traces[trace].device < 0 && strncmp(s->format, "pytorch-2", 9) == 0;
+}
+
+static uint32_t choose_trace(const hr_snapshot *s) {
+  uint32_t best = hri_failed_trace(s);
+  if (best != HR_TRACE_MOST) return best;
+  best = 0;
   for (uint32_t k = 1; k < s->trace_count; k++)
-    if (s->traces[k].count > s->traces[best].count) best = k;
+    if (s->traces[k].count && (s->traces[best].count == 0 || is_pinned(s, k) < is_pinned(s, best) ||
+                               (is_pinned(s, k) == is_pinned(s, best) && s->traces[k].count > s->traces[best].count)))
+      best = k;
   return best;
 }
 
+/* A cap is a share of the device. The recorded program's own, or a wider one, was no obstacle to what it got. */
+static hr_status check_fraction(const hri_recording *r, const hr_replay_options *o, hr_error *error) {
+  hr_alloc_config asked = r->config;
+  hr_status status;
+  if (o->alloc_conf == NULL) return HR_OK;
+  asked.memory_fraction = 1;
+  HRI_TRY(hr_alloc_config_parse(o->alloc_conf, &asked, error));
+  if (r->capacity_bytes != UINT64_MAX || asked.memory_fraction >= r->config.memory_fraction) return HR_OK;
+  status = hri_fail(error, HR_ERROR_USAGE,
+                    "per_process_memory_fraction:%g is a share of the device's memory, and the recording does not tell "
+                    "how much that is: no request failed in it",
+                    asked.memory_fraction);
+  return hri_hint(error, status, "name it with --capacity SIZE, of which the fraction is then taken");
+}
+
 hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, hri_recording *r, hr_error *error) {
-  uint32_t trace = o->trace == UINT32_MAX ? longest_trace(s) : o->trace;
+  uint32_t trace = o->trace == UINT32_MAX ? choose_trace(s) : o->trace;
   hr_status status;
   *r = (hri_recording){0};
   if (s->trace_count && trace >= s->trace_count)
@@ -251,13 +243,21 @@ hr_status hri_recording_open(const hr_snapshot *s, const hr_replay_options *o, h
                       "the snapshot was made by a profiler: it has no addresses and no segments to replay");
     return hri_hint(error, status, "take one with torch.cuda.memory._dump_snapshot()");
   }
+  if (is_pinned(s, trace)) {
+    status =
+        hri_fail(error, HR_ERROR_INPUT,
+                 "trace %u is of pinned host memory, which PyTorch's caching allocator of the device does not manage",
+                 trace);
+    return hri_hint(error, status, "replay the trace of a device; \"headroom inspect\" shows this one (--device cpu)");
+  }
   HRI_TRY(hri_lives_build(s, trace, &r->lives, error));
   status = o->empty_start ? HR_OK : hri_state_at(r->lives, HRI_NEVER, &r->start, error);
-  if (status == HR_OK) read_settings(s, r);
+  r->config = r->lives->config;
   if (status == HR_OK) status = read_pools(s, r, error);
   if (status == HR_OK) status = check_places(r, error);
   if (status == HR_OK) find_room(o, r);
-  else hri_recording_close(r);
+  if (status == HR_OK) status = check_fraction(r, o, error);
+  if (status != HR_OK) hri_recording_close(r);
   return status;
 }
 

@@ -130,6 +130,8 @@ static hr_status find_order(hri_recording *rec, hr_replay_result *result, hri_ag
 static hr_status follow(hri_recording *rec, const hr_replay_options *o, hr_replay *r, hr_error *error) {
   hri_agreement agreement;
   memset(r, 0, sizeof *r);
+  r->trace = rec->lives->trace;
+  r->device = rec->lives->device;
   r->capacity_bytes = rec->capacity_bytes;
   r->capacity_from = rec->capacity_from;
   r->recorded_failed = rec->oom_recorded;

@@ -11,7 +11,6 @@ typedef struct hri_recording {
   hri_lives *lives;
   hri_state start;         /* before the first event; empty when it is to begin empty */
   hr_alloc_config config;  /* as recorded */
-  bool config_stated;      /* ... by the file; else read off what happened */
   uint64_t capacity_bytes; /* UINT64_MAX: unlimited */
   const char *capacity_from;
   uint64_t
@@ -21,7 +20,6 @@ typedef struct hri_recording {
   uint32_t *event_pool; /* per event of the trace: the pool that its address belongs to; NULL: all default */
   bool oom_recorded;
   uint64_t oom_event, oom_count;
-  uint64_t lost_frees; /* frees of blocks that are neither in the trace nor in the start state */
 } hri_recording;
 
 hr_status hri_recording_open(const hr_snapshot *snapshot, const hr_replay_options *options, hri_recording *recording,

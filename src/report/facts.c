@@ -37,6 +37,7 @@ static void put_sums(hri_json_writer *w, const hr_inspection *in) {
   hri_json_field_u64(w, "privatePools", in->at.private_pool_bytes);
   hri_json_field_u64(w, "privateFree", in->at.private_pool_free_bytes);
   hri_json_field_i64(w, "maxSplit", in->snapshot->settings.max_split_size);
+  hri_json_field_u64(w, "largeSegment", hri_inspection_lives(in)->config.large_segment_bytes);
 }
 
 static void put_stage_names(hri_json_writer *w) {

@@ -150,7 +150,7 @@ class Levels {
 }
 
 // Address ranges that are reserved at an instant. Mapped ranges of one pool and stream join where they touch (expandable segments).
-function segmentsAt(segments, t) {
+function segmentsAt({segments, facts}, t) {
   let list = segments.start.map(s => ({...s})).sort((a, b) => a.addr - b.addr);
   const place = addr => {
     let low = 0, high = list.length;
@@ -178,7 +178,7 @@ function segmentsAt(segments, t) {
     if (e.t > t) break;
     if (e.action & 1) take(e.addr, e.size);
     else {
-      const joins = e.action === 2, large = joins ? e.size % (20 * MIB) === 0 : e.size !== 2 * MIB;
+      const joins = e.action === 2, large = joins ? e.size % facts.largeSegment === 0 : e.size !== 2 * MIB;
       give({addr: e.addr, size: e.size, stream: e.stream, pool: e.pool, joins, large});
     }
   }
@@ -226,9 +226,9 @@ function blockBytes({lives, facts}, segment, i, room) {
 }
 
 // Free bytes that empty_cache would give back: all where nothing is live, of expandable segments the chunks that lie free.
-function returnableOf(segment, gaps) {
+function returnableOf({facts}, segment, gaps) {
   if (!segment.blocks.length) return segment.size;
-  const chunk = segment.large ? 20 * MIB : 2 * MIB;
+  const chunk = segment.large ? facts.largeSegment : 2 * MIB;
   return !segment.joins ? 0 : gaps.reduce((sum, [from, to]) =>
     sum + Math.max(0, Math.floor((to - segment.addr) / chunk) - Math.ceil((from - segment.addr) / chunk)) * chunk, 0);
 }
@@ -240,7 +240,7 @@ function stateAt(model, t) {
     for (const i of list) if (lives.freed[i] > t) parts[0] += lives.size[i];
     return {segments: [], sums: {...sums, reserved: parts[0]}};
   }
-  const segments = housed(model, segmentsAt(model.segments, t), list);
+  const segments = housed(model, segmentsAt(model, t), list);
   let next = 0;
   for (const segment of segments) {
     const end = segment.addr + segment.size, gaps = [];
@@ -259,7 +259,7 @@ function stateAt(model, t) {
     }
     if (end > at) gaps.push([at, end]);
     segment.free = segment.size - segment.live - segment.rounding - segment.pending;
-    segment.returnable = returnableOf(segment, gaps);
+    segment.returnable = returnableOf(model, segment, gaps);
     [segment.live, segment.rounding, segment.pending, segment.free - segment.returnable, segment.returnable]
       .forEach((bytes, k) => { parts[k] += bytes; });
     sums.reserved += segment.size;

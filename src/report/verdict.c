@@ -51,6 +51,11 @@ static void add_oom(const hr_inspection *in, hri_text *text) {
 
 static void add_peak(const hr_inspection *in, hri_text *text) {
   char a[32], b[32];
+  if (in->event_count == 0) {
+    hri_text_add(text, "No events are recorded, only the last state: %s live in %s reserved.",
+                 hri_size_text(in->at.requested_bytes, a), hri_size_text(in->at.reserved_bytes, b));
+    return;
+  }
   hri_text_add(text, "Peak: %s live", hri_size_text(in->peak_live_bytes, a));
   if (in->peak_event != UINT64_MAX)
     hri_text_add(text, " after event %llu", (unsigned long long)in->peak_event + 1); /* as --at counts */

@@ -4,15 +4,11 @@
 #include <stdio.h>
 #include <string.h>
 
-enum { CATEGORY_LIMIT = 1024 };
-
 bool hri_history_add_label(hri_history_names *names, const hri_history_label *label) {
   hri_snapshot_builder *b = names->builder;
-  uint16_t category = 0;
-  /* Looking one up takes time in proportion to their number, which is small unless somebody means harm. */
-  if (b->snapshot->category_count < CATEGORY_LIMIT)
-    category = hri_snapshot_add_category(b, hri_snapshot_add_string(b, label->text, label->category_bytes));
-  else if (label->category_bytes) b->snapshot->unknown_count++;
+  const uint16_t category =
+      hri_snapshot_add_category(b, hri_snapshot_add_string(b, label->text, label->category_bytes));
+  if (!category && label->category_bytes) b->snapshot->unknown_count++; /* one too many */
   if (category) b->snapshot->categories_stated = true;
   return hri_array_push(&names->labels, label) && hri_array_push(&names->categories, category) &&
          hri_array_push(&names->frames, (hri_history_frames){0}) && !b->failed;

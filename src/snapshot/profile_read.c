@@ -238,6 +238,16 @@ static int address_order(const void *a, const void *b) {
   return x->addr != y->addr ? ORDER(x->addr, y->addr) : time_order(a, b);
 }
 
+/* Slices that ended lie on below one that goes on: they are taken out before they are more than half of the list, so that
+ * looking at it stays in proportion to what is open. */
+static void drop_ended(reader *r, double time, size_t *kept) {
+  size_t count = 0;
+  if (r->open.count <= 2 * *kept + MOST_FRAMES) return;
+  for (size_t k = 0; k < r->open.count; k++)
+    if (r->slices.items[r->open.items[k]].end >= time) r->open.items[count++] = r->open.items[k];
+  *kept = r->open.count = count;
+}
+
 /* The stack of all slices that are open at `time`. */
 static hr_status stack_now(reader *r, double time, uint32_t *stack) {
   hri_snapshot_builder *b = &r->d->builder;
@@ -252,13 +262,13 @@ static hr_status stack_now(reader *r, double time, uint32_t *stack) {
 }
 
 static hr_status find_stacks(reader *r) {
-  size_t next = 0;
+  size_t next = 0, kept = 0;
   if (r->slices.count > UINT32_MAX) return no_memory(r);
   if (r->slices.count) qsort(r->slices.items, r->slices.count, sizeof *r->slices.items, slice_order);
   qsort(r->rows.items, r->rows.count, sizeof *r->rows.items, thread_order);
   for (size_t k = 0; k < r->rows.count; k++) {
     row *m = &r->rows.items[k];
-    if (k == 0 || r->rows.items[k - 1].thread != m->thread) r->open.count = 0;
+    if (k == 0 || r->rows.items[k - 1].thread != m->thread) r->open.count = kept = 0;
     for (; next < r->slices.count; next++) {
       const slice *s = &r->slices.items[next];
       if (s->thread > m->thread || (s->thread == m->thread && s->start > m->time)) break;
@@ -267,6 +277,7 @@ static hr_status find_stacks(reader *r) {
       if (!hri_array_push(&r->open, (uint32_t)next)) return no_memory(r);
     }
     while (r->open.count && r->slices.items[r->open.items[r->open.count - 1]].end < m->time) r->open.count--;
+    drop_ended(r, m->time, &kept);
     HRI_TRY(stack_now(r, m->time, &m->stack));
   }
   return HR_OK;

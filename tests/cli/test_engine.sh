@@ -49,6 +49,13 @@ run plan llama-3-8b --device h200 --precision bf16-pure --engine pytorch --packi
 run plan llama-3.2-1b --device a100-80 --micro-batch 4 --precision fp32 --engine pytorch --json; expect_rc 0; plain=$(json_number reserved_bytes)
 run plan llama-3.2-1b --device a100-80 --micro-batch 4 --precision fp32 --engine pytorch --json --alloc-conf expandable_segments:True; expect_rc 0
 [ "$(json_number reserved_bytes)" -lt "$plain" ] || fail "expandable segments reserve no less"
+# ... and a fraction caps it: it is of the device's memory, whatever the budget.
+capped="plan gpt2-124m --engine pytorch --device rtx-3060 --micro-batch 4"
+run $capped; expect_rc 0; expect_out '^FITS '
+run $capped --alloc-conf per_process_memory_fraction:0.5; expect_rc 3; expect_out '^DOES NOT FIT +needs 7\.[0-9]+ GiB of 5\.9[0-9] GiB'
+run $capped --alloc-conf per_process_memory_fraction:0.9; expect_rc 0; expect_out '^FITS .* of 10\.[0-9]+ GiB'
+run $capped --alloc-conf per_process_memory_fraction:0.9 --budget 8GiB; expect_rc 0; expect_out '^FITS .* of 8\.00 GiB'
+run $capped --alloc-conf per_process_memory_fraction:0; expect_rc 3
 
 # Settings that fit are told in the framework's words, and fit.
 run plan gpt2-124m --device rtx-3060 --micro-batch 16 --engine pytorch; expect_rc 3; expect_out 'gradient_accumulation_steps=4'

@@ -152,7 +152,7 @@ for segment in failed["segments"]:
 calm["segments"] += failed["segments"]
 json.dump(calm, open("devices.json", "w"))
 PYTHON
-  run inspect devices.json; expect_rc 0; expect_out '^OUT OF MEMORY in forward: 24.00 MiB'; expect_out 'device 1'
+  run inspect devices.json; expect_rc 0; expect_out '^OUT OF MEMORY in forward: 24.00 MiB'; expect_out ', device 1: '; expect_out 'one of 2 devices with events'
   run explain devices.json; expect_rc 0; expect_out 'device 1'
   run inspect devices.json --device 0; expect_rc 0; expect_out '^PEAK'
 fi

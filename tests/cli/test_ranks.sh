@@ -32,6 +32,20 @@ expect_json 'd["highest_rank"] == 10' 'd["lowest_rank"] == 11' 'd["first_failed_
   'd["ranks_numbered"]' 'd["ranks"][1]["failed_time_us"] == 3000000' 'd["ranks"][3]["failed_time_us"] is None' \
   'sum(r["after_bytes"] - r["before_bytes"] for r in d["by_stack"]) == 63 << 20' 'sum(r["after_bytes"] - r["before_bytes"] for r in d["by_category"]) == 63 << 20'
 
+# Options are followed or refused: the instant, what live tensors are grouped by; the device is each rank's own.
+run inspect job --at 1; expect_rc 0; expect_out '^ +10 +65.00 MiB +1.00 MiB '; expect_out 'no difference'
+run inspect job --at 1 --json; expect_rc 0; expect_json '[r["live_bytes"] for r in d["ranks"]] == [1 << 20] * 4' 'd["by_stack_count"] == 0'
+run inspect job --at 3; refuses 2; expect_err 'oom_rank11.json: the trace has 2 events'
+run inspect job --by size; expect_rc 0; expect_out '^live by size'; grep -qE 'live by (stack|category)' out && fail "--by size lists others too"
+run inspect job --by category --json; expect_rc 0; expect_json '"by_category" in d' '"by_stack" not in d'
+run inspect job --device 0; refuses 2; expect_err '--device is of one snapshot, job is a directory'
+
+# A rank whose snapshot was never written is told, where its name says that it is one; an empty log is none.
+: >job/oom_rank1.pickle; : >job/rank3.log
+run inspect job; expect_rc 0; expect_out '^4 ranks$'; expect_out 'not read: job/oom_rank1.pickle is empty'
+grep -q 'rank3' out && fail "an empty log is taken for a snapshot"
+rm job/oom_rank1.pickle job/rank3.log
+
 # The rank that failed first is the one that is explained.
 run explain job; expect_rc 0; expect_out 'rank 2 failed first'; expect_out '^snapshot, after event 3, rank 2'
 run explain job --json; expect_rc 0; expect_json 'd["first_failed_rank"] == 2' 'd["failures"][0]["rank"] == 2' 'len(d["ranks"]) == 4'

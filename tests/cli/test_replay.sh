@@ -31,6 +31,54 @@ run replay "$real/2.15/gpt2-history-cut.pickle.gz" --json; expect_rc 0
 expect_json 'd["trust"] == "close"' 'not d["began_empty"]' 'd["start_live_bytes"] > 0' '"going back" in d["trust_reason"]'
 run replay "$real/2.15/gpt2-history-cut.pickle.gz" --empty-start; expect_rc 0; expect_out '^trust: rough'
 
+# A fraction is of the device's memory: where the recording does not tell it, the caller must. What saves nothing is not recommended.
+gpt2="$real/2.15/gpt2.pickle.gz"
+for conf in per_process_memory_fraction:0.5 per_process_memory_fraction:0 garbage_collection_threshold:0.8,per_process_memory_fraction:0.9; do
+  run replay "$gpt2" --alloc-conf "$conf"; refuses 2; expect_err 'the recording does not tell'; expect_err 'try: .*--capacity'
+done
+run replay "$gpt2" --alloc-conf per_process_memory_fraction:1; expect_rc 0
+run replay "$gpt2" --alloc-conf per_process_memory_fraction:0.5 --capacity 200MiB; expect_rc 0; expect_out '^ *100.00 MiB .* at event 118 '
+run replay "$oom" --alloc-conf per_process_memory_fraction:0.5; expect_rc 0; expect_out '^it would still fail'
+run replay "$gpt2" --alloc-conf expandable_segments:True,expandable_segments_reserve:1e300; expect_rc 0
+run replay "$gpt2" --alloc-conf expandable_segments:True,expandable_segments_reserve:1e-300; expect_rc 0
+run replay "$real/2.15/cuda-graph.pickle.gz" --search; expect_rc 0; expect_out '^no settings that were tried save as much as one percent'
+
+# Settings are shown whole, so that they can be copied.
+long=large_segment_size_mb:64,max_split_size_mb:128,max_non_split_rounding_mb:65,roundup_power2_divisions:[256:2,512:4,1024:8,2048:16,4096:32,8192:64,16384:128]
+long=expandable_segments:True,$long,throw_on_cudamalloc_oom:True,release_lock_on_cudamalloc:True,pinned_use_cuda_host_register:True
+run replay "$gpt2" --alloc-conf "$long"; expect_rc 0; expect_out 'pinned_use_cuda_host_register:True:?$'
+run replay "$gpt2" --alloc-conf "$long" --json; expect_rc 0; expect_json 'd["asked"]["alloc_conf"].endswith("pinned_use_cuda_host_register:True")'
+
+# Of several devices it is the one that failed, as inspect and explain have it, and the text says which. Pinned host memory is not
+# the device allocator's.
+if [ -n "$have_python" ]; then
+  python3 - <<'end'
+import json
+MIB = 1 << 20
+def event(action, place, size, **more):
+    return {"action": action, "device_free" if action == "oom" else "addr": place, "size": size, "stream": 0, **more}
+def segment(device, address, size):
+    return {"device": device, "address": address, "total_size": size, "stream": 0, "segment_type": "large",
+            "blocks": [{"address": address, "size": size, "requested_size": size, "state": "active_allocated"}]}
+def taken(address, size):
+    return [event("segment_alloc", address, size), event("alloc", address, size)]
+first, second, host = 1 << 40, 2 << 40, 3 << 40
+quiet = taken(first, 60 * MIB) + taken(first + 100 * MIB, 20 * MIB)
+failing = taken(second, 60 * MIB) + [event("oom", 40 * MIB, 100 * MIB)]
+pinned = [event(*e) for e in [("segment_alloc", host + k * MIB, MIB) for k in range(9)]]
+both = {"segments": [segment(0, first, 60 * MIB), segment(0, first + 100 * MIB, 20 * MIB), segment(1, second, 60 * MIB)],
+        "device_traces": [quiet, failing]}
+json.dump(both, open("two.json", "w"))
+json.dump({"segments": both["segments"][:2], "device_traces": [quiet], "host_segments": [], "host_traces": pinned},
+          open("host.json", "w"))
+end
+  run replay two.json; expect_rc 0; expect_out '^two.json, device 1 of 2: 2 requests'; expect_out '100.00 MiB at event 3'
+  run replay two.json --json; expect_rc 0; expect_json 'd["device"] == 1' 'd["recorded_failed"]'
+  run replay two.json --trace 0; expect_rc 0; expect_out '^two.json, device 0 of 2: 2 requests'
+  run replay host.json; expect_rc 0; expect_out '^host.json, device 0 of 2: 2 requests'
+  run replay host.json --trace 1; refuses 5; expect_err 'host.json: trace 1 is of pinned host memory'
+fi
+
 # What cannot be replayed, and what is no choice.
 run replay; refuses 2; expect_err 'nothing to replay'
 run replay "$oom" --search --alloc-conf ''; refuses 2

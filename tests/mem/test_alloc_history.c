@@ -9,6 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -509,6 +510,55 @@ static void a_path_that_cannot_be_written_is_an_error(void **state) {
   hr_alloc_hooks_destroy(&hooks);
 }
 
+static hr_status start_with_little_room(const char *where) {
+  hr_alloc_hooks hooks;
+  hr_alloc *alloc;
+  hr_status status;
+  assert_int_equal(hr_alloc_fake_hooks(0, &hooks, NULL), HR_OK);
+  alloc = make(&hooks, "");
+  status = hr_alloc_history_start(alloc, &(hr_alloc_history_options){where, 0}, NULL);
+  hr_alloc_destroy(alloc);
+  hr_alloc_hooks_destroy(&hooks);
+  return status;
+}
+
+static int start_on_a_full_disk(void *context) {
+  struct rlimit limit = {1000000, RLIM_INFINITY}; /* a million events have 48 MB */
+  (void)context;
+  if (signal(SIGXFSZ, SIG_IGN) == SIG_ERR || setrlimit(RLIMIT_FSIZE, &limit) != 0) return 1;
+  return start_with_little_room(path) == HR_ERROR_IO ? 0 : 2;
+}
+
+/* A history that cannot begin leaves what stood at its place; a link, a pipe and a directory are never replaced. */
+static void what_stands_there_stays_until_a_history_begins(void **state) {
+  static const char text[] = "somebody's file";
+  char other[PATH_BYTES], *bytes;
+  uint64_t count;
+  struct stat info;
+  (void)state;
+  (void)unlink(path);
+  assert_int_equal(hri_file_write_new(path, text, sizeof text, NULL), HR_OK);
+  assert_int_equal(in_child(start_on_a_full_disk, NULL, 60), 0);
+  assert_int_equal(hri_file_read(path, 1000, &bytes, &count, NULL), HR_OK);
+  assert_string_equal(bytes, text);
+  hri_free(bytes);
+  assert_true((size_t)snprintf(other, sizeof other, "%s/other", directory) < sizeof other);
+  assert_int_equal(symlink(path, other), 0);
+  assert_int_equal(start_with_little_room(other), HR_ERROR_USAGE);
+  assert_int_equal(lstat(other, &info), 0);
+  assert_true(S_ISLNK(info.st_mode));
+  assert_int_equal(unlink(other), 0);
+  assert_int_equal(mkfifo(other, 0600), 0);
+  assert_int_equal(start_with_little_room(other), HR_ERROR_USAGE);
+  assert_int_equal(lstat(other, &info), 0);
+  assert_true(S_ISFIFO(info.st_mode));
+  assert_int_equal(unlink(other), 0);
+  assert_int_equal(start_with_little_room(directory), HR_ERROR_USAGE);
+  assert_int_equal(start_with_little_room(path), HR_OK); /* a file gives way */
+  assert_int_equal(stat(path, &info), 0);
+  assert_true(info.st_size > 1000000);
+}
+
 /* The disk is full when the state no longer fits: recording ends, the file stays readable up to there. */
 static int fill_the_disk(void *context) {
   struct rlimit limit = {1000000, RLIM_INFINITY}; /* the ring has 786,480 bytes */
@@ -593,6 +643,7 @@ int main(void) {
       cmocka_unit_test(import_is_part_of_the_state),
       cmocka_unit_test(labels_are_kept_once),
       cmocka_unit_test(a_path_that_cannot_be_written_is_an_error),
+      cmocka_unit_test(what_stands_there_stays_until_a_history_begins),
       cmocka_unit_test(a_full_disk_ends_recording_only),
       cmocka_unit_test(survives_refused_memory),
   };

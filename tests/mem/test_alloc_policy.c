@@ -772,6 +772,10 @@ static void test_bad_settings_are_refused(void **state) {
   assert_int_equal(hr_alloc_create(&hooks, &c, &alloc, &error), HR_ERROR_USAGE);
   c = hr_alloc_config_default(), c.memory_fraction = -0.1;
   assert_int_equal(hr_alloc_create(&hooks, &c, &alloc, &error), HR_ERROR_USAGE);
+  c = hr_alloc_config_default(), c.memory_fraction = 0.5; /* of nothing known it would cap nothing */
+  hooks.device_memory = NULL;
+  assert_int_equal(hr_alloc_create(&hooks, &c, &alloc, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "per_process_memory_fraction:0.5"));
   hooks.map = NULL;
   c = expandable();
   assert_int_equal(hr_alloc_create(&hooks, &c, &alloc, &error), HR_ERROR_USAGE);

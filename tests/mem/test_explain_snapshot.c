@@ -795,6 +795,24 @@ static void test_no_failure(void **state) {
   scene_close(&s);
 }
 
+/* A snapshot whose events nobody recorded does not say that nothing failed. */
+static void test_no_events(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(6), GIB(1), 0, 0, 0);
+  s.i.oom_count = 0;
+  s.i.event_count = 0;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].cause, HR_OOM_UNKNOWN);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_UNDECIDABLE);
+  assert_non_null(strstr(e->failures[0].verdict, "no events are recorded"));
+  assert_non_null(strstr(e->failures[0].advice[0].text, "_record_memory_history"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
 /* Of several devices, the one that failed; of those, the one with most events. */
 static void test_trace(void **state) {
   hr_trace_event events[9] = {{0}};
@@ -871,6 +889,7 @@ int main(void) {
       cmocka_unit_test(test_outlier),
       cmocka_unit_test(test_advice_by_place),
       cmocka_unit_test(test_no_failure),
+      cmocka_unit_test(test_no_events),
       cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_trace),
       cmocka_unit_test(test_advice_order),

@@ -7,6 +7,7 @@
 
 #include <headroom/explain.h>
 
+#include "alloc/sizes.h"
 #include "inspect/inside.h"
 #include "inspect/shortage.h"
 
@@ -791,6 +792,122 @@ static void a_limit_is_told_where_something_shows_it(void **unused) {
   }
 }
 
+/* Whatever size segments were set to, that is what the driver is asked for; blanks mean nothing in settings, and of two
+ * equal keys the last holds. */
+static void recorded_settings_say_what_is_asked_of_the_driver(void **unused) {
+  static const struct {
+    const char *conf;
+    uint64_t request, segment;
+    const char *words;
+  } cases[] =
+      {{"", 5 * MIB, 20 * MIB, "NOT THE DEVICE: it has the 20.00 MiB needed; what refused it"},
+       {"large_segment_size_mb:64", 5 * MIB, 64 * MIB, "the device is asked for 64.00 MiB"},
+       {"large_segment_size_mb:64", 30 * MIB, 30 * MIB, "NOT THE DEVICE: it has the 30.00 MiB needed; what refused it"},
+       {"expandable_segments:True,large_segment_size_mb:64", 30 * MIB, 64 * MIB, "the device is asked for 64.00 MiB"},
+       {"per_process_memory_fraction : 0.5", 30 * MIB, 30 * MIB, "most likely a limit below its memory"},
+       {"per_process_memory_fraction:0.5,per_process_memory_fraction:1.0", 30 * MIB, 30 * MIB, "what refused it"}};
+  (void)unused;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hri_snapshot_builder b;
+    hr_snapshot *s;
+    hr_inspection *p;
+    hr_error error;
+    char *text;
+    assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
+    b.snapshot->settings =
+        (hr_snapshot_settings){.present = true,
+                               .text = hri_snapshot_add_string(&b, cases[k].conf, strlen(cases[k].conf)),
+                               .max_split_size = -1};
+    assert_true(hri_snapshot_add_trace(&b, 0));
+    assert_true(
+        hri_snapshot_add_event(&b,
+                               &(hr_trace_event){.action = HR_TRACE_OOM, .addr = 40 * MIB, .size = cases[k].request}));
+    assert_true(
+        hri_snapshot_add_segment(&b, &(hr_segment){.address = 100 * MIB, .total_size = 60 * MIB, .large = true}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){100 * MIB, 60 * MIB, 60 * MIB, 0, 0, HR_BLOCK_ALLOCATED}));
+    assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->fragmentation.segment_bytes, cases[k].segment);
+    assert_int_equal(hr_inspect_text(p, 0, 0, &text, &error), HR_OK);
+    if (!strstr(text, cases[k].words)) fail_msg("'%s': '%s' is not in\n%s", cases[k].conf, cases[k].words, text);
+    hr_free(text);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
+/* Chunks that lie free of an expandable segment go back, whole ones only. */
+static void chunks_are_as_large_as_was_set(void **unused) {
+  (void)unused;
+  for (int set = 0; set < 2; set++) {
+    static const char conf[] = "expandable_segments:True,large_segment_size_mb:64";
+    hri_snapshot_builder b;
+    hr_snapshot *s;
+    hr_inspection *p;
+    hr_error error;
+    assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
+    b.snapshot->settings = (hr_snapshot_settings){.present = true,
+                                                  .text = hri_snapshot_add_string(&b, conf, set ? sizeof conf - 1 : 24),
+                                                  .max_split_size = -1};
+    assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = 1280 * MIB,
+                                                           .total_size = 1280 * MIB,
+                                                           .large = true,
+                                                           .expandable = true}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){1280 * MIB, 30 * MIB, 30 * MIB, 0, 0, HR_BLOCK_ALLOCATED}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = 1310 * MIB, .size = 1250 * MIB}));
+    assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
+    p = inspect(s, HR_AT_END);
+    assert_int_equal(p->at.free_returnable_bytes, set ? 1216 * MIB : 1240 * MIB);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
+/* The free end of an expandable segment is what a request grows from, or goes back to the device: not both. */
+static void a_request_grows_from_chunks_or_returns_them(void **unused) {
+  static const char conf[] = "expandable_segments:True";
+  static const struct {
+    uint64_t other, request; /* a free chunk elsewhere; it can go back */
+    bool fits;
+  } cases[] = {{0, 100 * MIB, false}, {20 * MIB, 100 * MIB, true}, {20 * MIB, 130 * MIB, false}};
+  (void)unused;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hri_snapshot_builder b;
+    hr_snapshot *s;
+    hr_inspection *p;
+    hr_error error;
+    assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
+    b.snapshot->settings = (hr_snapshot_settings){.present = true,
+                                                  .text = hri_snapshot_add_string(&b, conf, sizeof conf - 1),
+                                                  .max_split_size = -1};
+    assert_true(hri_snapshot_add_trace(&b, 0));
+    assert_true(
+        hri_snapshot_add_event(&b,
+                               &(hr_trace_event){.action = HR_TRACE_OOM, .addr = 10 * MIB, .size = cases[k].request}));
+    assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = 1280 * MIB,
+                                                           .total_size = 120 * MIB,
+                                                           .large = true,
+                                                           .expandable = true}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){1280 * MIB, 30 * MIB, 30 * MIB, 0, 0, HR_BLOCK_ALLOCATED}));
+    assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = 1310 * MIB, .size = 90 * MIB}));
+    if (cases[k].other) {
+      assert_true(hri_snapshot_add_segment(&b, &(hr_segment){.address = 2560 * MIB,
+                                                             .total_size = cases[k].other,
+                                                             .large = true,
+                                                             .expandable = true,
+                                                             .stream = 1}));
+      assert_true(hri_snapshot_add_block(&b, &(hr_block){.address = 2560 * MIB, .size = cases[k].other}));
+    }
+    assert_int_equal(hri_snapshot_build_end(&b, &s, &error), HR_OK);
+    p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->fragmentation.returnable_bytes, cases[k].other);
+    assert_int_equal(p->fragmentation.fits_after_return, cases[k].fits);
+    assert_int_equal(p->at.free_returnable_bytes, 80 * MIB + cases[k].other); /* what empty_cache would return */
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
 static void a_request_is_tested_not_guessed(void **unused) {
   hr_snapshot *s = failing(1 * MIB, 20 * MIB);
   hr_inspection *p = inspect(s, HR_AT_OOM);
@@ -886,13 +1003,20 @@ static void a_trace_that_ends_within_a_step(void **unused) {
 }
 
 static void segments_are_rounded_as_pytorch_does(void **unused) {
+  hr_alloc_config config = hr_alloc_config_default();
   (void)unused;
-  assert_int_equal(hri_segment_for(512), 2 * MIB);
-  assert_int_equal(hri_segment_for(MIB), 2 * MIB);
-  assert_int_equal(hri_segment_for(MIB + 512), 20 * MIB);
-  assert_int_equal(hri_segment_for(10 * MIB - 512), 20 * MIB);
-  assert_int_equal(hri_segment_for(10 * MIB), 10 * MIB);
-  assert_int_equal(hri_segment_for(11 * MIB), 12 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, 512), 2 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, MIB), 2 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, MIB + 512), 20 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, 10 * MIB - 512), 20 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, 10 * MIB), 10 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, 11 * MIB), 12 * MIB);
+  config.large_segment_bytes = 64 * MIB;
+  assert_int_equal(hri_alloc_driver_bytes(&config, MIB), 2 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, 5 * MIB), 64 * MIB);
+  config.expandable_segments = true;
+  assert_int_equal(hri_alloc_driver_bytes(&config, MIB), 2 * MIB);
+  assert_int_equal(hri_alloc_driver_bytes(&config, 65 * MIB), 128 * MIB);
 }
 
 /* ---- comparing, printing, memory ---- */
@@ -994,6 +1118,8 @@ static void little_is_enough(void **unused) {
     assert_int_equal(p->at.requested_bytes, with == 2 ? 77 : 0);
     assert_int_equal(p->device, with == 1 ? 3 : with == 2 ? -1 : 0);
     assert_int_equal(hr_inspect_text(p, 0, 7, &text, &error), HR_OK);
+    assert_int_equal(strncmp(text, with == 2 ? "PEAK " : "LAST STATE: ", 5), 0);
+    assert_int_equal(strstr(text, "_record_memory_history") == NULL, with == 2);
     hr_free(text);
     assert_int_equal(hr_inspect_json(p, 0, &text, &error), HR_OK);
     hr_free(text);
@@ -1438,6 +1564,9 @@ int main(void) {
       cmocka_unit_test(stacks_in_short),
       cmocka_unit_test(steps_from_labels),
       cmocka_unit_test(a_limit_is_told_where_something_shows_it),
+      cmocka_unit_test(recorded_settings_say_what_is_asked_of_the_driver),
+      cmocka_unit_test(chunks_are_as_large_as_was_set),
+      cmocka_unit_test(a_request_grows_from_chunks_or_returns_them),
       cmocka_unit_test(a_request_is_tested_not_guessed),
       cmocka_unit_test(a_trace_that_ends_within_a_step),
       cmocka_unit_test(segments_are_rounded_as_pytorch_does),

@@ -44,7 +44,7 @@ async function checkModel(path) {
   let random = 12345, peak = 0;
   const below = n => (random = (random * 1103515245 + 12345) % 2147483648) % n;
   for (let k = 0; k < 60; k++) {
-    const t = k === 0 ? 0 : k === 1 ? last : below(last + 1), truth = bytesAt(model, t), state = levels.at(t), reserved = sum(segmentsAt(model.segments, t).map(s => s.size));
+    const t = k === 0 ? 0 : k === 1 ? last : below(last + 1), truth = bytesAt(model, t), state = levels.at(t), reserved = sum(segmentsAt(model, t).map(s => s.size));
     check(`bytes by category at ${t}`, truth.every((bytes, c) => close(bytes, state.bytes[c])), `${truth} against ${state.bytes}`);
     check(`live set at ${t}`, close(sum(Array.from(model.liveAt(t), i => model.lives.size[i])), sum(truth)));
     check(`reserved at ${t}`, close(reserved, state.reserved), `${reserved} against ${state.reserved}`);
@@ -93,7 +93,7 @@ async function checkSegments(path) {
       part.fill(take ? 0 : 1);
       events.push({t, action: take ? 3 : 2, addr, size, stream: 0, pool: 0});
     }
-    const list = segmentsAt({start: [], events}, 30), seen = new Int8Array(40);
+    const list = segmentsAt({segments: {start: [], events}, facts: {}}, 30), seen = new Int8Array(40);
     for (const s of list) seen.fill(1, s.addr, s.addr + s.size);
     const apart = list.every((s, i) => i === 0 || list[i - 1].addr + list[i - 1].size < s.addr);
     check(`ranges of round ${round}`, seen.join() === units.join() && apart, `${seen.join('')} against ${units.join('')}`);

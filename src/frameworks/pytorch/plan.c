@@ -162,13 +162,20 @@ static hr_status tell_memory(hr_pytorch *p, hr_error *error) {
   return list_live(p, replay.peak_request, error);
 }
 
+/* What the process may have: a fraction that was set is of cudaMemGetInfo's total, and caps the allocator alone. */
+static uint64_t budget_of(const hr_pytorch *p, const hr_job *job) {
+  const double share = p->config.memory_fraction;
+  const uint64_t capped = (uint64_t)(share * (double)job->device.usable_bytes) + p->info.context_bytes;
+  return share < 1 && capped < job->budget_bytes ? capped : job->budget_bytes;
+}
+
 /* What is left of the budget for the allocator, and whether that is enough. */
 static hr_status tell_fit(hr_pytorch *p, const hr_job *job, hr_error *error) {
   hr_pytorch_info *info = &p->info;
   uint64_t room;
   info->context_bytes = hri_torch_context_bytes(&job->device);
   info->device_used_bytes = info->reserved_bytes + info->context_bytes;
-  info->budget_bytes = job->budget_bytes;
+  info->budget_bytes = budget_of(p, job);
   room = info->budget_bytes > info->context_bytes ? info->budget_bytes - info->context_bytes : 0;
   HRI_TRY(fits_in(p, room, &info->fits, &info->retries, error));
   if (!info->fits && info->allocated_bytes > room) info->missing_bytes = info->allocated_bytes - room;

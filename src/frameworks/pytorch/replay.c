@@ -29,12 +29,15 @@ static hr_alloc_config with_space(const hr_alloc_config *config, uint64_t capaci
 
 static hr_status begin(run *r, const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity, uint64_t most,
                        hr_error *error) {
-  const hr_alloc_config own = with_space(config, capacity, most);
+  hr_alloc_config own = with_space(config, capacity, most);
+  own.memory_fraction = 1; /* what it leaves is the capacity */
   *r = (run){.torch = torch, .limited = capacity != 0};
   r->addresses = hri_alloc_zero(torch->storages.count, sizeof *r->addresses);
   if (!r->addresses) return hri_fail_memory(error, torch->storages.count * 8, "addresses of tensors");
   HRI_TRY(hr_alloc_fake_hooks(capacity, &r->hooks, error));
-  return hr_alloc_create(&r->hooks, &own, &r->alloc, error);
+  HRI_TRY(hr_alloc_create(&r->hooks, &own, &r->alloc, error));
+  if (capacity && config->memory_fraction < 1) hr_alloc_set_allowed(r->alloc, capacity); /* for garbage collection */
+  return HR_OK;
 }
 
 static void end(run *r) {
