@@ -228,7 +228,9 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
 
 static hr_status build_model(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
   (void)context;
-  return hri_build(job, spec, forwards, error);
+  if (spec->model.hidden_size) return hri_build(job, spec, forwards, error);
+  hri_fail(error, HR_ERROR_USAGE, "the job is that of a graph: it has no model, and its programs are the graph's");
+  return hri_hint(error, HR_ERROR_USAGE, "plan it with hr_graph_plan; a search of alternatives is for models");
 }
 
 hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error) {
