@@ -334,30 +334,38 @@ hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *er
   return HR_OK;
 }
 
+/* The tensors at a tier's peak, largest first, after "; largest there: ". */
+static void name_largest(const hr_plan *plan, uint32_t tier, hri_text *out) {
+  hr_live live;
+  char size[32];
+  for (uint32_t k = 0; k < 4 && hr_plan_live(plan, tier, k, &live); k++)
+    hri_text_add(out, "%s%s %s", k ? ", " : "; largest there: ", live.name, hri_size_text(live.bytes, size));
+}
+
 hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error) {
   const hr_plan_info *info = &plan->info;
-  const hr_tier_plan *t = &info->tiers[HR_TIER_DEVICE];
-  uint64_t need = t->reserved_bytes + t->fixed_bytes;
+  const bool host = hri_plan_need(plan) <= info->budget_bytes; /* the device has room */
+  const uint32_t tier = host ? HR_TIER_HOST : HR_TIER_DEVICE;
+  const uint64_t need = host ? hri_plan_host_need(plan) : hri_plan_need(plan),
+                 budget = host ? plan->spec.host_budget_bytes : info->budget_bytes;
+  const hr_tier_plan *t = &info->tiers[tier];
   char a[32], b[32], c[32];
   hri_text top = {0};
   hr_status status;
   if (info->fits) return HR_OK;
-  for (uint32_t k = 0; k < 4 && k < t->live_count; k++) {
-    hr_live live;
-    char size[32];
-    if (hr_plan_live(plan, HR_TIER_DEVICE, k, &live))
-      hri_text_add(&top, "%s%s %s", k ? ", " : "", live.name, hri_size_text(live.bytes, size));
-  }
-  status =
-      hri_fail(error, HR_ERROR_BUDGET,
-               "the job needs %s (%llu bytes) and the budget is %s; the peak is in phase %s at %s; largest there: %s",
-               hri_size_text(need, a), (unsigned long long)need, hri_size_text(info->budget_bytes, b),
-               hri_phase_name((hri_phase)t->peak_phase), t->peak_node, hri_text_get(&top));
-  hri_hint(error, status, "`headroom plan` with the same options lists what would fit; it is over by %s",
-           hri_size_text(need - info->budget_bytes, c));
+  if (t->peak_node[0])
+    hri_text_add(&top, "; the peak is in phase %s at %s", hri_phase_name((hri_phase)t->peak_phase), t->peak_node);
+  name_largest(plan, tier, &top);
+  status = hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes)%s and the budget is %s%s",
+                    hri_size_text(need, a), (unsigned long long)need, host ? " of the host's memory" : "",
+                    hri_size_text(budget, b), hri_text_get(&top));
+  hri_hint(error, status,
+           host ? "raise host_budget_bytes by %s"
+                : "`headroom plan` with the same options lists what would fit; it is over by %s",
+           hri_size_text(need - budget, c));
   if (error) {
     error->requested_bytes = need;
-    error->available_bytes = info->budget_bytes;
+    error->available_bytes = budget;
   }
   hri_text_deinit(&top);
   return status;

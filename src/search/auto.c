@@ -651,6 +651,11 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
     return hri_hint(error, status, "`headroom plan` without --auto says what is wrong with it");
   }
+  if (g->smallest <= g->asked->budget_bytes) {
+    hri_fail(error, HR_ERROR_BUDGET, "no choice of memory techniques fits the host's budget of %s",
+             hri_size_text(g->asked->host_budget_bytes, size));
+    return hri_hint(error, HR_ERROR_BUDGET, "raise host_budget_bytes: what a plan needs of the host is in its tiers");
+  }
   status =
       hri_fail(error, HR_ERROR_BUDGET,
                "no choice of memory techniques fits the budget; the smallest needs %s, %llu bytes (%s). Searched: %s%s",
