@@ -247,6 +247,21 @@ hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error) {
   return hri_plan_create(job, NULL, plan, error);
 }
 
+hr_status hr_plan_fit(const hr_job *job, hr_fit *fit, hr_error *error) {
+  hr_plan *plan;
+  hr_status status;
+  HRI_TRY(hri_plan_draft(job, NULL, &plan, error));
+  status = plan->info.fits ? hri_plan_place(plan, error) : HR_OK;
+  if (status == HR_OK)
+    *fit = (hr_fit){.fits = plan->info.fits,
+                    .need_bytes = hri_plan_need(plan),
+                    .bound_bytes = plan->info.tiers[HR_TIER_DEVICE].lower_bound_bytes,
+                    .step_seconds = plan->info.step_seconds,
+                    .token_seconds = plan->info.step_seconds / (double)plan->info.tokens_per_step};
+  hr_plan_destroy(plan);
+  return status;
+}
+
 void hr_plan_destroy(hr_plan *plan) {
   if (!plan) return;
   for (int tier = 0; tier < HR_TIER_COUNT; tier++) hri_breakdown_deinit(&plan->breakdown[tier]);
@@ -262,24 +277,14 @@ const hr_job *hr_plan_job(const hr_plan *plan) { return &plan->spec; }
 
 /* ---- reading ---- */
 
-/* A tensor that shows the whole of a storage best: the one with the most bytes. For segments, the storage itself. */
-static const hri_tensor *tensor_of(const hri_job *job, hri_id storage) {
-  const hri_tensor *best = NULL;
-  for (size_t t = 0; t < job->tensors.count; t++) {
-    const hri_tensor *x = &job->tensors.items[t];
-    if (x->storage == storage && (!best || hri_tensor_bytes(x) > hri_tensor_bytes(best))) best = x;
-  }
-  return best;
-}
-
 bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live) {
   const hri_storage *s;
   const hri_tensor *t;
-  hri_id id;
+  hri_id shown;
   if (tier >= HR_TIER_COUNT || index >= plan->breakdown[tier].live_count) return false;
-  id = plan->breakdown[tier].live[index];
-  s = &plan->job.storages.items[id];
-  t = tensor_of(&plan->job, id);
+  s = &plan->job.storages.items[plan->breakdown[tier].live[index]];
+  shown = plan->breakdown[tier].shown[index];
+  t = shown == HRI_NONE ? NULL : &plan->job.tensors.items[shown];
   memset(live, 0, sizeof *live);
   live->name = hri_name_get(&plan->job, s->key);
   live->role = s->role;

@@ -165,6 +165,38 @@ static void auto_says_whose_budget_is_too_small(void **state) {
   assert_non_null(strstr(e.hint, "host_budget_bytes"));
 }
 
+/* ---- whether a job fits ---- */
+
+/* As the plan says it, in and around its need. */
+static void a_fit_is_what_the_plan_says(void **state) {
+  static const char *const devices[] = {"cpu", "rtx-3090", "mi300x"};
+  (void)state;
+  for (size_t n = 0; n < sizeof devices / sizeof *devices; n++) {
+    hr_error e = {0};
+    hr_fit fit;
+    hr_job job;
+    hr_plan *plan;
+    make_job(&job, "tiny-llama-bytes", devices[n]);
+    job.accumulate = 1 + (uint32_t)n;
+    if (!job.device.usable_bytes) job.device.usable_bytes = UINT64_C(1) << 30; /* a CPU that is described, not asked */
+    plan = planned(&job, NULL);
+    for (uint64_t less = 0; less <= 1; less++) {
+      job.budget_bytes = hri_plan_need(plan) - less;
+      job.given |= HR_GIVEN_BUDGET;
+      assert_int_equal(hr_job_finish(&job, &e), HR_OK);
+      assert_int_equal(hr_plan_fit(&job, &fit, &e), HR_OK);
+      assert_int_equal(fit.fits, less == 0);
+      assert_true(fit.need_bytes <= hri_plan_need(plan) && (!fit.fits || fit.need_bytes == hri_plan_need(plan)));
+      assert_int_equal(fit.bound_bytes, plan->info.tiers[HR_TIER_DEVICE].lower_bound_bytes);
+      assert_true(fit.step_seconds == plan->info.step_seconds);
+      assert_true(fit.token_seconds == plan->info.step_seconds / (double)plan->info.tokens_per_step);
+    }
+    hr_plan_destroy(plan);
+    job.finished = false;
+    assert_int_equal(hr_plan_fit(&job, &fit, &e), HR_ERROR_USAGE);
+  }
+}
+
 /* ---- dumps ---- */
 
 static void dumps_name_everything(void **state) {
@@ -301,6 +333,7 @@ int main(void) {
                                      cmocka_unit_test(samples_of_other_tiers),
                                      cmocka_unit_test(a_host_budget_counts),
                                      cmocka_unit_test(auto_says_whose_budget_is_too_small),
+                                     cmocka_unit_test(a_fit_is_what_the_plan_says),
                                      cmocka_unit_test(dumps_name_everything),
                                      cmocka_unit_test(refused_memory_is_survived)};
   return cmocka_run_group_tests(tests, NULL, NULL);
