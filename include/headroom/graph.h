@@ -35,7 +35,7 @@ HR_API void hr_graph_destroy(hr_graph *graph);
 
 /* int32 [rows], filled by the caller before each step (hr_run_input). */
 HR_API hr_tensor hr_graph_input(hr_graph *graph, const char *name, uint64_t rows);
-/* A trainable matrix [rows, columns], or a vector when columns is 0. init_std > 0: normal; 0: zeros; < 0: ones.
+/* A trainable matrix [rows, columns], or a vector when columns is 0. init_std > 0: normal; 0: zeros; < 0: ones; finite.
  * `decay`: weight decay applies. Names must be unique. */
 HR_API hr_tensor hr_graph_parameter(hr_graph *graph, const char *name, uint64_t rows, uint64_t columns, double init_std,
                                     bool decay);
@@ -72,13 +72,14 @@ HR_CHECKED hr_status hr_graph_plan(const hr_graph *graph, const hr_job *job, hr_
 typedef struct hr_run hr_run;
 
 /* Reserves what the plan says and initialises the parameters from the job's seed. Graph and plan must outlive the
- * run. */
+ * run; USAGE for another graph's plan. What is described after the plan was made is not in the run. */
 HR_CHECKED hr_status hr_run_create(const hr_graph *graph, hr_plan *plan, hr_run **run, hr_error *error);
 HR_API void hr_run_destroy(hr_run *run);
 /* Where to write an input's rows, zeros to begin with; each step takes what stands there. Valid until destroy; NULL if
  * it is no input. */
 HR_API int32_t *hr_run_input(hr_run *run, hr_tensor input);
-/* One optimizer step on the inputs; *loss is the mean over targets that count. INPUT when an id is out of range. */
+/* One optimizer step on the inputs; *loss is the mean over targets that count. INPUT when an id is out of range, of any
+ * table or head that its input goes to. */
 HR_CHECKED hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error);
 /* The loss alone. */
 HR_CHECKED hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error);

@@ -152,11 +152,24 @@ HR_CHECKED hr_status hr_plan_samples(const hr_plan *plan, uint32_t tier, hr_samp
  * timeline, with predicted times from 0 on. The caller destroys it. */
 HR_CHECKED hr_status hr_plan_snapshot(const hr_plan *plan, hr_snapshot **snapshot, hr_error *error);
 
-/* Every program, node, tensor and storage as text or JSON; stable. Owned by the caller (hr_free). */
+/* Every program, node, tensor and storage as text or JSON; stable. Storages that no node touches have no place: text lists
+ * them apart. Owned by the caller (hr_free). */
 HR_CHECKED hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *error);
 
-/* Why a job does not fit: BUDGET error with the phase and the tensors at the peak; HR_OK when it fits. */
+/* Why a job does not fit: BUDGET error with the phase and the tensors at the peak, of the host where the device has room;
+ * HR_OK when it fits. */
 HR_CHECKED hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error);
+
+/* Whether a job fits, for who asks that of many: what hr_plan_create says of it, in less time, since nothing is made that only
+ * a plan which is shown or run must have, and nothing is placed whose live bytes are too many alone. */
+typedef struct hr_fit {
+  bool fits;
+  uint64_t need_bytes;  /* reserved + fixed, device tier; of a job that does not fit: at least so many */
+  uint64_t bound_bytes; /* of the device tier are alive at once: no placement takes less */
+  double step_seconds;
+  double token_seconds; /* per token of a step */
+} hr_fit;
+HR_CHECKED hr_status hr_plan_fit(const hr_job *job, hr_fit *fit, hr_error *error);
 
 /* A training plan seen by layer: what makes recompute levels comparable without running or guessing. All bytes are live
  * bytes of the device tier. While layer k runs, the layers below it hold their saved bytes and those above it none, so

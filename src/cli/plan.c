@@ -249,6 +249,23 @@ static hr_status show_text(const cli_config *config, const hr_plan *plan, const 
   return HR_OK;
 }
 
+/* The alternatives of a plan; where memory is refused for them that nobody asked for by name, the plan is the answer
+ * without. */
+static hr_status make_fixes(const cli_config *config, const hr_plan *plan, fix_list *fixes, bool *wanted,
+                            hr_error *error) {
+  hr_error own = {0};
+  char text[sizeof own.message + 64];
+  hr_status status = fix_list_make(hr_plan_job(plan), fixes, &own);
+  if (status != HR_ERROR_MEMORY || config_chosen(config, &config->own.fixes)) {
+    if (status != HR_OK) *error = own;
+    return status;
+  }
+  *wanted = false;
+  (void)snprintf(text, sizeof text, "alternatives were not planned: %s", own.message);
+  screen_say(stderr, STYLE_PLAIN, "note:", text);
+  return HR_OK;
+}
+
 static hr_status show(const cli_config *config, const hr_plan *plan, const hr_frontier *frontier, const hr_auto *found,
                       hr_error *error) {
   fix_list fixes = {0};
@@ -257,7 +274,7 @@ static hr_status show(const cli_config *config, const hr_plan *plan, const hr_fr
   hr_status status = HR_OK;
   if (config_chosen(config, &config->own.dump)) return dump(config, plan, error);
   if (config->own.table && !config->own.json) wanted = false;
-  if (wanted) status = fix_list_make(hr_plan_job(plan), &fixes, error);
+  if (wanted) status = make_fixes(config, plan, &fixes, &wanted, error);
   if (status != HR_OK) return status;
   if (wanted && !hr_plan_get(plan)->fits && !hr_plan_job(plan)->device.has_team) {
     devices = &larger; /* of this machine's own processor there is no larger one */

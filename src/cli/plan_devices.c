@@ -14,27 +14,23 @@ static int by_usable(const void *a, const void *b) {
 
 static bool fits_on(const hr_job *asked, const hr_device *device, device_fit *fit) {
   hr_job *job = text_alloc(sizeof *job);
-  hr_plan *plan = NULL;
-  hr_error error;
-  bool fits;
+  hr_fit found = {0};
   *job = *asked;
   job->device = *device;
   job->given &= ~(uint64_t)HR_GIVEN_BUDGET;
   job->budget_bytes = 0;
   if (!(job->given & HR_GIVEN_PRECISION) && job->precision == hr_precision_of(&asked->device))
     job->precision = HR_PRECISION_AUTO; /* that device's own default, as --device NAME would have it */
-  fits = hr_job_finish(job, &error) == HR_OK && hr_plan_create(job, &plan, &error) == HR_OK && hr_plan_get(plan)->fits;
-  if (fits) {
-    const hr_plan_info *info = hr_plan_get(plan);
+  if (hr_job_finish(job, NULL) != HR_OK || hr_plan_fit(job, &found, NULL) != HR_OK) found.fits = false;
+  if (found.fits) {
     *fit = (device_fit){.usable_bytes = device->usable_bytes,
-                        .need_bytes = plan_need(plan),
-                        .step_seconds = info->step_seconds,
-                        .token_seconds = info->step_seconds / (double)info->tokens_per_step};
+                        .need_bytes = found.need_bytes,
+                        .step_seconds = found.step_seconds,
+                        .token_seconds = found.token_seconds};
     (void)snprintf(fit->name, sizeof fit->name, "%s", device->name);
   }
-  hr_plan_destroy(plan);
   free(job);
-  return fits;
+  return found.fits;
 }
 
 /* Levels and rows that the planner chose would be other ones there. */
@@ -55,12 +51,11 @@ void device_fit_options(const hr_job *job, const device_list *list, uint32_t ind
 void device_list_make(const hr_job *job, device_list *list) {
   uint32_t count = hr_device_count();
   hr_device *devices = text_alloc(count * sizeof *devices);
-  hr_plan *plan = NULL;
-  uint64_t least = 0;
+  hr_fit here = {0};
+  uint64_t least;
   list->count = 0;
   take_chosen(job, list);
-  if (hr_plan_create(job, &plan, NULL) == HR_OK) least = hr_plan_get(plan)->tiers[HR_TIER_DEVICE].peak_bytes;
-  hr_plan_destroy(plan);
+  least = hr_plan_fit(job, &here, NULL) == HR_OK ? here.bound_bytes : 0;
   for (uint32_t i = 0; i < count; i++)
     if (hr_device_get(i, &devices[i], NULL) != HR_OK) devices[i].usable_bytes = 0;
   qsort(devices, count, sizeof *devices, by_usable);

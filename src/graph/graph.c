@@ -20,18 +20,16 @@ typedef struct entry { /* a tensor of the graph */
   entry_kind kind;
   char name[64];
   uint64_t rows, columns; /* columns 0: a vector */
-  uint32_t node;          /* of a value: the recorded node */
-  uint32_t output;        /* which output of it */
   double init_std;
   bool decay, frozen, is_vocabulary;
-  uint64_t limit; /* of an input that indexes a table: ids are below this */
-  bool is_targets;
+  uint64_t limit;           /* of an input: what stands in it is below this, for each table or head that it goes to */
+  bool is_targets, is_rows; /* of an input: of the loss; rows of a table, none of which is negative */
 } entry;
 
 typedef struct record { /* a node of the graph */
   hri_op op;
   hri_attr attr;
-  hr_tensor in[4];
+  hr_tensor in[4], out;
   int32_t layer;
   uint64_t out_rows[2], out_columns[2];
 } record;
@@ -94,15 +92,21 @@ hr_tensor hr_graph_input(hr_graph *g, const char *name, uint64_t rows) {
   return push_named(g, &e, name);
 }
 
+static hr_tensor push_parameter(hr_graph *g, entry *e, const char *name) {
+  if (ok(g) && !isfinite(e->init_std))
+    return GRAPH_FAIL(g, "%.63s: init_std is %g; it must be finite", name ? name : "", e->init_std);
+  return push_named(g, e, name);
+}
+
 hr_tensor hr_graph_parameter(hr_graph *g, const char *name, uint64_t rows, uint64_t columns, double init_std,
                              bool decay) {
   entry e = {.kind = ENTRY_PARAMETER, .rows = rows, .columns = columns, .init_std = init_std, .decay = decay};
-  return push_named(g, &e, name);
+  return push_parameter(g, &e, name);
 }
 
 hr_tensor hr_graph_frozen(hr_graph *g, const char *name, uint64_t rows, uint64_t columns, double init_std) {
   entry e = {.kind = ENTRY_PARAMETER, .rows = rows, .columns = columns, .init_std = init_std, .frozen = true};
-  return push_named(g, &e, name);
+  return push_parameter(g, &e, name);
 }
 
 void hr_graph_layer(hr_graph *g, int32_t layer) {
@@ -131,9 +135,15 @@ static const entry *get(hr_graph *g, hr_tensor t) {
     if (!ok(g)) return HR_NO_TENSOR;                                                                                   \
   } while (0)
 
+/* What stands in an input is below `rows` from here on, whatever else it goes to. */
+static void limit_to(hr_graph *g, hr_tensor input, uint64_t rows) {
+  if (rows < g->tensors.items[input].limit) g->tensors.items[input].limit = rows;
+}
+
 static hr_tensor record_node(hr_graph *g, record r, uint64_t rows, uint64_t columns) {
-  entry e = {.kind = ENTRY_VALUE, .rows = rows, .columns = columns, .node = (uint32_t)g->nodes.count};
+  entry e = {.kind = ENTRY_VALUE, .rows = rows, .columns = columns};
   if (!ok(g)) return HR_NO_TENSOR;
+  r.out = (hr_tensor)g->tensors.count;
   r.layer = g->layer;
   r.out_rows[0] = rows;
   r.out_columns[0] = columns;
@@ -149,7 +159,8 @@ hr_tensor hr_graph_embed(hr_graph *g, hr_tensor ids, hr_tensor table) {
   if (!i || !t) return HR_NO_TENSOR;
   GRAPH_NEED(g, i->kind == ENTRY_INPUT && t->kind == ENTRY_PARAMETER && t->columns,
              "embed takes an input and a matrix parameter");
-  if (t->rows < g->tensors.items[ids].limit) g->tensors.items[ids].limit = t->rows;
+  limit_to(g, ids, t->rows);
+  g->tensors.items[ids].is_rows = true;
   return record_node(g,
                      (record){.op = HRI_OP_EMBED,
                               .attr = {.i = {-1}, .f = {1}},
@@ -264,7 +275,7 @@ void hr_graph_loss(hr_graph *g, hr_tensor hidden, hr_tensor head, hr_tensor targ
     g->targets = targets;
     g->tensors.items[head].is_vocabulary = true;
     g->tensors.items[targets].is_targets = true;
-    g->tensors.items[targets].limit = w->rows;
+    limit_to(g, targets, w->rows);
   }
 }
 
@@ -394,8 +405,7 @@ static void replay_node(replay *r, uint8_t program, uint32_t index) {
     hri_node_append(r->job, (uint16_t)n->op, emit, &n->attr, (hri_operand[]){HRI_R(in(r, n, 0)), HRI_W(y)}, 2);
     break;
   }
-  for (uint32_t k = 0; k < r->graph->tensors.count; k++)
-    if (r->graph->tensors.items[k].kind == ENTRY_VALUE && r->graph->tensors.items[k].node == index) r->map[k] = y;
+  r->map[n->out] = y;
 }
 
 static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
@@ -427,6 +437,12 @@ static hr_status build(void *context, hri_job *job, const hr_job *spec, hri_forw
   return hri_job_ok(job, error);
 }
 
+static bool trains(const hr_graph *g) {
+  for (uint32_t k = 0; k < g->tensors.count; k++)
+    if (g->tensors.items[k].kind == ENTRY_PARAMETER && !g->tensors.items[k].frozen) return true;
+  return false;
+}
+
 hr_status hr_graph_plan(const hr_graph *g, const hr_job *job, hr_plan **plan, hr_error *error) {
   hr_job spec = *job;
   if (!ok(g)) {
@@ -434,6 +450,10 @@ hr_status hr_graph_plan(const hr_graph *g, const hr_job *job, hr_plan **plan, hr
     return g->status;
   }
   if (g->hidden == HR_NO_TENSOR) return hri_fail(error, HR_ERROR_USAGE, "the graph has no loss: call hr_graph_loss");
+  if (!trains(g)) {
+    hri_fail(error, HR_ERROR_USAGE, "the graph has nothing to train: all of its parameters are frozen");
+    return hri_hint(error, HR_ERROR_USAGE, "make one of them by hr_graph_parameter");
+  }
   if (spec.accumulate > 1)
     return hri_fail(error, HR_ERROR_USAGE, "graphs take one micro-step per step; accumulate is %u", spec.accumulate);
   if (spec.recompute.kind == HR_RECOMPUTE_AUTO)
@@ -459,8 +479,8 @@ struct hr_run {
   hr_plan *plan;
   hri_executor *executor;
   hri_transfer transfer;
-  int32_t **inputs; /* per graph tensor: what the caller fills; NULL where it is no input */
-  uint32_t input_count;
+  int32_t **inputs;      /* per graph tensor: what the caller fills; NULL where it is no input */
+  uint32_t tensor_count; /* of the graph as it was planned: what is described later is not in the run */
 };
 
 /* The tensor that holds a parameter's true values. */
@@ -486,11 +506,49 @@ static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_wi
   return hri_fail(error, HR_ERROR_UNSUPPORTED, "graphs are read with hr_run_get_parameter");
 }
 
+/* Leaves keep their order: the k-th input of the graph is the k-th tensor of role input that the host fills; of a
+ * parameter the index. */
+static hri_id leaf(const hr_graph *g, const hri_job *job, hr_tensor tensor, entry_kind kind) {
+  uint32_t index = 0, seen = 0;
+  if (g->tensors.items[tensor].kind != kind) return HRI_NONE;
+  for (hr_tensor k = 0; k < tensor; k++) index += g->tensors.items[k].kind == kind;
+  if (kind == ENTRY_PARAMETER) return index < job->params.count ? index : HRI_NONE;
+  for (hri_id t = 0; t < job->tensors.count; t++) {
+    const hri_tensor *x = &job->tensors.items[t];
+    const hri_storage *s = &job->storages.items[x->storage];
+    if (s->role == HRI_ROLE_INPUT && s->scope && x->dtype == HRI_I32 && x->rank == 1 && x->offset == 0 &&
+        hri_tensor_bytes(x) == s->bytes && seen++ == index)
+      return t;
+  }
+  return HRI_NONE;
+}
+
+/* Each input and parameter is found in the plan by its place there, so both must be of this graph as it is. */
+static hr_status check_plan(const hr_graph *g, const hri_job *job, hr_error *error) {
+  for (hr_tensor k = 0; k < g->tensors.count; k++) {
+    const entry *e = &g->tensors.items[k];
+    const hri_tensor *t;
+    hri_id id;
+    if (e->kind == ENTRY_VALUE) continue;
+    id = leaf(g, job, k, e->kind);
+    if (id != HRI_NONE && e->kind == ENTRY_PARAMETER) id = job->params.items[id].weight;
+    t = id == HRI_NONE ? NULL : &job->tensors.items[id];
+    if (t && strcmp(hri_name_get(job, t->key), e->name) == 0 && t->dims[0] == e->rows &&
+        hri_tensor_elements(t) == e->rows * (e->columns ? e->columns : 1))
+      continue;
+    hri_fail(error, HR_ERROR_USAGE,
+             "the plan has no %s %s: it is another graph's, or this one's before it was described",
+             e->kind == ENTRY_INPUT ? "input" : "parameter", e->name);
+    return hri_hint(error, HR_ERROR_USAGE, "describe all of the graph, then call hr_graph_plan, then hr_run_create");
+  }
+  return HR_OK;
+}
+
 static hr_status make_inputs(hr_run *run, hr_error *error) {
   const hr_graph *g = run->graph;
   run->inputs = hri_alloc_zero(g->tensors.count + 1, sizeof *run->inputs);
-  run->input_count = run->inputs ? (uint32_t)g->tensors.count : 0;
-  for (uint32_t k = 0; k < run->input_count; k++) {
+  run->tensor_count = run->inputs ? (uint32_t)g->tensors.count : 0;
+  for (uint32_t k = 0; k < run->tensor_count; k++) {
     const entry *e = &g->tensors.items[k];
     if (e->kind != ENTRY_INPUT) continue;
     run->inputs[k] = hri_alloc_zero(e->rows, sizeof **run->inputs);
@@ -508,6 +566,7 @@ hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error
   hr_run *run;
   hr_status status;
   HRI_TRY(hr_plan_verdict(plan, error));
+  HRI_TRY(check_plan(g, &plan->job, error));
   if (!hri_backend_runs(plan->backend))
     return hri_fail(error, HR_ERROR_UNSUPPORTED, "%s can be planned for; programs run on cpu and cuda",
                     plan->spec.device.name);
@@ -535,45 +594,27 @@ hr_status hr_run_create(const hr_graph *g, hr_plan *plan, hr_run **out, hr_error
 void hr_run_destroy(hr_run *run) {
   if (!run) return;
   hri_executor_destroy(run->executor);
-  for (uint32_t k = 0; k < run->input_count; k++) hri_free(run->inputs[k]);
+  for (uint32_t k = 0; k < run->tensor_count; k++) hri_free(run->inputs[k]);
   hri_free(run->inputs);
   hri_free(run);
 }
 
-/* Leaves keep their order: the k-th input of the graph is the k-th tensor of role input that the host fills; of a
- * parameter the index. */
-static hri_id leaf(const hr_run *run, hr_tensor tensor, entry_kind kind) {
-  const hr_graph *g = run->graph;
-  uint32_t index = 0, seen = 0;
-  if (tensor >= g->tensors.count || g->tensors.items[tensor].kind != kind) return HRI_NONE;
-  for (hr_tensor k = 0; k < tensor; k++) index += g->tensors.items[k].kind == kind;
-  if (kind == ENTRY_PARAMETER) return index;
-  for (hri_id t = 0; t < run->plan->job.tensors.count; t++) {
-    const hri_tensor *x = &run->plan->job.tensors.items[t];
-    const hri_storage *s = &run->plan->job.storages.items[x->storage];
-    if (s->role == HRI_ROLE_INPUT && s->scope && x->dtype == HRI_I32 && x->rank == 1 && x->offset == 0 &&
-        hri_tensor_bytes(x) == s->bytes && seen++ == index)
-      return t;
-  }
-  return HRI_NONE;
-}
-
-int32_t *hr_run_input(hr_run *run, hr_tensor input) { return input < run->input_count ? run->inputs[input] : NULL; }
+int32_t *hr_run_input(hr_run *run, hr_tensor input) { return input < run->tensor_count ? run->inputs[input] : NULL; }
 
 /* Looks at what the caller filled, and hands it to the program that is launched next. */
 static hr_status put_inputs(hr_run *run, uint64_t *counted, hr_error *error) {
   const hr_graph *g = run->graph;
   *counted = 0;
-  for (hr_tensor k = 0; k < g->tensors.count; k++) {
+  for (hr_tensor k = 0; k < run->tensor_count; k++) {
     const entry *e = &g->tensors.items[k];
     const int32_t *values;
     hri_id id;
     if (e->kind != ENTRY_INPUT) continue;
     values = hr_run_input(run, k);
-    id = leaf(run, k, ENTRY_INPUT);
+    id = leaf(g, &run->plan->job, k, ENTRY_INPUT);
     for (uint64_t r = 0; r < e->rows; r++) {
       if (e->is_targets && values[r] >= 0) (*counted)++;
-      if ((values[r] < 0 && !e->is_targets) || (values[r] >= 0 && (uint64_t)values[r] >= e->limit))
+      if ((values[r] < 0 && (e->is_rows || !e->is_targets)) || (values[r] >= 0 && (uint64_t)values[r] >= e->limit))
         return hri_fail(error, HR_ERROR_INPUT, "input %s: row %llu is %d, outside of [0, %llu)", e->name,
                         (unsigned long long)r, values[r], (unsigned long long)e->limit);
     }
@@ -604,7 +645,7 @@ hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error) {
 
 static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, const hri_param **param,
                            hr_error *error) {
-  hri_id id = leaf(run, tensor, ENTRY_PARAMETER);
+  hri_id id = tensor < run->tensor_count ? leaf(run->graph, &run->plan->job, tensor, ENTRY_PARAMETER) : HRI_NONE;
   if (id == HRI_NONE) return hri_fail(error, HR_ERROR_USAGE, "this tensor is no parameter");
   *param = &run->plan->job.params.items[id];
   id = (*param)->weight;

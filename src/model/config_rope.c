@@ -214,7 +214,7 @@ static hr_status check_rotated(const hri_json *root, const hr_model *model, doub
   if (!hri_family_in(model, HRI_PARTIAL) && partial != 1)
     return hri_config_unsupported(&field, error, "all of a head is rotated in this family");
   if (model->rotary_size == 0 || model->rotary_size % 2 != 0)
-    return hri_json_fail(&field, error, "a share that makes an even number of the %u of a head, found %u",
+    return hri_json_fail(&field, error, "a share that makes an even number of the %u of a head, and not %u",
                          model->head_size, model->rotary_size);
   return HR_OK;
 }

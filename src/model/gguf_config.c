@@ -119,6 +119,12 @@ static hr_status read_sizes(const hri_gguf *file, const char *architecture, fact
   f->head_size = f->hidden / f->heads;
   HRI_TRY(hri_gguf_opt_u64(file, KEY("attention.head_count_kv"), 1, HRI_MODEL_MAX_HEADS, &f->kv_heads, error));
   HRI_TRY(hri_gguf_opt_u64(file, KEY("attention.key_length"), 1, HRI_MODEL_MAX_HEAD_SIZE, &f->head_size, error));
+  if (f->head_size == 0) {
+    hri_fail(error, HR_ERROR_INPUT, "%s: key '%s' is %llu, more heads than the %llu elements of '%s'",
+             hri_gguf_path(file), KEY("attention.head_count"), (unsigned long long)f->heads,
+             (unsigned long long)f->hidden, KEY("embedding_length"));
+    return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
+  }
   value_size = f->rotary = f->head_size;
   HRI_TRY(hri_gguf_opt_u64(file, KEY("attention.value_length"), 1, HRI_MODEL_MAX_HEAD_SIZE, &value_size, error));
   HRI_TRY(hri_gguf_opt_u64(file, KEY("rope.dimension_count"), 1, f->head_size, &f->rotary, error));

@@ -37,21 +37,24 @@ static void requires_grad(hri_autodiff *ad, const hri_program *p, size_t node_co
   }
 }
 
-/* Parameters whose gradient the loss head wrote already. */
-static void already_touched(hri_autodiff *ad, const hri_program *p, size_t node_count) {
-  hri_job *job = ad->job;
-  for (size_t at = 0; at < node_count; at++) {
-    const hri_node *node = &job->nodes.items[p->order.items[at]];
+/* Parameters whose gradient the loss head wrote already: a gradient is a value of its own, so each is found by that.
+ * `param_of_gradient`: room for all values. */
+static void already_touched(hri_autodiff *ad, const hri_id *nodes, size_t count, uint32_t *param_of_gradient) {
+  const hri_job *job = ad->job;
+  memset(param_of_gradient, 0xFF, ad->value_count * sizeof *param_of_gradient); /* HRI_NONE */
+  for (uint32_t p = 0; p < job->params.count; p++) {
+    uint32_t runs;
+    const hri_param_run *run = hri_param_runs(job, p, &runs);
+    for (uint32_t r = 0; r < runs; r++) param_of_gradient[job->tensors.items[run[r].gradient].value] = p;
+  }
+  for (size_t at = 0; at < count; at++) {
+    const hri_node *node = &job->nodes.items[nodes[at]];
     const hri_operand *operands = hri_operands(job, node);
     for (uint32_t i = 0; i < node->operand_count; i++) {
-      if (operands[i].tensor == HRI_NONE || (operands[i].access != HRI_WRITE && operands[i].access != HRI_ADD))
-        continue;
-      for (uint32_t q = 0; q < job->params.count; q++) {
-        uint32_t count;
-        const hri_param_run *runs = hri_param_runs(job, q, &count);
-        for (uint32_t r = 0; r < count; r++)
-          if (runs[r].gradient == operands[i].tensor) ad->touched[q] = true;
-      }
+      uint32_t param = operands[i].tensor == HRI_NONE || !makes(operands[i].access)
+                           ? HRI_NONE
+                           : param_of_gradient[job->tensors.items[operands[i].tensor].value];
+      if (param != HRI_NONE) ad->touched[param] = true;
     }
   }
 }
@@ -59,7 +62,8 @@ static void already_touched(hri_autodiff *ad, const hri_program *p, size_t node_
 hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id hidden_gradient, bool accumulate,
                             hr_error *error) {
   hri_program *p = &job->programs[program];
-  size_t values = job->storages.count, forward_count = p->order.count;
+  size_t values = job->storages.count, forward_count = p->order.count, loss = forward_count;
+  uint32_t *param_of_gradient = hri_alloc(values * sizeof *param_of_gradient);
   hri_autodiff ad = {.job = job, .program = program, .accumulate = accumulate, .value_count = values};
   hr_status status = HR_OK;
   job->current_pass = HRI_PASS_AUTODIFF;
@@ -71,21 +75,17 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
   ad.owned = hri_alloc_zero(values, sizeof *ad.owned);
   ad.touched = hri_alloc_zero(job->params.count, sizeof *ad.touched);
   if (!ad.gradient || !ad.param_of || !ad.whole || !ad.gathered || !ad.needed || !ad.owned || !ad.touched ||
-      job->failed) {
-    status = hri_fail_memory(error, values * 15, "differentiation");
+      !param_of_gradient || job->failed) {
+    status = hri_fail_memory(error, values * 19, "differentiation");
     goto out;
   }
   memset(ad.gradient, 0xFF, values * sizeof *ad.gradient);
   memset(ad.param_of, 0xFF, values * sizeof *ad.param_of);
   memset(ad.whole, 0xFF, values * sizeof *ad.whole);
   requires_grad(&ad, p, forward_count);
-  /* only the head's few nodes write gradients so far; scan those of the loss phase */
-  {
-    size_t first = forward_count;
-    while (first > 0 && job->nodes.items[p->order.items[first - 1]].phase == HRI_PHASE_LOSS) first--;
-    hri_program loss = {.order = {.items = p->order.items + first, .count = forward_count - first}};
-    already_touched(&ad, &loss, loss.order.count);
-  }
+  /* only the head's nodes write gradients so far; those of the loss phase are the last */
+  while (loss > 0 && job->nodes.items[p->order.items[loss - 1]].phase == HRI_PHASE_LOSS) loss--;
+  already_touched(&ad, p->order.items + loss, forward_count - loss, param_of_gradient);
   ad.gradient[job->tensors.items[hidden].value] = hidden_gradient;
   for (size_t at = forward_count; at-- > 0;) {
     hri_id id = p->order.items[at];
@@ -116,6 +116,7 @@ hr_status hri_pass_autodiff(hri_job *job, uint8_t program, hri_id hidden, hri_id
                         hri_name_get(job, job->params.items[i].key));
   if (status == HR_OK) status = hri_job_ok(job, error);
 out:
+  hri_free(param_of_gradient);
   hri_free(ad.gradient);
   hri_free(ad.param_of);
   hri_free(ad.whole);

@@ -57,6 +57,26 @@ static hr_status list_live(const hri_job *job, const hri_placement *pl, uint8_t 
   return hri_order_sort(job->storages.items, live.items, out->live_count, larger_first, error);
 }
 
+/* A tensor that shows the whole of a storage best: the first one of the most bytes. */
+static hr_status find_shown(const hri_job *job, hri_breakdown *out, hr_error *error) {
+  const uint64_t storages = job->storages.count;
+  hri_id *best = hri_alloc(storages * sizeof *best);
+  out->shown = hri_alloc(((uint64_t)out->live_count + 1) * sizeof *out->shown);
+  if (!best || !out->shown) {
+    hri_free(best);
+    return hri_fail_memory(error, storages * sizeof *best, "the breakdown");
+  }
+  memset(best, 0xFF, storages * sizeof *best); /* HRI_NONE */
+  for (hri_id t = 0; t < job->tensors.count; t++) {
+    hri_id *of = &best[job->tensors.items[t].storage];
+    if (*of == HRI_NONE || hri_tensor_bytes(&job->tensors.items[t]) > hri_tensor_bytes(&job->tensors.items[*of]))
+      *of = t;
+  }
+  for (uint32_t k = 0; k < out->live_count; k++) out->shown[k] = best[out->live[k]];
+  hri_free(best);
+  return HR_OK;
+}
+
 hr_status hri_breakdown_make(const hri_job *job, const hri_placement *pl, uint8_t tier, hri_breakdown *out,
                              hr_error *error) {
   hri_live_series live;
@@ -73,6 +93,7 @@ hr_status hri_breakdown_make(const hri_job *job, const hri_placement *pl, uint8_
         out->max_by_role[role] = live.by_role[(size_t)tick * HRI_ROLE_COUNT + role];
   memcpy(out->at_peak_by_role, live.by_role + (size_t)out->peak_tick * HRI_ROLE_COUNT, sizeof out->at_peak_by_role);
   status = list_live(job, pl, tier, out, error);
+  if (status == HR_OK) status = find_shown(job, out, error);
 out:
   hri_live_series_deinit(&live);
   return status;
@@ -80,5 +101,6 @@ out:
 
 void hri_breakdown_deinit(hri_breakdown *breakdown) {
   hri_free(breakdown->live);
+  hri_free(breakdown->shown);
   memset(breakdown, 0, sizeof *breakdown);
 }

@@ -10,6 +10,7 @@ typedef struct hri_breakdown {
   uint32_t peak_tick;
   hri_id peak_node; /* HRI_NONE when the tier is empty */
   hri_id *live;     /* storages alive at the peak, largest first */
+  hri_id *shown;    /* of each of them the tensor that shows most of it, HRI_NONE: none does */
   uint32_t live_count;
 } hri_breakdown;
 

@@ -228,7 +228,9 @@ hr_status hri_plan_create_with(const hr_job *spec, const hri_compile_options *op
 
 static hr_status build_model(void *context, hri_job *job, const hr_job *spec, hri_forward *forwards, hr_error *error) {
   (void)context;
-  return hri_build(job, spec, forwards, error);
+  if (spec->model.hidden_size) return hri_build(job, spec, forwards, error);
+  hri_fail(error, HR_ERROR_USAGE, "the job is that of a graph: it has no model, and its programs are the graph's");
+  return hri_hint(error, HR_ERROR_USAGE, "plan it with hr_graph_plan; a search of alternatives is for models");
 }
 
 hr_status hri_plan_create(const hr_job *spec, const hri_compile_options *options, hr_plan **plan, hr_error *error) {
@@ -243,6 +245,21 @@ hr_status hri_plan_draft(const hr_job *spec, const hr_plan *beside, hr_plan **dr
 
 hr_status hr_plan_create(const hr_job *job, hr_plan **plan, hr_error *error) {
   return hri_plan_create(job, NULL, plan, error);
+}
+
+hr_status hr_plan_fit(const hr_job *job, hr_fit *fit, hr_error *error) {
+  hr_plan *plan;
+  hr_status status;
+  HRI_TRY(hri_plan_draft(job, NULL, &plan, error));
+  status = plan->info.fits ? hri_plan_place(plan, error) : HR_OK;
+  if (status == HR_OK)
+    *fit = (hr_fit){.fits = plan->info.fits,
+                    .need_bytes = hri_plan_need(plan),
+                    .bound_bytes = plan->info.tiers[HR_TIER_DEVICE].lower_bound_bytes,
+                    .step_seconds = plan->info.step_seconds,
+                    .token_seconds = plan->info.step_seconds / (double)plan->info.tokens_per_step};
+  hr_plan_destroy(plan);
+  return status;
 }
 
 void hr_plan_destroy(hr_plan *plan) {
@@ -260,24 +277,14 @@ const hr_job *hr_plan_job(const hr_plan *plan) { return &plan->spec; }
 
 /* ---- reading ---- */
 
-/* A tensor that shows the whole of a storage best: the one with the most bytes. For segments, the storage itself. */
-static const hri_tensor *tensor_of(const hri_job *job, hri_id storage) {
-  const hri_tensor *best = NULL;
-  for (size_t t = 0; t < job->tensors.count; t++) {
-    const hri_tensor *x = &job->tensors.items[t];
-    if (x->storage == storage && (!best || hri_tensor_bytes(x) > hri_tensor_bytes(best))) best = x;
-  }
-  return best;
-}
-
 bool hr_plan_live(const hr_plan *plan, uint32_t tier, uint32_t index, hr_live *live) {
   const hri_storage *s;
   const hri_tensor *t;
-  hri_id id;
+  hri_id shown;
   if (tier >= HR_TIER_COUNT || index >= plan->breakdown[tier].live_count) return false;
-  id = plan->breakdown[tier].live[index];
-  s = &plan->job.storages.items[id];
-  t = tensor_of(&plan->job, id);
+  s = &plan->job.storages.items[plan->breakdown[tier].live[index]];
+  shown = plan->breakdown[tier].shown[index];
+  t = shown == HRI_NONE ? NULL : &plan->job.tensors.items[shown];
   memset(live, 0, sizeof *live);
   live->name = hri_name_get(&plan->job, s->key);
   live->role = s->role;
@@ -332,30 +339,38 @@ hr_status hr_plan_dump(const hr_plan *plan, bool json, char **text, hr_error *er
   return HR_OK;
 }
 
+/* The tensors at a tier's peak, largest first, after "; largest there: ". */
+static void name_largest(const hr_plan *plan, uint32_t tier, hri_text *out) {
+  hr_live live;
+  char size[32];
+  for (uint32_t k = 0; k < 4 && hr_plan_live(plan, tier, k, &live); k++)
+    hri_text_add(out, "%s%s %s", k ? ", " : "; largest there: ", live.name, hri_size_text(live.bytes, size));
+}
+
 hr_status hr_plan_verdict(const hr_plan *plan, hr_error *error) {
   const hr_plan_info *info = &plan->info;
-  const hr_tier_plan *t = &info->tiers[HR_TIER_DEVICE];
-  uint64_t need = t->reserved_bytes + t->fixed_bytes;
+  const bool host = hri_plan_need(plan) <= info->budget_bytes; /* the device has room */
+  const uint32_t tier = host ? HR_TIER_HOST : HR_TIER_DEVICE;
+  const uint64_t need = host ? hri_plan_host_need(plan) : hri_plan_need(plan),
+                 budget = host ? plan->spec.host_budget_bytes : info->budget_bytes;
+  const hr_tier_plan *t = &info->tiers[tier];
   char a[32], b[32], c[32];
   hri_text top = {0};
   hr_status status;
   if (info->fits) return HR_OK;
-  for (uint32_t k = 0; k < 4 && k < t->live_count; k++) {
-    hr_live live;
-    char size[32];
-    if (hr_plan_live(plan, HR_TIER_DEVICE, k, &live))
-      hri_text_add(&top, "%s%s %s", k ? ", " : "", live.name, hri_size_text(live.bytes, size));
-  }
-  status =
-      hri_fail(error, HR_ERROR_BUDGET,
-               "the job needs %s (%llu bytes) and the budget is %s; the peak is in phase %s at %s; largest there: %s",
-               hri_size_text(need, a), (unsigned long long)need, hri_size_text(info->budget_bytes, b),
-               hri_phase_name((hri_phase)t->peak_phase), t->peak_node, hri_text_get(&top));
-  hri_hint(error, status, "`headroom plan` with the same options lists what would fit; it is over by %s",
-           hri_size_text(need - info->budget_bytes, c));
+  if (t->peak_node[0])
+    hri_text_add(&top, "; the peak is in phase %s at %s", hri_phase_name((hri_phase)t->peak_phase), t->peak_node);
+  name_largest(plan, tier, &top);
+  status = hri_fail(error, HR_ERROR_BUDGET, "the job needs %s (%llu bytes)%s and the budget is %s%s",
+                    hri_size_text(need, a), (unsigned long long)need, host ? " of the host's memory" : "",
+                    hri_size_text(budget, b), hri_text_get(&top));
+  hri_hint(error, status,
+           host ? "raise host_budget_bytes by %s"
+                : "`headroom plan` with the same options lists what would fit; it is over by %s",
+           hri_size_text(need - budget, c));
   if (error) {
     error->requested_bytes = need;
-    error->available_bytes = info->budget_bytes;
+    error->available_bytes = budget;
   }
   hri_text_deinit(&top);
   return status;

@@ -38,9 +38,9 @@ typedef struct touch {
 
 typedef struct checker {
   const hri_job *job;
-  content *contents; /* per storage, kept across programs for carried ones */
-  uint32_t *newest;  /* per storage: index of its newest touch in this program, HRI_NONE */
-  hri_id *packer;    /* per storage: the PACK node that filled it, HRI_NONE */
+  content *contents;     /* per storage, kept across programs for carried ones */
+  uint32_t (*newest)[2]; /* per storage: index of its newest write, and read, in this program, HRI_NONE */
+  hri_id *packer;        /* per storage: the PACK node that filled it, HRI_NONE */
   HRI_ARRAY(touch) touches;
   HRI_ARRAY(hri_id) dirty; /* storages touched in this program */
   hri_regions pieces;      /* of a cut, while it lasts */
@@ -312,27 +312,37 @@ static hr_status check_form(const checker *k, uint32_t at) {
   return rule->check ? rule->check(job, node, k->error) : HR_OK;
 }
 
-/* Rule 3 against every earlier toucher of these bytes, and the ADDs of rule 1 before every reader of the value. */
-static hr_status check_order(checker *k, uint32_t at, uint32_t operand, hri_id tensor, uint8_t access) {
-  const hri_tensor *t = &k->job->tensors.items[tensor];
+/* Rule 3 against the earlier touches of a list, and the ADDs of rule 1 before every reader of the value. */
+static hr_status check_earlier(const checker *k, uint32_t newest, const touch *made, uint32_t operand) {
+  const hri_tensor *t = &k->job->tensors.items[made->tensor];
   const hri_region region = hri_region_of(t);
-  bool further = access == HRI_ADD && may_be_added_to(k->job->storages.items[t->storage].role);
-  touch made = {at, k->newest[t->storage], tensor, access};
-  for (uint32_t j = k->newest[t->storage]; j != HRI_NONE; j = k->touches.items[j].next) {
+  const bool further = made->access == HRI_ADD && may_be_added_to(k->job->storages.items[t->storage].role);
+  for (uint32_t j = newest; j != HRI_NONE; j = k->touches.items[j].next) {
     const touch *earlier = &k->touches.items[j];
     const hri_tensor *other = &k->job->tensors.items[earlier->tensor];
     hri_region before;
-    if (earlier->position == at || (earlier->access == HRI_READ && access == HRI_READ)) continue;
+    if (earlier->position == made->position) continue;
     before = hri_region_of(other);
     if (hri_region_overlap(&before, &region) == 0) continue;
-    if (!hri_happens_before(&k->clocks, earlier->position, at))
-      return complain(k, at, operand, "rule 3: no happens-before path from an earlier toucher");
+    if (!hri_happens_before(&k->clocks, earlier->position, made->position))
+      return complain(k, made->position, operand, "rule 3: no happens-before path from an earlier toucher");
     if (further && earlier->access == HRI_READ && other->value == t->value)
-      return complain(k, at, operand, "rule 1: adds to what was read already");
+      return complain(k, made->position, operand, "rule 1: adds to what was read already");
   }
-  if (k->newest[t->storage] == HRI_NONE && !hri_array_push(&k->dirty, t->storage))
+  return HR_OK;
+}
+
+/* Two reads are no hazard, so a read is held against writes alone: of the control block there are thousands of reads. */
+static hr_status check_order(checker *k, uint32_t at, uint32_t operand, hri_id tensor, uint8_t access) {
+  const hri_id storage = k->job->tensors.items[tensor].storage;
+  const bool reads = access == HRI_READ;
+  uint32_t *newest = k->newest[storage];
+  const touch made = {at, newest[reads], tensor, access};
+  HRI_TRY(check_earlier(k, newest[0], &made, operand));
+  if (!reads) HRI_TRY(check_earlier(k, newest[1], &made, operand));
+  if (newest[0] == HRI_NONE && newest[1] == HRI_NONE && !hri_array_push(&k->dirty, storage))
     return hri_fail_memory(k->error, 0, "checking");
-  k->newest[t->storage] = (uint32_t)k->touches.count;
+  newest[reads] = (uint32_t)k->touches.count;
   return hri_array_push(&k->touches, made) ? HR_OK : hri_fail_memory(k->error, sizeof made, "checking");
 }
 
@@ -379,7 +389,7 @@ static void end_program(checker *k) {
   for (size_t d = 0; d < k->dirty.count; d++) {
     hri_id s = k->dirty.items[d];
     content *c = &k->contents[s];
-    k->newest[s] = HRI_NONE;
+    k->newest[s][0] = k->newest[s][1] = HRI_NONE;
     if (k->job->storages.items[s].scope == 0) c->count = 0;
     for (size_t r = 0; r < c->count; r++) c->items[r].value = CARRIED;
   }

@@ -1,4 +1,5 @@
-/* The dump of a job: one line per node, then the storages. Stable, so that two dumps can be compared. */
+/* The dump of a job: one line per node, then the storages. Those that no node touches stand apart, in text alone: a
+ * pass left them behind, or nobody reads an input; they have no place in an arena and are counted nowhere. Stable, so that two dumps can be compared. */
 #include "base/json.h"
 #include "base/text.h"
 #include "program/check.h"
@@ -37,7 +38,18 @@ static void print_node(const hri_job *job, uint32_t at, hri_id id, hri_text *out
   hri_text_add(out, "\n");
 }
 
-static void print_text(const hri_job *job, const uint64_t *offsets, hri_text *out) {
+static void print_storage(const hri_job *job, size_t s, const uint64_t *offsets, hri_text *out) {
+  const hri_storage *st = &job->storages.items[s];
+  hri_text_add(out, "  s%-6zu %-6s %-15s %12llu bytes  at %-12llu scope", s, hri_tier_name((hri_tier)st->tier),
+               hri_role_name((hri_role)st->role), (unsigned long long)st->bytes,
+               (unsigned long long)(offsets ? offsets[s] : 0));
+  for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
+    if (st->scope ? (st->scope & HRI_IN(kind)) != 0 : st->program == kind)
+      hri_text_add(out, " %s", hri_program_name((hri_program_kind)kind));
+  hri_text_add(out, "  %s\n", hri_name_get(job, st->key));
+}
+
+static void print_text(const hri_job *job, const bool *touched, const uint64_t *offsets, hri_text *out) {
   for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
     const hri_program *p = &job->programs[kind];
     if (!p->present) continue;
@@ -45,17 +57,11 @@ static void print_text(const hri_job *job, const uint64_t *offsets, hri_text *ou
     for (uint32_t at = 0; at < p->order.count; at++) print_node(job, at, p->order.items[at], out);
   }
   hri_text_add(out, "storages\n");
-  for (size_t s = 0; s < job->storages.count; s++) {
-    const hri_storage *st = &job->storages.items[s];
-    if (st->dead) continue;
-    hri_text_add(out, "  s%-6zu %-6s %-15s %12llu bytes  at %-12llu scope", s, hri_tier_name((hri_tier)st->tier),
-                 hri_role_name((hri_role)st->role), (unsigned long long)st->bytes,
-                 (unsigned long long)(offsets ? offsets[s] : 0));
-    for (int kind = 0; kind < HRI_PROGRAM_COUNT; kind++)
-      if (st->scope ? (st->scope & HRI_IN(kind)) != 0 : st->program == kind)
-        hri_text_add(out, " %s", hri_program_name((hri_program_kind)kind));
-    hri_text_add(out, "  %s\n", hri_name_get(job, st->key));
-  }
+  for (size_t s = 0; s < job->storages.count; s++)
+    if (touched[s]) print_storage(job, s, offsets, out);
+  hri_text_add(out, "untouched storages, which have no place\n");
+  for (size_t s = 0; s < job->storages.count; s++)
+    if (!touched[s] && !job->storages.items[s].dead) print_storage(job, s, offsets, out);
   for (size_t k = 0; k < job->segments.count; k++) {
     const hri_segment *g = &job->segments.items[k];
     hri_text_add(out, "segment %zu: unit %u, %llu elements, %s%s, parameters", k, g->unit,
@@ -134,7 +140,7 @@ static void json_node(hri_json_writer *w, const hri_job *job, hri_id id) {
   hri_json_end_object(w);
 }
 
-static void print_json(const hri_job *job, const uint64_t *offsets, hri_text *out) {
+static void print_json(const hri_job *job, const bool *touched, const uint64_t *offsets, hri_text *out) {
   hri_json_writer writer = hri_json_writer_init(out, 0), *w = &writer;
   hri_json_begin_object(w);
   hri_json_key(w, "schema_version");
@@ -154,7 +160,7 @@ static void print_json(const hri_job *job, const uint64_t *offsets, hri_text *ou
   hri_json_begin_array(w);
   for (size_t s = 0; s < job->storages.count; s++) {
     const hri_storage *st = &job->storages.items[s];
-    if (st->dead) continue;
+    if (!touched[s]) continue;
     hri_json_begin_object(w);
     hri_json_key(w, "storage");
     hri_json_put_u64(w, s);
@@ -177,7 +183,23 @@ static void print_json(const hri_job *job, const uint64_t *offsets, hri_text *ou
   hri_text_add(out, "\n");
 }
 
+/* Of each storage whether a node touches it; the caller's (hri_free). */
+static bool *find_touched(const hri_job *job) {
+  bool *touched = hri_alloc_zero(job->storages.count + 1, sizeof *touched);
+  for (int kind = 0; touched && kind < HRI_PROGRAM_COUNT; kind++)
+    for (size_t at = 0; at < job->programs[kind].order.count; at++) {
+      const hri_node *node = &job->nodes.items[job->programs[kind].order.items[at]];
+      for (uint32_t i = 0; i < node->operand_count; i++)
+        if (hri_operands(job, node)[i].tensor != HRI_NONE)
+          touched[job->tensors.items[hri_operands(job, node)[i].tensor].storage] = true;
+    }
+  return touched;
+}
+
 hr_status hri_job_print(const hri_job *job, bool json, const uint64_t *offsets, struct hri_text *out, hr_error *error) {
-  (json ? print_json : print_text)(job, offsets, out);
+  bool *touched = find_touched(job);
+  if (!touched) return hri_fail_memory(error, job->storages.count, "the dump");
+  (json ? print_json : print_text)(job, touched, offsets, out);
+  hri_free(touched);
   return out->failed ? hri_fail_memory(error, out->length, "the dump") : HR_OK;
 }

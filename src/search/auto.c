@@ -410,8 +410,13 @@ static hr_status find_smallest(grid *g, hr_error *error) {
 
 /* ---- with recomputation ---- */
 
+/* Whether so many bytes at least may be of use: they fit, or, while nothing does, are fewer than the smallest need. */
+static bool of_use(const grid *g, uint64_t bytes) {
+  return bytes <= g->asked->budget_bytes || (!g->any && bytes < g->smallest);
+}
+
 /* Groups of about sqrt(layers) need least. Each step up makes more again, so the first that fits is the fastest. */
-static hr_status try_groups(grid *g, const hri_change *cell_change, hr_error *error) {
+static hr_status try_groups(grid *g, const family *f, const cell *c, const hri_change *cell_change, hr_error *error) {
   const uint32_t layers = g->asked->model.layer_count;
   for (uint32_t every = 2; every <= layers && (every <= 8 || (every - 2) * (every - 2) <= layers); every++) {
     hri_change change = *cell_change;
@@ -419,6 +424,7 @@ static hr_status try_groups(grid *g, const hri_change *cell_change, hr_error *er
     hr_job job;
     hr_status status = HR_OK;
     bool slow, fits = false;
+    if (!of_use(g, hri_groups_bound(f->tables, &c->least.live, every))) continue;
     change.every = every;
     HRI_TRY(draft(g, &change, &job, &plan, error));
     if (!plan) return HR_OK;
@@ -431,7 +437,7 @@ static hr_status try_groups(grid *g, const hri_change *cell_change, hr_error *er
   return HR_OK;
 }
 
-static hr_status try_levels(grid *g, const hri_change *change, hr_error *error) {
+static hr_status try_levels(grid *g, const family *f, const cell *c, const hri_change *change, hr_error *error) {
   hr_job job = g->base;
   hri_choice choice;
   hri_rival rival = {.step_seconds = INFINITY, .need_bytes = g->smallest, .allowance = &g->allowance};
@@ -442,7 +448,7 @@ static hr_status try_levels(grid *g, const hri_change *change, hr_error *error) 
     job.recompute = choice.recompute;
     consider(g, &job, choice.need_bytes, choice.step_seconds, choice.fits);
   }
-  return choice.slow || (!choice.beaten && choice.fits) || !g->groups ? HR_OK : try_groups(g, change, error);
+  return choice.slow || (!choice.beaten && choice.fits) || !g->groups ? HR_OK : try_groups(g, f, c, change, error);
 }
 
 /* Nothing packed first, which needs least and, without measured rates, takes least. */
@@ -450,11 +456,11 @@ static hr_status try_recomputing(grid *g, const family *f, const cell *c, double
   const bool asked_off = g->base.weight_packing == HR_WEIGHT_PACKING_OFF;
   const uint32_t off = g->packs ? 1 + HR_WEIGHT_PACKING_OFF : 0;
   hri_change change = packed_as(f, c, asked_off ? 0 : off);
-  HRI_TRY(try_levels(g, &change, error));
+  HRI_TRY(try_levels(g, f, c, &change, error));
   for (uint32_t packing = 0; packing <= packings_of(g) && !(g->any && bound >= g->seconds); packing++) {
     if (packing == off || (packing == 0 && asked_off)) continue;
     change = packed_as(f, c, packing);
-    HRI_TRY(try_levels(g, &change, error));
+    HRI_TRY(try_levels(g, f, c, &change, error));
   }
   return HR_OK;
 }
@@ -507,17 +513,26 @@ static hr_status search_family(grid *g, family *f, hr_error *error) {
   return HR_OK;
 }
 
+/* The least that any choice of a cell needs. */
+static hr_status least_need(const grid *g, const family *f, const cell *c, uint64_t *bytes, hr_error *error) {
+  hri_levels_bound levels;
+  *bytes = need_of(g, &c->least);
+  if (!g->levels || !f->tables) return HR_OK;
+  HRI_TRY(hri_levels_bound_get(f->tables, &c->least.live, &levels, error));
+  *bytes = lesser(levels.need_bytes, g->groups ? levels.groups_bytes : UINT64_MAX);
+  return HR_OK;
+}
+
 /* The smallest need, the smallest chunk first: levels and chunks decide together what is alive at the peak, so each chunk
  * is looked at that might need less by its live bytes. */
 static hr_status refuse_family(grid *g, family *f, hr_error *error) {
   for (uint32_t k = f->cell_count; k-- > 0 && !g->any && f->levels_bytes < g->smallest;) {
     const hri_change change = g->packs ? bare(g, f, f->cells[k].chunk) : packed_as(f, &f->cells[k], 0);
-    hri_levels_bound levels;
+    uint64_t least;
     HRI_TRY(draft_cell(g, f, &f->cells[k], NULL, error));
     if (!f->cells[k].possible) continue;
-    HRI_TRY(hri_levels_bound_get(f->tables, &f->cells[k].least.live, &levels, error));
-    if (lesser(levels.need_bytes, g->groups ? levels.groups_bytes : UINT64_MAX) < g->smallest)
-      HRI_TRY(try_levels(g, &change, error));
+    HRI_TRY(least_need(g, f, &f->cells[k], &least, error));
+    if (least < g->smallest) HRI_TRY(try_levels(g, f, &f->cells[k], &change, error));
   }
   return HR_OK;
 }
@@ -533,17 +548,56 @@ static hr_status try_job(grid *g, const hr_job *changed, hr_error *error) {
   return status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL ? status : HR_OK;
 }
 
-/* What bounds leave out of the smallest need, around it: groups of any size instead of its levels, and packing that takes
- * a product's scratch out of a peak. */
-static hr_status refuse_nearby(grid *g, hr_error *error) {
-  hr_job job = g->smallest_job;
-  if (g->any || g->smallest == UINT64_MAX) return HR_OK;
+static const family *family_of(const grid *g, const hr_job *job) {
+  const bool in_backward = job->update != g->base.update;
+  for (size_t n = 0; n < g->families.count; n++)
+    if (g->families.items[n].rows == job->micro_batch && g->families.items[n].change.in_backward == in_backward)
+      return &g->families.items[n];
+  return NULL;
+}
+
+static const cell *cell_of(const family *f, const hr_job *job) {
+  for (uint32_t k = 0; f && k < f->cell_count; k++)
+    if (f->cells[k].loss_rows == hri_loss_chunk(job)) return &f->cells[k];
+  return NULL;
+}
+
+static void take_chunk(const cell *c, hr_job *job) {
+  job->loss_chunk = c->loss_rows;
+  if (c->chunk) job->given |= HR_GIVEN_LOSS_CHUNK;
+  else job->given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK;
+}
+
+/* In each packing: one may take a product's scratch out of a peak. */
+static hr_status try_packings(grid *g, const hr_job *changed, hr_error *error) {
+  hr_job job = *changed;
   for (uint32_t packing = 0; packing < packings_of(g) && !g->any; packing++) {
     job.weight_packing = (hr_weight_packing)packing;
     HRI_TRY(try_job(g, &job, error));
   }
+  return g->packs || g->any ? HR_OK : try_job(g, &job, error);
+}
+
+/* What bounds leave out of the smallest need, around it: other packings, in other chunks too, with which the plan itself has
+ * fewer nodes, so that it may be a page smaller with as many live bytes; then groups of any size instead of its levels. */
+static hr_status refuse_nearby(grid *g, hr_error *error) {
+  hr_job job = g->smallest_job;
+  const family *f = family_of(g, &job);
+  const cell *own = cell_of(f, &job);
+  if (g->any || g->smallest == UINT64_MAX) return HR_OK;
+  HRI_TRY(try_packings(g, &job, error));
+  for (uint32_t k = 0; f && k < f->cell_count && !g->any; k++) {
+    uint64_t least;
+    if (!f->cells[k].possible || &f->cells[k] == own) continue;
+    HRI_TRY(least_need(g, f, &f->cells[k], &least, error));
+    if (least >= g->smallest) continue;
+    take_chunk(&f->cells[k], &job);
+    HRI_TRY(try_packings(g, &job, error));
+  }
   job = g->smallest_job;
+  own = cell_of(f, &job);
   for (uint32_t every = 2; g->groups && every <= job.model.layer_count && !g->any; every++) {
+    if (own && f->tables && !of_use(g, hri_groups_bound(f->tables, &own->least.live, every))) continue;
     job.recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = every};
     HRI_TRY(try_job(g, &job, error));
   }
@@ -583,14 +637,6 @@ static hr_status prefer_asked(grid *g, hr_error *error) {
 /* Loss chunks that take at most so much longer than the fastest are as fast, and one that needs so much less is better. */
 static const double AS_FAST = 0.001, WORTH_IT = 0.01;
 
-static const family *family_of(const grid *g, const hr_job *job) {
-  const bool in_backward = job->update != g->base.update;
-  for (size_t n = 0; n < g->families.count; n++)
-    if (g->families.items[n].rows == job->micro_batch && g->families.items[n].change.in_backward == in_backward)
-      return &g->families.items[n];
-  return NULL;
-}
-
 static hr_status spend_less(grid *g, hr_error *error) {
   const family *f = g->any ? family_of(g, &g->best) : NULL;
   const double limit = g->seconds * (1 + AS_FAST);
@@ -600,9 +646,7 @@ static hr_status spend_less(grid *g, hr_error *error) {
     hr_status status = HR_OK;
     hr_job job = g->best;
     if (f->cells[k].loss_rows >= hri_loss_chunk(&job) || f->cells[k].seconds > limit) continue;
-    job.loss_chunk = f->cells[k].loss_rows;
-    if (f->cells[k].chunk) job.given |= HR_GIVEN_LOSS_CHUNK;
-    else job.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK;
+    take_chunk(&f->cells[k], &job);
     if (hri_plan_draft(&job, g->lender, &plan, error) != HR_OK) continue;
     slow = per_token(&job, plan->info.step_seconds) > limit && !measured(g);
     if (per_token(&job, plan->info.step_seconds) <= limit && plan->info.fits) {
@@ -650,6 +694,11 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
   if (g->smallest == UINT64_MAX) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
     return hri_hint(error, status, "`headroom plan` without --auto says what is wrong with it");
+  }
+  if (g->smallest <= g->asked->budget_bytes) {
+    hri_fail(error, HR_ERROR_BUDGET, "no choice of memory techniques fits the host's budget of %s",
+             hri_size_text(g->asked->host_budget_bytes, size));
+    return hri_hint(error, HR_ERROR_BUDGET, "raise host_budget_bytes: what a plan needs of the host is in its tiers");
   }
   status =
       hri_fail(error, HR_ERROR_BUDGET,

@@ -795,26 +795,46 @@ void hri_level_tables_destroy(hri_level_tables *c) {
   hri_free(c);
 }
 
+/* What a layer's run takes less beside `live` than beside what the tables were made with. */
+static uint64_t relief_of(const hri_level_tables *tables, const hri_live_bounds *live) {
+  return less(tables->keep_running, live->running);
+}
+
+/* Of a layer at least: bytes while it runs, its input, and what it keeps where nothing is dropped. */
+typedef struct group_parts {
+  uint64_t running, input, kept;
+} group_parts;
+
+static group_parts parts_of_groups(const hri_level_tables *c, const hri_live_bounds *live) {
+  group_parts p = {UINT64_MAX, UINT64_MAX, UINT64_MAX};
+  for (uint32_t k = 0; k < c->layers; k++) {
+    p.running = lesser(p.running, less(c->cost[k][HR_LEVEL_KEEP].running, relief_of(c, live)));
+    p.input = lesser(p.input, c->cost[k][HR_LEVEL_BLOCK].saved);
+    p.kept = lesser(p.kept, c->cost[k][HR_LEVEL_KEEP].saved);
+  }
+  return p;
+}
+
 /* While the top of a group runs backward, the inputs of all other groups are alive, and all that its other layers keep;
  * but for one input, which may be counted with what runs and with what is kept. */
-static uint64_t groups_live(const chooser *c) {
-  uint64_t running = UINT64_MAX, input = UINT64_MAX, kept = UINT64_MAX, best = UINT64_MAX;
-  for (uint32_t k = 0; k < c->layers; k++) {
-    if (c->cost[k][HR_LEVEL_KEEP].running < running) running = c->cost[k][HR_LEVEL_KEEP].running;
-    if (c->cost[k][HR_LEVEL_BLOCK].saved < input) input = c->cost[k][HR_LEVEL_BLOCK].saved;
-    if (c->cost[k][HR_LEVEL_KEEP].saved < kept) kept = c->cost[k][HR_LEVEL_KEEP].saved;
-  }
-  for (uint32_t every = 2; every <= c->layers; every++) {
-    const uint64_t bytes = less(running + ((c->layers + every - 1) / every - 1) * input + (every - 1) * kept, input);
-    if (bytes < best) best = bytes;
-  }
-  return best == UINT64_MAX ? best : larger(best, c->outside);
+static uint64_t bound_of_groups(const hri_level_tables *c, const hri_live_bounds *live, const group_parts *p,
+                                uint32_t every) {
+  const uint64_t groups = every ? (c->layers + every - 1) / every : 0;
+  if (every < 2 || every > c->layers) return UINT64_MAX;
+  return larger(less(p->running + (groups - 1) * p->input + (every - 1) * p->kept, p->input), live->outside) +
+         lesser(live->fixed, c->fixed);
+}
+
+uint64_t hri_groups_bound(const hri_level_tables *tables, const hri_live_bounds *live, uint32_t every) {
+  const group_parts parts = parts_of_groups(tables, live);
+  return bound_of_groups(tables, live, &parts, every);
 }
 
 hr_status hri_levels_bound_get(const hri_level_tables *tables, const hri_live_bounds *live, hri_levels_bound *bound,
                                hr_error *error) {
   chooser *c = hri_alloc(sizeof *c);
-  const uint64_t relief = less(tables->keep_running, live->running);
+  const uint64_t relief = relief_of(tables, live);
+  const group_parts parts = parts_of_groups(tables, live);
   mixture fastest, block;
   uint64_t keep;
   hr_status status;
@@ -833,8 +853,9 @@ hr_status hri_levels_bound_get(const hri_level_tables *tables, const hri_live_bo
   bound->more_seconds = bound->fits ? 1e-12 * ((double)picoseconds(c, &fastest) - (double)keep) : 0;
   bound->block_seconds = 1e-12 * ((double)picoseconds(c, &block) - (double)keep);
   bound->need_bytes = least_bytes(c) + c->fixed;
-  bound->groups_bytes = groups_live(c);
-  if (bound->groups_bytes != UINT64_MAX) bound->groups_bytes += c->fixed;
+  bound->groups_bytes = UINT64_MAX;
+  for (uint32_t every = 2; every <= tables->layers; every++)
+    bound->groups_bytes = lesser(bound->groups_bytes, bound_of_groups(tables, live, &parts, every));
   hri_free(c);
   return status;
 }

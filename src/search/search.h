@@ -120,5 +120,7 @@ typedef struct hri_levels_bound {
 /* Of a job whose layers are those of the tables, and which has `live` beside them. */
 hr_status hri_levels_bound_get(const hri_level_tables *tables, const hri_live_bounds *live, hri_levels_bound *bound,
                                hr_error *error);
+/* Of groups of `every` layers of such a job: what they need at least; UINT64_MAX where there are no such groups. */
+uint64_t hri_groups_bound(const hri_level_tables *tables, const hri_live_bounds *live, uint32_t every);
 
 #endif

@@ -17,7 +17,7 @@ placement_of() {
   # shellcheck disable=SC2086
   "$program" plan $1 --dump program >dump 2>err
   case $? in 0 | 3) ;; *) last="plan $1"; fail "exit code, not 0 or 3"; return ;; esac
-  awk '/^storages$/ { on = 1; next } /^segment / { on = 0 } on { $1 = ""; print }' dump | sort >rows
+  awk '/^storages$/ { on = 1; next } /^untouched / { next } /^segment / { on = 0 } on { $1 = ""; print }' dump | sort >rows
   [ -s rows ] || { last="plan $1"; fail "no storages in the dump"; }
   # shellcheck disable=SC2086
   "$program" plan $1 --json >out 2>err

@@ -238,6 +238,19 @@ if command -v script >/dev/null 2>&1; then
   LC_ALL=C grep -q $'\033' tty && fail "colour on a dumb terminal"
 fi
 
+# In so little address space that a plan can be made and no alternatives, the plan is told; where they were asked for by name
+# their lack is an error. Which limits these are is the machine's: from the first that has room for a plan.
+if ! sanitized; then
+  for limit in $(seq 10000 250 40000); do
+    last="headroom plan under ulimit -v $limit"
+    (ulimit -v "$limit" && exec "$program" plan micro-llama-bytes --budget 2MiB --seq 64) >out 2>err </dev/null; rc=$?
+    grep -q '^DOES NOT FIT' out && break
+  done
+  expect_rc 3; expect_err '^note: +alternatives were not planned: the host refused [0-9]+ bytes'; expect_out '^DOES NOT FIT'
+  (ulimit -v "$limit" && exec "$program" plan micro-llama-bytes --budget 2MiB --seq 64 --fixes) >out 2>err </dev/null; rc=$?
+  refuses 4
+fi
+
 # Bad files are named.
 echo '{"model_type": "gpt2", "vocab_size": "many"}' >config.json
 run plan ./config.json; refuses 5; expect_err vocab_size

@@ -142,6 +142,58 @@ static void a_host_budget_counts(void **state) {
     assert_int_equal(plan->info.fits, less == 0);
     assert_int_equal(hr_plan_verdict(plan, &e), less == 0 ? HR_OK : HR_ERROR_BUDGET);
     hr_plan_destroy(plan);
+    if (less == 0) continue;
+    assert_true(strstr(e.message, "host's memory") && strstr(e.message, ".host ") &&
+                strstr(e.hint, "host_budget_bytes by 1 B"));
+    assert_int_equal(e.requested_bytes, needed);
+    assert_int_equal(e.available_bytes, needed - 1);
+  }
+}
+
+/* A card's pinned memory is the host's: no choice of --auto changes that it is too much, and neither do bytes of the device,
+ * of which there are enough. */
+static void auto_says_whose_budget_is_too_small(void **state) {
+  hr_error e = {0};
+  hr_auto found;
+  hr_job job;
+  (void)state;
+  make_job(&job, "tiny-llama-bytes", "h100");
+  job.host_budget_bytes = 1;
+  assert_int_equal(hr_job_finish(&job, &e), HR_OK);
+  if (hr_plan_auto(&job, NULL, &found, &e) != HR_ERROR_BUDGET) fail_msg("%s", e.message);
+  assert_non_null(strstr(e.message, "host's budget of 1 B"));
+  assert_non_null(strstr(e.hint, "host_budget_bytes"));
+}
+
+/* ---- whether a job fits ---- */
+
+/* As the plan says it, in and around its need. */
+static void a_fit_is_what_the_plan_says(void **state) {
+  static const char *const devices[] = {"cpu", "rtx-3090", "mi300x"};
+  (void)state;
+  for (size_t n = 0; n < sizeof devices / sizeof *devices; n++) {
+    hr_error e = {0};
+    hr_fit fit;
+    hr_job job;
+    hr_plan *plan;
+    make_job(&job, "tiny-llama-bytes", devices[n]);
+    job.accumulate = 1 + (uint32_t)n;
+    if (!job.device.usable_bytes) job.device.usable_bytes = UINT64_C(1) << 30; /* a CPU that is described, not asked */
+    plan = planned(&job, NULL);
+    for (uint64_t less = 0; less <= 1; less++) {
+      job.budget_bytes = hri_plan_need(plan) - less;
+      job.given |= HR_GIVEN_BUDGET;
+      assert_int_equal(hr_job_finish(&job, &e), HR_OK);
+      assert_int_equal(hr_plan_fit(&job, &fit, &e), HR_OK);
+      assert_int_equal(fit.fits, less == 0);
+      assert_true(fit.need_bytes <= hri_plan_need(plan) && (!fit.fits || fit.need_bytes == hri_plan_need(plan)));
+      assert_int_equal(fit.bound_bytes, plan->info.tiers[HR_TIER_DEVICE].lower_bound_bytes);
+      assert_true(fit.step_seconds == plan->info.step_seconds);
+      assert_true(fit.token_seconds == plan->info.step_seconds / (double)plan->info.tokens_per_step);
+    }
+    hr_plan_destroy(plan);
+    job.finished = false;
+    assert_int_equal(hr_plan_fit(&job, &fit, &e), HR_ERROR_USAGE);
   }
 }
 
@@ -151,25 +203,37 @@ static void dumps_name_everything(void **state) {
   hr_error e = {0};
   hr_job job;
   hr_plan *plan;
-  char *text;
+  char *text, *apart;
   json_t *json;
-  size_t alive = 0;
+  size_t alive = 0, untouched = 0;
   (void)state;
   make_job(&job, "micro-llama-bytes", "rtx-3090");
   plan = planned(&job, NULL);
   assert_int_equal(hr_plan_dump(plan, false, &text, &e), HR_OK);
+  apart = strstr(text, "\nuntouched storages, which have no place\n");
+  assert_non_null(apart);
   for (hri_id k = 0; k < plan->job.storages.count; k++) {
     const hri_storage *storage = &plan->job.storages.items[k];
     const char *name = hri_name_get(&plan->job, storage->key);
+    const bool lives = plan->placement.lives[k].begin <= plan->placement.lives[k].end;
+    const char *at;
+    char line[32];
+    (void)snprintf(line, sizeof line, "\n  s%-6u ", k);
+    at = strstr(text, line);
+    assert_true((at == NULL) == storage->dead);
     if (storage->dead) continue;
-    if (strstr(text, name) == NULL) fail_msg("%s is not in the dump", name);
-    alive++;
+    if ((at < apart) != lives) fail_msg("s%u is%s among what has a place", k, lives ? " not" : "");
+    alive += lives;
+    untouched += !lives;
+    if (strstr(at, name) == NULL) fail_msg("%s is not in the dump", name);
   }
   hr_free(text);
+  assert_true(untouched > 0); /* what the fusion of sums and norms leaves */
   assert_int_equal(hr_plan_dump(plan, true, &text, &e), HR_OK);
   json = json_loads(text, 0, NULL);
   assert_non_null(json);
   assert_int_equal(json_array_size(json_object_get(json, "storages")), alive);
+  assert_int_equal(plan->info.storage_count, alive);
   json_decref(json);
   hr_free(text);
   hr_plan_destroy(plan);
@@ -266,7 +330,10 @@ static void refused_memory_is_survived(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(samples_follow_the_programs),
-                                     cmocka_unit_test(samples_of_other_tiers), cmocka_unit_test(a_host_budget_counts),
+                                     cmocka_unit_test(samples_of_other_tiers),
+                                     cmocka_unit_test(a_host_budget_counts),
+                                     cmocka_unit_test(auto_says_whose_budget_is_too_small),
+                                     cmocka_unit_test(a_fit_is_what_the_plan_says),
                                      cmocka_unit_test(dumps_name_everything),
                                      cmocka_unit_test(refused_memory_is_survived)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -854,6 +854,31 @@ static void test_bad_keys(void **state) {
   assert_refused(path, kept("%s/keys", scratch), NULL, HR_ERROR_INPUT, "the key 'llama.context_length' is missing");
 }
 
+/* Without attention.key_length a head has embedding_length / head_count elements, and here none. */
+static void test_heads_without_elements(void **state) {
+  static const char *const sizes[] = {"llama.block_count", "llama.context_length", "llama.embedding_length",
+                                      "llama.feed_forward_length", "llama.attention.head_count"};
+  static const uint32_t values[] = {1, 32, 8, 8, 9};
+  static const float zeros[32];
+  const hri_gguf_tensor embedding = {.name = "token_embd.weight", .type = HRI_GGML_F32, .rank = 2, .dims = {8, 4}};
+  const char *path = kept("%s/heads.gguf", scratch);
+  hri_gguf_keys keys = {0};
+  hri_gguf_writer *writer;
+  hr_error error = {0};
+  hr_model model;
+  (void)state;
+  hri_gguf_put_string(&keys, "general.architecture", "llama", 5);
+  for (int k = 0; k < 5; k++) hri_gguf_put_u32(&keys, sizes[k], values[k]);
+  hri_gguf_put_u32(&keys, "llama.rope.dimension_count", 4);
+  assert_int_equal(hri_gguf_writer_open(path, &keys, &embedding, 1, &writer, &error), HR_OK);
+  assert_int_equal(hri_gguf_writer_write(writer, 0, 0, zeros, sizeof zeros, &error), HR_OK);
+  assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
+  hri_gguf_keys_deinit(&keys);
+  assert_int_equal(hr_model_open(path, &model, &error), HR_ERROR_INPUT);
+  assert_says(&error,
+              "key 'llama.attention.head_count' is 9, more heads than the 8 elements of 'llama.embedding_length'");
+}
+
 /* ---- nothing lost: kills, other people's files, others at work, full disks ---- */
 
 /* A directory of its own for each test, with files of a person's whose names conversions once took, or might be taken
@@ -1232,6 +1257,7 @@ int main(void) {
       cmocka_unit_test(test_memory_refused),
       cmocka_unit_test(test_stopped),
       cmocka_unit_test(test_bad_keys),
+      cmocka_unit_test(test_heads_without_elements),
       cmocka_unit_test(test_kills),
       cmocka_unit_test(test_force_keeps_what_is_no_model),
       cmocka_unit_test(test_force_keeps_what_came_late),

@@ -270,6 +270,122 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
   refused(NULL, seen, "from 1e-4 to 1e4");
 }
 
+static hr_tensor no_deviation(hr_graph *g, hr_tensor x) {
+  (void)hr_graph_parameter(g, "wild", WIDTH, 0, strtod("inf", NULL), false);
+  return x;
+}
+
+static void a_graph_without_anything_to_train_is_refused(void **state) {
+  hr_error error = {0};
+  hr_plan *plan = NULL;
+  hr_graph *g;
+  hr_tensor x;
+  hr_job job;
+  (void)state;
+  hr_job_init(&job);
+  refused(no_deviation, NULL, "wild: init_std is inf");
+  assert_int_equal(hr_graph_create(&g, &error), HR_OK);
+  x = hr_graph_embed(g, hr_graph_input(g, "ids", ROWS), hr_graph_frozen(g, "table", 7, WIDTH, 0.5));
+  hr_graph_loss(g, x, hr_graph_frozen(g, "head", CLASSES, WIDTH, 0.3), hr_graph_input(g, "targets", ROWS));
+  assert_int_equal(hr_graph_plan(g, &job, &plan, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "nothing to train"));
+  assert_null(plan);
+  hr_graph_destroy(g);
+}
+
+/* An input that is both rows of a small table and targets of a larger head: each id must be right for both, and a row of a
+ * table is never negative, which a target may be. Memory beyond the table was read. */
+static void ids_that_are_targets_too_stay_in_their_table(void **state) {
+  static const int32_t wrong[] = {7, CLASSES + 20, -1, INT32_MIN};
+  (void)state;
+  for (int after = 0; after < 2; after++) { /* the loss is described behind the table, or before */
+    hr_error error = {0};
+    hr_plan *plan = NULL;
+    hr_run *run = NULL;
+    double loss;
+    hr_graph *g;
+    hr_tensor ids, table, head, x;
+    hr_job job;
+    hr_job_init(&job);
+    assert_int_equal(hr_graph_create(&g, &error), HR_OK);
+    ids = hr_graph_input(g, "ids", ROWS);
+    table = hr_graph_parameter(g, "table", 7, WIDTH, 0.5, true);
+    head = hr_graph_parameter(g, "head", CLASSES + 100, WIDTH, 0.3, true);
+    x = hr_graph_embed(g, after ? ids : hr_graph_input(g, "others", ROWS), table);
+    hr_graph_loss(g, x, head, ids);
+    if (!after) (void)hr_graph_embed(g, ids, table);
+    if (hr_graph_plan(g, &job, &plan, &error) != HR_OK || hr_run_create(g, plan, &run, &error) != HR_OK)
+      fail_msg("%s", error.message);
+    for (int r = 0; r < ROWS; r++) hr_run_input(run, ids)[r] = r % 7;
+    if (hr_run_step(run, 1e-2, &loss, &error) != HR_OK) fail_msg("%s", error.message);
+    for (size_t k = 0; k < sizeof wrong / sizeof *wrong; k++) {
+      hr_run_input(run, ids)[ROWS - 1] = wrong[k];
+      assert_int_equal(hr_run_step(run, 1e-2, &loss, &error), HR_ERROR_INPUT);
+      assert_non_null(strstr(error.message, "outside of [0, 7)"));
+    }
+    hr_run_destroy(run);
+    hr_plan_destroy(plan);
+    hr_graph_destroy(g);
+  }
+}
+
+/* What a run finds by its place in the plan must be there: of another graph's plan, of a model's, and of what is
+ * described after the plan was made. */
+static void a_run_is_of_the_graph_that_was_planned(void **state) {
+  hr_error error = {0};
+  hr_plan *plan = NULL, *of_model = NULL;
+  hr_run *run = NULL;
+  hr_tensor later;
+  double loss;
+  float value[WIDTH];
+  hr_job job;
+  net n = make_net(false), other = make_net(true);
+  (void)state;
+  (void)hr_graph_parameter(other.graph, "spare", WIDTH, 0, 0, false);
+  hr_job_init(&job);
+  if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(hr_run_create(other.graph, plan, &run, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "no parameter spare"));
+  hr_job_init(&job);
+  assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
+  if (hr_job_finish(&job, &error) != HR_OK || hr_plan_create(&job, &of_model, &error) != HR_OK)
+    fail_msg("%s", error.message);
+  assert_int_equal(hr_run_create(n.graph, of_model, &run, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "no input ids"));
+  hr_plan_destroy(of_model);
+  if (hr_run_create(n.graph, plan, &run, &error) != HR_OK) fail_msg("%s", error.message);
+  later = hr_graph_parameter(n.graph, "later", WIDTH, 0, 0, false);
+  assert_null(hr_run_input(run, hr_graph_input(n.graph, "more", ROWS)));
+  assert_int_equal(hr_run_get_parameter(run, later, value, WIDTH, &error), HR_ERROR_USAGE);
+  if (hr_run_step(run, 1e-2, &loss, &error) != HR_OK) fail_msg("%s", error.message);
+  hr_run_destroy(run);
+  hr_plan_destroy(plan);
+  hr_graph_destroy(n.graph);
+  hr_graph_destroy(other.graph);
+}
+
+/* hr_plan_job gives a job without a model. */
+static void the_job_of_a_graph_is_no_job_of_a_model(void **state) {
+  static hr_fix fixes[HR_MAX_FIXES];
+  hr_error error = {0};
+  hr_plan *plan = NULL, *again = NULL;
+  hr_job job, of_plan;
+  uint32_t count;
+  net n = make_net(false);
+  (void)state;
+  hr_job_init(&job);
+  if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
+  of_plan = *hr_plan_job(plan);
+  assert_int_equal(hr_plan_create(&of_plan, &again, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "hr_graph_plan"));
+  assert_int_equal(hr_plan_fixes(&of_plan, fixes, &count, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_plan_recompute(&of_plan, &again, NULL, &error), HR_ERROR_USAGE);
+  assert_int_equal(hr_plan_auto(&of_plan, &again, NULL, &error), HR_ERROR_USAGE);
+  assert_null(again);
+  hr_plan_destroy(plan);
+  hr_graph_destroy(n.graph);
+}
+
 static void a_head_is_no_weight_of_a_linear(void **state) {
   hr_error error = {0};
   hr_plan *plan = NULL;
@@ -311,6 +427,10 @@ int main(void) {
                                      cmocka_unit_test(an_input_that_nobody_reads_touches_nothing),
                                      cmocka_unit_test(wrong_graphs_are_refused),
                                      cmocka_unit_test(graphs_and_jobs_out_of_range_are_refused),
+                                     cmocka_unit_test(a_graph_without_anything_to_train_is_refused),
+                                     cmocka_unit_test(ids_that_are_targets_too_stay_in_their_table),
+                                     cmocka_unit_test(a_run_is_of_the_graph_that_was_planned),
+                                     cmocka_unit_test(the_job_of_a_graph_is_no_job_of_a_model),
                                      cmocka_unit_test(a_head_is_no_weight_of_a_linear),
                                      cmocka_unit_test(a_job_of_names_and_shares_plans_a_graph)};
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -934,7 +934,7 @@ static const refusal refusals[] = {
      "[\"sliding_attention\", \"full_attention\", \"full_attention\", \"full_attention\", \"full_attention\"]",
      "sliding_window"},
     {stablelm_members, "qk_layernorm", "true", "qk_layernorm is true: not supported"},
-    {stablelm_members, "partial_rotary_factor", "0.4", "partial_rotary_factor"},
+    {stablelm_members, "partial_rotary_factor", "0.4", "of a head, and not "},
     {stablelm_members, "head_dim", "6", "field 'partial_rotary_factor'"},
     {stablelm_members, "head_dim", "16", "head_size"},
     {stablelm_members, "layer_norm_eps", "0", "layer_norm_eps"},
