@@ -58,6 +58,15 @@ if [ -w /dev/full ]; then # a stream that fails is left, and the run goes on
   [ "$(grep -c 'log-json is not written any more' err)" = 1 ] || fail "a failed stream is not named once"
 fi
 
+# A stream that is closed has no file of the run behind it: what is said to nobody is lost, and nothing else.
+last='train with closed streams'
+"$program" train "${job[@]}" --steps 3 --out mute --log-json mute.jsonl 2>&- <&- >out; rc=$?; expect_rc 0; expect_out '^trained 3 steps'
+cmp -s mute.jsonl mute/metrics.jsonl || fail "the log has what was meant for standard error"
+grep -rqE '^(step|loaded|saved|FITS|plan) ' mute && fail "the run has what was meant for standard error"
+"$program" train "${job[@]}" --steps 3 --out mute2 --log-json mute2.jsonl >&- 2>err; rc=$?; expect_rc 1; expect_err 'cannot write to standard output'
+cmp -s mute2.jsonl mute2/metrics.jsonl || fail "the log has what was meant for standard output"
+run inspect mute2 --verify; expect_rc 0
+
 if [ -n "$have_python" ]; then # so is one whose earlier lines cannot be taken away
   last='a log that cannot be emptied'
   watch sealed log.jsonl "$program" train "${job[@]}" --steps 3 --out shut -q >out 2>err || fail "the run ended, or wrote into the earlier log"
