@@ -15,8 +15,7 @@ hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_
   hr_status status = hr_data_tokenizer(model, data->tokenizer, &place, error);
   memset(s, 0, sizeof *s);
   s->bytes = model->vocabulary_size > UINT8_MAX && model->vocabulary_size <= BYTE_VOCABULARY;
-  if (status == HR_OK && place[0] && hr_tokenizer_present(place))
-    status = hr_tokenizer_open(place, &s->tokenizer, error);
+  if (status == HR_OK && place[0]) status = hr_tokenizer_open(place, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
   if (!s->tokenizer) {

@@ -796,7 +796,7 @@ static hr_status check_sample(trainer *t, hr_error *error) {
   hr_status status;
   if (!t->options->sample_prompt) return HR_OK;
   HRI_TRY(hr_data_tokenizer(&t->job->model, t->options->data.tokenizer, &model, error));
-  if (model[0] && hr_tokenizer_present(model)) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
+  if (model[0]) HRI_TRY(hr_tokenizer_open(model, &t->tokenizer, error));
   status = sample_ids(t, &ids, error);
   hr_tokens_deinit(&ids);
   return status;
