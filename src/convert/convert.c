@@ -10,6 +10,7 @@
 #include "base/file.h"
 #include "base/rows.h"
 #include "convert/adapter.h"
+#include "convert/beside.h"
 #include "convert/lexicon.h"
 #include "convert/target.h"
 #include "convert/weights.h"
@@ -172,11 +173,18 @@ static hr_status to_directory(work *w, const char *directory, hr_error *error) {
 
 enum { COMPANION_BYTES = 256 << 20 }; /* most of a file beside the weights; tokenizers have some MiB */
 
-static hr_status copy_file(const char *from, const char *to, const char *name, hr_error *error) {
-  char *path = hri_path_join(from, name), *made = hri_path_join(to, name), *bytes = NULL;
+typedef struct copying {
+  const work *work;
+  const char *to;
+} copying;
+
+static hr_status copy_file(void *context, const char *name, hri_beside_kind kind, hr_error *error) {
+  const copying *c = context;
+  char *path = hri_path_join(c->work->model.directory, name), *made = hri_path_join(c->to, name), *bytes = NULL;
+  const bool wanted = kind != HRI_BESIDE_TOKENIZER || !c->work->options->without_tokenizer;
   uint64_t count;
-  hr_status status = path && made ? HR_OK : hri_fail_memory(error, strlen(from), "a path");
-  if (status == HR_OK && hri_path_exists(path)) {
+  hr_status status = path && made ? HR_OK : hri_fail_memory(error, strlen(c->to), "a path");
+  if (status == HR_OK && wanted) {
     status = hri_file_read(path, COMPANION_BYTES, &bytes, &count, error);
     if (status == HR_OK) status = hri_file_write_new(made, bytes, count, error);
   }
@@ -184,16 +192,6 @@ static hr_status copy_file(const char *from, const char *to, const char *name, h
   hri_free(path);
   hri_free(made);
   return status;
-}
-
-/* What stands beside the weights stays as it is. */
-static hr_status copy_companions(const work *w, const char *directory, hr_error *error) {
-  static const char *const names[] = {"generation_config.json",  "tokenizer.json",    "tokenizer.model",
-                                      "tokenizer_config.json",   "vocab.json",        "merges.txt",
-                                      "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
-  size_t count = w->options->without_tokenizer ? 1 : sizeof names / sizeof *names;
-  for (size_t i = 0; i < count; i++) HRI_TRY(copy_file(w->model.directory, directory, names[i], error));
-  return HR_OK;
 }
 
 static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
@@ -207,7 +205,7 @@ static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
     return read;
   }
   HRI_TRY(write_file(directory, "config.json", text, error));
-  HRI_TRY(copy_companions(w, directory, error));
+  HRI_TRY(hri_beside_list(w->model.directory, copy_file, &(copying){w, directory}, error)); /* stays as it is */
   return hri_convert_to_quantized(&w->source, directory, w->quantization, &w->result->tensor_count,
                                   &w->result->data_bytes, error);
 }

@@ -80,6 +80,15 @@ run data text.txt --model $shape --tokenizer one; refuses 2; expect_err 'one: th
 run generate bare --tokenizer one --prompt line; refuses 2; expect_err 'one: there is no tokenizer'
 run data text.txt --model $shape --tokenizer one/whole.gguf --json; expect_rc 0; same named.json out tokens || fail "a GGUF file's tokenizer makes other tokens"
 
+# All files of the tokenizer go with the results, and none of its model: its generation_config.json names that model's tokens.
+mkdir pieces
+{ printf '[PAD]\n[UNK]\n'; printf '%s\n' {a..z} '##'{a..z} {0..9} '##'{0..9} ':'; } >pieces/vocab.txt
+echo '{"tokenizer_class": "BertTokenizer"}' >pieces/tokenizer_config.json
+echo '{"eos_token_id": 3}' >pieces/generation_config.json
+run train $shape --tokenizer pieces --data text.txt --seq 32 --threads 1 --quiet --steps 1 --out worded; expect_rc 0
+cmp -s pieces/vocab.txt worded/final/vocab.txt || fail 'the results lack vocab.txt'
+[ ! -e worded/final/generation_config.json ] || fail "the results have another model's generation_config.json"
+
 run train whole/final --tokenizer words $train --steps 1 --out no; refuses 2; expect_err 'has a tokenizer of its own'
 run train $shape --tokenizer nothing $train --steps 1 --out no; refuses 2; expect_err 'nothing: there is no tokenizer'; expect_err 'tokenizer.json'
 run train $shape --tokenizer words/tokenizer.json $train --steps 1 --out no; refuses 2; expect_err 'name a directory'
