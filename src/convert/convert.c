@@ -80,15 +80,23 @@ static void note(const work *w, const char *text) {
 }
 
 static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
+  char text[320];
   if (w->options->without_tokenizer || w->quantization || w->model.lora.rank > 0) return HR_OK;
   if (w->source.gguf) HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
   w->result->has_template = w->lexicon.chat_template != NULL;
+  if (w->lexicon.stripping) {
+    (void)snprintf(text, sizeof text,
+                   "the token '%.80s' takes the blanks beside it, or counts as a whole word alone (lstrip, rstrip, "
+                   "single_word), and maybe others: GGUF does not say so",
+                   w->lexicon.stripping);
+    note(w, text);
+  }
   if (!w->has_lexicon)
     note(w, w->source.gguf
                 ? "the file has no tokenizer"
-                : "the directory has neither tokenizer.json nor tokenizer.model: the file gets no tokenizer");
+                : "the directory has no tokenizer: the file gets none");
   return HR_OK;
 }
 

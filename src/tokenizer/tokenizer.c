@@ -49,6 +49,7 @@ static char *merges_or_words(const char *directory) {
  * counts only where that is asked for: beside a model it is another model, converted from that one or the other way round. */
 static hr_status find_file(const char *directory, bool gguf_counts, char **path, hr_error *error) {
   static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tekken.json"};
+  *path = NULL;
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     *path = hri_path_join(directory, names[i]);
     if (!*path) return hri_fail_memory(error, strlen(directory) + 32, directory);
@@ -59,6 +60,10 @@ static hr_status find_file(const char *directory, bool gguf_counts, char **path,
   if (!*path) *path = merges_or_words(directory);
   if (!*path && gguf_counts) *path = only_file(directory, ".gguf");
   return HR_OK;
+}
+
+hr_status hri_tokenizer_find(const char *directory, char **path, hr_error *error) {
+  return find_file(directory, false, path, error);
 }
 
 static hr_status find_to_open(const char *directory, char **path, hr_error *error) {
