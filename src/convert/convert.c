@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/rows.h"
@@ -292,14 +293,30 @@ static hr_status check_quantized_names(const char *source, const char *target, h
                   "headroom convert DIRECTORY DIRECTORY --quantize nf4; of GGUF files: q4_K_M, q8_0, ...");
 }
 
-/* A GGUF file becomes another one where a type is asked for. */
-static hr_status check_names(const char *source, const char *target, bool typed, bool quantized, hr_error *error) {
-  bool to_gguf_file = hri_path_is_dir(source);
-  if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
+static hr_status refuse_missing(const char *source, hr_error *error) {
+  hr_model model;
+  if (hr_model_preset(source, &model, NULL) != HR_OK) return hri_fail_errno(error, ENOENT, "open", source);
+  hri_fail(error, HR_ERROR_USAGE, "%s is a preset, which has no weights", source);
+  return hri_hint(error, HR_ERROR_USAGE, "name a directory with a model, or a GGUF file");
+}
+
+static hr_status check_source(const char *source, hr_error *error) {
+  struct stat info;
+  if (!hri_path_exists(source)) return refuse_missing(source, error);
   if (hri_rows_file(source)) {
     hri_fail(error, HR_ERROR_INPUT, "%s holds " HRI_ROWS_ARE ", and no model", source);
     return hri_hint(error, HR_ERROR_INPUT, HRI_ROWS_HINT);
   }
+  if (stat(source, &info) != 0 || !S_ISREG(info.st_mode) || hri_gguf_is(source)) return HR_OK; /* opening it says the rest */
+  hri_fail(error, HR_ERROR_INPUT, "%s is no GGUF file (it does not begin with 'GGUF'), and no directory", source);
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "name the directory that config.json and the weights lie in; a GGUF file that is damaged, fetch anew");
+}
+
+/* A GGUF file becomes another one where a type is asked for. */
+static hr_status check_names(const char *source, const char *target, bool typed, bool quantized, hr_error *error) {
+  bool to_gguf_file = hri_path_is_dir(source);
+  HRI_TRY(check_source(source, error));
   if (quantized) return check_quantized_names(source, target, error);
   if (to_gguf_file == ends_in_gguf(target) || (!to_gguf_file && typed)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,

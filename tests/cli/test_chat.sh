@@ -45,6 +45,13 @@ printf '/what\n/help\n/usr/bin is a path\n' | converse $chat --max-tokens 3; exp
 expect_err '^1 answer'
 converse $chat </dev/null; expect_rc 0; expect_no_out; expect_no_err
 
+# The byte 0 ends no conversation: it is left out, and that is said. A prompt that holds it is refused by what it is.
+printf 'line 7\n\0\nline \0007\n' | converse $chat --max-tokens 3 --render; expect_rc 0; expect_err '^2 answers'
+[ "$(grep -c '^<u>line 7$' err)" = 3 ] || fail 'the byte 0 changes more than itself'
+[ "$(grep -c '^note: the byte 0 is left out of the message' err)" = 2 ] || fail 'a byte is left out in silence'
+printf 'line \0007' >zero
+run $generate --prompt-file zero; refuses 5; expect_err 'the prompt holds the byte 0 at byte 5'; expect_err 'without --chat'
+
 # A stop text ends the answer wherever it stands, also within a token and across some, and is not said.
 whole=$(cat one); stop=${whole:5:3}; before=${whole%%"$stop"*}
 [ -n "$before" ] && [ "$before" != "$whole" ] || fail "no text to stop at in '$whole'"

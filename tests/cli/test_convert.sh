@@ -52,6 +52,12 @@ run convert typed.gguf target.gguf; refuses 2; expect_err 'does not end in .gguf
 run convert typed.gguf target --type q8_0; refuses 2; expect_err 'f32, f16 and bf16'; expect_absent target
 run convert typed.gguf target --type q9; refuses 2; expect_err 'not one of'
 run convert none.gguf target; refuses 1; expect_err 'none.gguf'
+run convert gpt2-124m target.gguf; refuses 2; expect_err 'gpt2-124m is a preset, which has no weights'
+for part in config.json model.safetensors; do
+  for other in target target.gguf; do
+    run convert llama-back/$part $other; refuses 5; expect_err "$part is no GGUF file"; expect_err 'name the directory that'
+  done
+done
 
 # Files that are none, or not whole.
 head -c 20000 typed.gguf >short.gguf
