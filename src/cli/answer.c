@@ -35,15 +35,9 @@ static size_t begun(const cli_answer *a, const char *text, size_t bytes) {
   return most;
 }
 
-/* What a model writes comes from anywhere: nothing of it steers a terminal. Pipes and files get its bytes. */
 static void say(const cli_answer *a, const char *text, size_t bytes) {
   if (a->silent || bytes == 0) return;
-  if (!isatty(STDOUT_FILENO)) (void)fwrite(text, 1, bytes, stdout);
-  else
-    for (size_t i = 0; i < bytes; i++) {
-      const unsigned char c = (unsigned char)text[i];
-      (void)putchar((c < 32 && c != '\n' && c != '\t') || c == 127 ? '?' : c);
-    }
+  screen_put(stdout, text, bytes);
   (void)fflush(stdout);
 }
 

@@ -99,7 +99,7 @@ hr_status speech_turns(const cli_speech *s, const cli_turns *turns, FILE *show, 
   hr_rendered rendered = {0};
   hr_status status = render(s, turns, &rendered, error);
   if (status == HR_OK && show) {
-    (void)fwrite(rendered.text, 1, rendered.bytes, show);
+    screen_put(show, rendered.text, rendered.bytes);
     (void)fputs(rendered.bytes > 0 && rendered.text[rendered.bytes - 1] == '\n' ? "" : "\n", show);
   }
   if (status == HR_OK) status = encode(s, rendered.text, rendered.bytes, 0, ids, count, error);

@@ -204,10 +204,27 @@ void text_close(FILE *file) {
 
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text);
 
+/* Bytes of the control character at the beginning of a text, but for line feeds and tabs; 0: it begins with none. Those of
+ * U+0080 to U+009F are understood by terminals too. */
+static size_t control_bytes(const char *text, size_t bytes) {
+  const unsigned char first = (unsigned char)text[0], second = bytes > 1 ? (unsigned char)text[1] : 0;
+  if ((first < 32 && first != '\n' && first != '\t') || first == 127) return 1;
+  return first == 0xC2 && second >= 0x80 && second < 0xA0 ? 2 : 0;
+}
+
 /* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
 static void make_plain(char *text) {
-  for (; *text; text++)
-    if (((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127) *text = '?';
+  for (size_t left = strlen(text), step; left > 0; text += step, left -= step) {
+    const size_t control = control_bytes(text, left);
+    step = control ? control : 1;
+    if (control) memset(text, '?', control);
+  }
+}
+
+char *text_plain(const char *text) {
+  char *plain = text_copy(text, strlen(text));
+  make_plain(plain);
+  return plain;
 }
 
 /* One line for programs that read it; on a terminal it is wrapped between words. */
@@ -323,10 +340,27 @@ void screen_fold(FILE *stream, const char *text) {
   }
 }
 
+void screen_put(FILE *stream, const char *bytes, size_t count) {
+  if (!isatty(fileno(stream))) {
+    (void)fwrite(bytes, 1, count, stream);
+    return;
+  }
+  for (size_t i = 0, step; i < count; i += step) {
+    const size_t control = control_bytes(bytes + i, count - i);
+    step = control ? control : 1;
+    (void)fputc(control ? '?' : bytes[i], stream);
+  }
+}
+
+void screen_name(FILE *stream, const char *name) {
+  char *plain = text_plain(name);
+  (void)fputs(plain, stream);
+  free(plain);
+}
+
 void screen_say(FILE *stream, style mark, const char *left, const char *text) {
   const char *begin = mark ? screen_style(stream, mark) : "", *end = mark ? screen_style(stream, STYLE_PLAIN) : "";
-  char *plain = text_copy(text, strlen(text));
-  make_plain(plain);
+  char *plain = text_plain(text);
   (void)fprintf(stream, "%s%s%s ", begin, left, end);
   if (isatty(fileno(stream))) wrap_from(stream, (unsigned)strlen(left) + 1, 2, plain);
   else (void)fprintf(stream, "%s\n", plain);
