@@ -128,6 +128,7 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
       uint32_t batch = rows_are_sequences ? columns.values[j] : rows.values[i];
       table_cell cell;
       hr_status status = plan_cell(config, sequence, batch, &cell, error);
+      if (status != HR_OK && json) json_write_close(json, ']'); /* what is printed stays a document */
       if (status != HR_OK) return status;
       if (json) write_cell(json, sequence, batch, &cell);
       else print_cell(&cell, j + 1 == columns.count);
