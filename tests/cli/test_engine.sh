@@ -96,6 +96,7 @@ expect_json 'd["model"]["name"] == "llama-3.2-1b" and d["model"]["trainable_para
 run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
 run inspect steps.pickle --at peak --json; expect_rc 0
 [ "$((peak - $(json_number peak_live_bytes)))" -lt $((peak / 50)) ] || fail "the snapshot peaks elsewhere"
+run plan gpt2-124m --device a100-80 --engine pytorch --snapshot -; refuses 2; expect_err 'snapshot: - names no file'
 run plan gpt2-124m --device a100-80 --engine pytorch --snapshot steps.pickle; refuses 2; expect_err 'steps.pickle is there already'
 run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err 'engine pytorch'
 

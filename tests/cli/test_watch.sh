@@ -37,6 +37,7 @@ ln -s run/metrics.jsonl led; run train "${job[@]}" --steps 2 --out none --log-js
 run inspect run --verify; expect_rc 0
 for option in log-json metrics-file; do
   run train "${job[@]}" --steps 2 --out none --$option mine.txt; refuses 2; expect_err 'mine.txt is there already'
+  [ $option = log-json ] || { run train "${job[@]}" --steps 2 --out none --$option -; refuses 2; expect_err "$option: - names no file"; }
 done
 cmp -s text.txt mine.txt || fail "a person's file was overwritten"; [ -e none ] && fail "the run began"
 cp log.jsonl before; run train "${job[@]}" --steps 2 --out none --log-json log.jsonl --budget 1MiB; expect_rc 3
