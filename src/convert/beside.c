@@ -10,11 +10,16 @@ static const struct {
   const char *name;
   hri_beside_kind kind;
 } files[] = {
-    {"tokenizer.json", HRI_BESIDE_TOKENIZER},        {"tokenizer.model", HRI_BESIDE_TOKENIZER},
-    {"tokenizer_config.json", HRI_BESIDE_TOKENIZER}, {"special_tokens_map.json", HRI_BESIDE_TOKENIZER},
-    {"added_tokens.json", HRI_BESIDE_TOKENIZER},     {"vocab.json", HRI_BESIDE_TOKENIZER},
-    {"merges.txt", HRI_BESIDE_TOKENIZER},            {"chat_template.jinja", HRI_BESIDE_TOKENIZER},
-    {"generation_config.json", HRI_BESIDE_MODEL},    {"tekken.json", HRI_BESIDE_TOKENIZER},
+    {"tokenizer.json", HRI_BESIDE_TOKENIZER},
+    {"tokenizer.model", HRI_BESIDE_TOKENIZER},
+    {"tokenizer_config.json", HRI_BESIDE_TOKENIZER},
+    {"special_tokens_map.json", HRI_BESIDE_TOKENIZER},
+    {"added_tokens.json", HRI_BESIDE_TOKENIZER},
+    {"vocab.json", HRI_BESIDE_TOKENIZER},
+    {"merges.txt", HRI_BESIDE_TOKENIZER},
+    {"chat_template.jinja", HRI_BESIDE_TOKENIZER},
+    {"generation_config.json", HRI_BESIDE_MODEL},
+    {"tekken.json", HRI_BESIDE_TOKENIZER},
     {"vocab.txt", HRI_BESIDE_TOKENIZER},
 };
 static const char ranks[] = ".tiktoken"; /* what their names end in */

@@ -95,9 +95,7 @@ static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
     note(w, text);
   }
   if (!w->has_lexicon)
-    note(w, w->source.gguf
-                ? "the file has no tokenizer"
-                : "the directory has no tokenizer: the file gets none");
+    note(w, w->source.gguf ? "the file has no tokenizer" : "the directory has no tokenizer: the file gets none");
   return HR_OK;
 }
 
@@ -307,10 +305,12 @@ static hr_status check_source(const char *source, hr_error *error) {
     hri_fail(error, HR_ERROR_INPUT, "%s holds " HRI_ROWS_ARE ", and no model", source);
     return hri_hint(error, HR_ERROR_INPUT, HRI_ROWS_HINT);
   }
-  if (stat(source, &info) != 0 || !S_ISREG(info.st_mode) || hri_gguf_is(source)) return HR_OK; /* opening it says the rest */
+  if (stat(source, &info) != 0 || !S_ISREG(info.st_mode) || hri_gguf_is(source))
+    return HR_OK; /* opening it says the rest */
   hri_fail(error, HR_ERROR_INPUT, "%s is no GGUF file (it does not begin with 'GGUF'), and no directory", source);
-  return hri_hint(error, HR_ERROR_INPUT,
-                  "name the directory that config.json and the weights lie in; a GGUF file that is damaged, fetch anew");
+  return hri_hint(
+      error, HR_ERROR_INPUT,
+      "name the directory that config.json and the weights lie in; a GGUF file that is damaged, fetch anew");
 }
 
 /* A GGUF file becomes another one where a type is asked for. */

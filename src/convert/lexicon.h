@@ -38,7 +38,8 @@ typedef struct hri_lexicon {
   bool add_bos, add_eos, space_prefix, gemma;
   const char *chat_template; /* borrowed; NULL: none */
   uint64_t chat_template_bytes;
-  const char *stripping; /* an added token that takes blanks beside it, or stands alone as a word: GGUF does not say so; or NULL */
+  const char *
+      stripping; /* an added token that takes blanks beside it, or stands alone as a word: GGUF does not say so; or NULL */
   /* what the texts above are borrowed from */
   char *text, *template_text, *added_text;
   hri_json config, added;

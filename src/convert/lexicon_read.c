@@ -229,8 +229,8 @@ static hr_status mark_added(reader *r, const hr_tokenizer *t, hr_error *error) {
     const hri_added_token *flags;
     if (!hri_is_added(t, id) || type == HRI_LEX_UNKNOWN || type == HRI_LEX_BYTE) continue;
     memcpy(next, hri_vocab_content(&t->vocab, id), (size_t)t->vocab.bytes[id] + 1);
-    HRI_TRY(put_token(r, id, next, hr_tokenizer_is_special(t, (int32_t)id) ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED, NULL,
-                      error));
+    HRI_TRY(put_token(r, id, next, hr_tokenizer_is_special(t, (int32_t)id) ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED,
+                      NULL, error));
     if (!has) v->tokens.items[id].score = -1000;
     flags = hri_added_get(&t->added, id);
     if (flags->lstrip || flags->rstrip || flags->single_word) v->stripping = next;

@@ -161,9 +161,10 @@ static hr_status find_place(const hr_model *model, const char *tokenizer, const 
   }
   if ((hri_path_is_dir(tokenizer) || hri_gguf_is(tokenizer)) && hri_tokenizer_is_models(tokenizer)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--tokenizer %s: there is no tokenizer", tokenizer);
-  return hri_hint(error, HR_ERROR_USAGE,
-                  "name a directory with tokenizer.json, tokenizer.model, a *.tiktoken file or vocab.json and merges.txt, "
-                  "or a GGUF file by its own name");
+  return hri_hint(
+      error, HR_ERROR_USAGE,
+      "name a directory with tokenizer.json, tokenizer.model, a *.tiktoken file or vocab.json and merges.txt, "
+      "or a GGUF file by its own name");
 }
 
 hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const char **place, hr_error *error) {

@@ -174,7 +174,8 @@ hr_status hri_normal_done(hri_normal_writer *writer, hr_error *error) {
   if (writer->grown) {
     (void)hri_fail(error, HR_ERROR_INPUT, "a text grows to more than %llu bytes by the tokenizer's normalizer",
                    (unsigned long long)normal->most);
-    return hri_hint(error, HR_ERROR_INPUT, "tokenize it in parts; a tokenizer that makes so much of short texts is none");
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "tokenize it in parts; a tokenizer that makes so much of short texts is none");
   }
   if (writer->failed) return hri_fail_memory(error, normal->bytes, "normalized text");
   normal->text = writer->out->bytes;

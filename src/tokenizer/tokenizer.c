@@ -70,11 +70,11 @@ static hr_status find_to_open(const char *directory, char **path, hr_error *erro
   hr_status status;
   HRI_TRY(find_file(directory, true, path, error));
   if (*path) return HR_OK;
-  status = hri_fail(
-      error, HR_ERROR_INPUT,
-      "%s holds no tokenizer: no tokenizer.json, tokenizer.model, tekken.json, single *.tiktoken, vocab.json "
-      "with merges.txt, vocab.txt or single *.gguf",
-      directory);
+  status =
+      hri_fail(error, HR_ERROR_INPUT,
+               "%s holds no tokenizer: no tokenizer.json, tokenizer.model, tekken.json, single *.tiktoken, vocab.json "
+               "with merges.txt, vocab.txt or single *.gguf",
+               directory);
   return hri_hint(error, status, "copy the tokenizer files of the model into its directory");
 }
 

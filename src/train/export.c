@@ -123,8 +123,7 @@ static hr_status carry(void *context, const char *name, hri_beside_kind kind, hr
   if (kind == HRI_BESIDE_MODEL && !c->own) return HR_OK;
   a = hri_path_join(c->from, name);
   b = hri_path_join(c->to, name);
-  status =
-      a && b ? copy_file(a, b, c->files, error) : hri_fail_memory(error, strlen(c->from) + strlen(c->to), name);
+  status = a && b ? copy_file(a, b, c->files, error) : hri_fail_memory(error, strlen(c->from) + strlen(c->to), name);
   hri_free(a);
   hri_free(b);
   return status;
