@@ -94,6 +94,11 @@ static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
                    w->lexicon.stripping);
     note(w, text);
   }
+  if (w->lexicon.prefix_first)
+    note(
+        w,
+        "tokenizer.json puts a blank in front of a text only ('prepend_scheme': 'first'), and readers of GGUF behind each "
+        "special token too: text there gets other tokens");
   if (!w->has_lexicon)
     note(w, w->source.gguf ? "the file has no tokenizer" : "the directory has no tokenizer: the file gets none");
   return HR_OK;

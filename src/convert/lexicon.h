@@ -38,8 +38,10 @@ typedef struct hri_lexicon {
   bool add_bos, add_eos, space_prefix, gemma;
   const char *chat_template; /* borrowed; NULL: none */
   uint64_t chat_template_bytes;
-  const char *
-      stripping; /* an added token that takes blanks beside it, or stands alone as a word: GGUF does not say so; or NULL */
+  /* What GGUF does not say: an added token that takes blanks beside it, or stands alone as a word (NULL: none); and that
+   * the blank of space_prefix stands in front of a text only, not behind each special token too. */
+  const char *stripping;
+  bool prefix_first;
   /* what the texts above are borrowed from */
   char *text, *template_text, *added_text;
   hri_json config, added;

@@ -320,8 +320,7 @@ static hr_status read_byte_level(reader *r, hr_error *error) {
 
 /* Llama 2: a blank in front and U+2581 for blanks, as normalizer or as Metaspace; Gemma: without the blank in front. */
 static hr_status read_sentencepiece(reader *r, hr_error *error) {
-  hri_json scheme = hri_json_member(&r->pre_tokenizer, "prepend_scheme"),
-           pattern = hri_json_member(&r->pre_tokenizer, "pattern");
+  hri_json pattern = hri_json_member(&r->pre_tokenizer, "pattern");
   bool replaced = false;
   r->lexicon->sentencepiece = true;
   r->lexicon->pre = "default";
@@ -335,7 +334,8 @@ static hr_status read_sentencepiece(reader *r, hr_error *error) {
   if (strcmp(type_of(&r->pre_tokenizer), "Metaspace") == 0 &&
       (says(&r->pre_tokenizer, "replacement", BLANK) || !hri_json_has(&r->pre_tokenizer, "replacement"))) {
     replaced = true;
-    r->lexicon->space_prefix = !json_is_string(scheme.value) || strcmp(json_string_value(scheme.value), "never") != 0;
+    r->lexicon->space_prefix = !says(&r->pre_tokenizer, "prepend_scheme", "never");
+    r->lexicon->prefix_first = says(&r->pre_tokenizer, "prepend_scheme", "first");
   } else if (strcmp(type_of(&r->pre_tokenizer), "Split") == 0 && says(&pattern, "String", " ")) {
     r->lexicon->gemma = true; /* at blanks, which are gone by then */
   } else if (json_is_object(r->pre_tokenizer.value)) {

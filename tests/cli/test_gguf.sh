@@ -166,6 +166,10 @@ run convert worded never.gguf; refuses 2; expect_err 'worded/vocab.txt: .*WordPi
 run convert worded without.gguf --without-tokenizer; expect_rc 0; expect_no_err
 sed -i 's/"<|mark|>","special":true/"<|mark|>","rstrip":true,"special":true/' run-config/final/tokenizer_config.json
 run convert run-config/final config.gguf --force; expect_rc 0; expect_err "note: the token '<.mark.>' takes the blanks beside it"
+mkdir words-first; cp "$here/../tokenizer/mistral.json" words-first/tokenizer.json; echo '{}' >words-first/tokenizer_config.json
+run train custom:family=llama,layers=1,hidden=8,heads=1,mlp=8,vocab=800,positions=32 --tokenizer words-first --data text.txt --seq 8 --threads 1 --steps 1 --out run-first -q; expect_rc 0
+run convert run-first/final first.gguf; expect_rc 0; expect_err "note: tokenizer.json puts a blank in front of a text only \('prepend_scheme': 'first'\)"
+run convert run-pieces/final pieces.gguf --force; expect_rc 0; expect_no_err
 sed -i 's/"model": *{/&"end_of_word_suffix": "<\/w>", /' run-config/final/tokenizer.json
 run convert run-config/final never.gguf; refuses 2; expect_err 'end_of_word_suffix has no counterpart'; expect_absent never.gguf
 
