@@ -71,9 +71,10 @@ static void on_token(void *context, int32_t token) {
   }
 }
 
+/* Where the output is lost, the rest of the answer is not worth its time. */
 static bool should_stop(void *context) {
   const cli_answer *a = context;
-  return a->stopped || (a->should_stop && a->should_stop());
+  return a->stopped || (!a->silent && ferror(stdout)) || (a->should_stop && a->should_stop());
 }
 
 void answer_event(void *context, const hr_event *event) {

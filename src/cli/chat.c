@@ -367,6 +367,7 @@ static hr_status talk(chat *c, hr_error *error) {
     }
     status = reply(c, error);
     if (status != HR_OK && !may_go_on(c, status, error)) return status;
+    if (ferror(stdout)) break; /* which is an error of the whole program: main() */
   }
   if (c->terminal) (void)fputc('\n', stderr);
   sum_up(c);

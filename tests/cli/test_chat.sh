@@ -2,6 +2,7 @@
 # chat, and what it shares with `generate --chat`: the kept cache, stop texts, a full context, Ctrl-C, UTF-8 that is split
 # over tokens, refusals.
 source "$(dirname "$0")/common.sh"
+shopt -s lastpipe # behind a pipe, converse runs in this shell, which reads its $rc
 
 shape=custom:family=llama,layers=1,hidden=16,heads=2,kv-heads=1,mlp=16,vocab=700,positions=64,tied
 mkdir words
@@ -34,6 +35,14 @@ expect_err '^2 answers: [0-9]+ tokens read, [1-9][0-9]* more kept in the cache, 
 expect_err '^<u>line 8$' # what the template makes, with what was said before in front of it
 [ "$(grep -c '^<u>line 7$' err)" = 2 ] || fail '--render does not show the conversation'
 converse $chat --max-tokens 9 --quiet --no-render <<<'line 7'; expect_rc 0; expect_no_err; cmp -s out one || fail '--quiet changes the answer'
+
+# What nobody can read is not computed to its end: the answer stops, and so does the conversation.
+if [ -w /dev/full ]; then
+  (trap '' PIPE; "$program" $generate --no-quiet --prompt 'line 7' --max-tokens 90 >/dev/full 2>err); rc=$?
+  expect_rc 1; expect_err '1 made'; expect_err 'cannot write to standard output'
+  printf 'line 7\nline 8\nline 9\n' | "$program" $chat --max-tokens 90 >/dev/full 2>err; rc=$?
+  expect_rc 1; expect_err '^1 answer: .* 1 made'; expect_err 'cannot write to standard output'
+fi
 
 # /reset forgets, --system stays, /exit leaves.
 printf 'line 7\n/reset\nline 7\n/exit\nline 7\n' | converse $chat --max-tokens 9; expect_rc 0
