@@ -38,7 +38,7 @@ static hr_status next_event(recipe *r, hr_error *error) {
     return HR_OK;
   }
   if (r->parser.error == YAML_MEMORY_ERROR)
-    return hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
+    return hri_fail_memory(error, 0, r->path);
   return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
                   r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
                   r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
@@ -205,7 +205,7 @@ hr_status config_recipe(cli_config *config, hr_error *error) {
   file = text_open(r.path, "the recipe", error);
   if (!file) return error->code;
   if (!yaml_parser_initialize(&r.parser))
-    status = hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
+    status = hri_fail_memory(error, 0, r.path);
   else {
     yaml_parser_set_input_file(&r.parser, file);
     status = read_document(&r, error);

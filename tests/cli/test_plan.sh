@@ -249,6 +249,7 @@ if ! sanitized && [ -n "$have_python" ]; then
     last="headroom plan llama-3-70b --table seq,micro-batch --json under ulimit -v $limit"
     (ulimit -v "$limit" && exec "$program" plan llama-3-70b --device rtx-4090 --seq 64 --table seq,micro-batch --json --no-fixes) >out 2>err; rc=$?
     case $rc in 3 | 4 | 127) ;; *) fail "exit code $rc" ;; esac
+    grep ' 0 bytes' err && fail 'a refusal of nothing'
     [ ! -s out ] || expect_json 'd["fits"] is False'
   done
 fi
