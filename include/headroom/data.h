@@ -110,7 +110,8 @@ typedef struct hr_data_report {
 typedef struct hr_data hr_data;
 
 /* Where the tokenizer of a model is: model.directory, or `tokenizer` (NULL: none named) when it has none there; "":
- * nowhere. USAGE for one that is named beside a model's own, and for a place without one. Borrowed from the two. */
+ * nowhere. A GGUF file inside of a directory is another model, and not the directory's tokenizer. USAGE for one that is
+ * named beside a model's own, and for a place without one. Borrowed from the two. */
 HR_CHECKED hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const char **place,
                                        hr_error *error);
 

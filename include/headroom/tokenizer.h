@@ -27,8 +27,8 @@ typedef struct hr_tokens {
   struct hr_tokens_work *work; /* working memory and remembered words, kept for the next text */
 } hr_tokens;
 
-/* Opens a directory (its tokenizer.json, else tokenizer.model, tekken.json, the only *.tiktoken or *.gguf, vocab.json with merges.txt,
- * vocab.txt;
+/* Opens a directory (its tokenizer.json, else tokenizer.model, tekken.json, the only *.tiktoken, vocab.json with merges.txt,
+ * vocab.txt, the only *.gguf;
  * tokenizer_config.json and special_tokens_map.json beside it are taken into account as transformers does), or one of
  * these files, whatever its name. INPUT names file, field and remedy: unknown components, merges of unknown tokens,
  * ... */

@@ -72,7 +72,8 @@ hr_status(hri_context)(hr_error *error, hr_status code, const char *format, ...)
 
 hr_status(hri_fail_memory)(hr_error *error, uint64_t bytes, const char *what) {
   hr_status code =
-      hri_fail(error, HR_ERROR_MEMORY, "the host refused %llu bytes for %s", (unsigned long long)bytes, what);
+      bytes ? hri_fail(error, HR_ERROR_MEMORY, "the host refused %llu bytes for %s", (unsigned long long)bytes, what)
+            : hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", what);
   if (error) error->requested_bytes = bytes;
   return code;
 }

@@ -16,7 +16,7 @@ hr_status hri_fail(hr_error *error, hr_status code, const char *format, ...) HRI
 hr_status hri_hint(hr_error *error, hr_status code, const char *format, ...) HRI_PRINTF(3, 4);
 /* Prepends context ("while loading FILE: ") to a filled error; returns its code. */
 hr_status hri_context(hr_error *error, hr_status code, const char *format, ...) HRI_PRINTF(3, 4);
-/* The one way to report that an allocation of `bytes` failed. */
+/* The one way to report that an allocation of `bytes` failed; 0: how many is not known any more. */
 hr_status hri_fail_memory(hr_error *error, uint64_t bytes, const char *what);
 
 /* Forward an error: evaluates `call`, returns its status from the enclosing function unless HR_OK. */

@@ -35,15 +35,9 @@ static size_t begun(const cli_answer *a, const char *text, size_t bytes) {
   return most;
 }
 
-/* What a model writes comes from anywhere: nothing of it steers a terminal. Pipes and files get its bytes. */
 static void say(const cli_answer *a, const char *text, size_t bytes) {
   if (a->silent || bytes == 0) return;
-  if (!isatty(STDOUT_FILENO)) (void)fwrite(text, 1, bytes, stdout);
-  else
-    for (size_t i = 0; i < bytes; i++) {
-      const unsigned char c = (unsigned char)text[i];
-      (void)putchar((c < 32 && c != '\n' && c != '\t') || c == 127 ? '?' : c);
-    }
+  screen_put(stdout, text, bytes);
   (void)fflush(stdout);
 }
 
@@ -77,9 +71,10 @@ static void on_token(void *context, int32_t token) {
   }
 }
 
+/* Where the output is lost, the rest of the answer is not worth its time. */
 static bool should_stop(void *context) {
   const cli_answer *a = context;
-  return a->stopped || (a->should_stop && a->should_stop());
+  return a->stopped || (!a->silent && ferror(stdout)) || (a->should_stop && a->should_stop());
 }
 
 void answer_event(void *context, const hr_event *event) {

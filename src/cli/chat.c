@@ -167,6 +167,20 @@ static heard read_line(chat *c) {
   }
 }
 
+/* A model may make the byte 0, and a pipe may bring it: JSON's strings, and so templates, have no place for it. */
+static size_t without_zeros(char *text, size_t bytes) {
+  size_t kept = 0;
+  for (size_t k = 0; k < bytes; k++)
+    if (text[k]) text[kept++] = text[k];
+  return kept;
+}
+
+static void leave_zeros_out(chat *c) {
+  const size_t kept = without_zeros(c->line, c->line_bytes);
+  if (kept < c->line_bytes) note(c, "note: the byte 0 is left out of the message: a template has no place for it");
+  c->line_bytes = kept;
+}
+
 static bool is_line(const chat *c, const char *word) {
   return strlen(word) == c->line_bytes && memcmp(c->line, word, c->line_bytes) == 0;
 }
@@ -263,14 +277,6 @@ static void count_answer(chat *c, const hr_generate_result *result) {
   c->reserved_bytes = result->reserved_bytes[HR_TIER_DEVICE];
 }
 
-/* A model may make the byte 0, which JSON's strings, and so templates, have no place for. */
-static size_t without_zeros(char *text, size_t bytes) {
-  size_t kept = 0;
-  for (size_t k = 0; k < bytes; k++)
-    if (text[k]) text[kept++] = text[k];
-  return kept;
-}
-
 /* What was said of an answer that was stopped stays said. */
 static void keep_answer(chat *c) {
   size_t bytes;
@@ -353,6 +359,7 @@ static hr_status talk(chat *c, hr_error *error) {
     }
     if (what == HEARD_TOO_MUCH) return too_much(error);
     while (c->line_bytes > 0 && c->line[c->line_bytes - 1] == '\r') c->line_bytes--;
+    leave_zeros_out(c);
     if (is_blank(c)) continue;
     if (is_command(c)) {
       if (!obey(c)) break;
@@ -360,6 +367,7 @@ static hr_status talk(chat *c, hr_error *error) {
     }
     status = reply(c, error);
     if (status != HR_OK && !may_go_on(c, status, error)) return status;
+    if (ferror(stdout)) break; /* which is an error of the whole program: main() */
   }
   if (c->terminal) (void)fputc('\n', stderr);
   sum_up(c);

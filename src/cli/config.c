@@ -343,10 +343,30 @@ static bool stands_for_something(const hr_field *o, const hr_value *v) {
   return o->zero && (o->kind == HR_FIELD_U32 || o->kind == HR_FIELD_U64) && v->count == 0;
 }
 
+/* A value as text, however long: texts and paths are a person's, and a recipe made of them is theirs too. */
+static char *whole_text(const cli_config *config, option_id id) {
+  const hr_field *o = option_get(id);
+  char text[OPTION_VALUE_BYTES], *whole;
+  hr_value value;
+  size_t bytes = 1, used = 0;
+  config_value(config, id, &value);
+  if (o->kind == HR_FIELD_PATHS) {
+    for (uint32_t i = 0; i < value.list_count; i++) bytes += strlen(value.list[i]) + 1;
+    whole = text_alloc(bytes);
+    for (uint32_t i = 0; i < value.list_count; i++)
+      used += (size_t)snprintf(whole + used, bytes - used, "%s%s", i ? " " : "", value.list[i]);
+    return whole;
+  }
+  if ((o->kind == HR_FIELD_TEXT || o->kind == HR_FIELD_NAME || o->kind == HR_FIELD_PATH) && value.text)
+    return text_copy(value.text, strlen(value.text));
+  (void)config_value_text(config, id, text);
+  return text_copy(text, strlen(text));
+}
+
 static void show_yaml(const cli_config *config, option_id id) {
   const hr_field *o = option_get(id);
   const setting *s = &config->settings[id];
-  char text[OPTION_VALUE_BYTES];
+  char *text;
   hr_value value;
   config_value(config, id, &value);
   if (s->origin == ORIGIN_UNSET || (stands_for_something(o, &value) && s->origin <= ORIGIN_DEFAULT)) {
@@ -361,7 +381,9 @@ static void show_yaml(const cli_config *config, option_id id) {
     }
     (void)fputs("]", stdout);
   } else {
-    print_scalar(config_value_text(config, id, text), o->kind);
+    text = whole_text(config, id);
+    print_scalar(text, o->kind);
+    free(text);
   }
   (void)printf("  # %s\n", origin_text(s));
 }
@@ -369,15 +391,16 @@ static void show_yaml(const cli_config *config, option_id id) {
 static void show_json(const cli_config *config, option_id id, json_writer *json) {
   const hr_field *o = option_get(id);
   const setting *s = &config->settings[id];
-  char text[OPTION_VALUE_BYTES];
+  char *text = whole_text(config, id);
   hr_value value;
   bool open; /* decided where the data are */
   config_value(config, id, &value);
   open = o->kind == HR_FIELD_FLAG && stands_for_something(o, &value) && s->origin <= ORIGIN_DEFAULT;
   json_write_open_flat(json, o->name, '{');
-  json_write_text(json, "value", s->origin == ORIGIN_UNSET || open ? NULL : config_value_text(config, id, text));
+  json_write_text(json, "value", s->origin == ORIGIN_UNSET || open ? NULL : text);
   json_write_text(json, "origin", origin_text(s));
   json_write_close(json, '}');
+  free(text);
 }
 
 void config_show(const cli_config *config) {

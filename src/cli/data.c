@@ -56,7 +56,8 @@ static void print_lengths(const hr_data_report *r) {
   screen_fold(stdout, text);
   for (uint32_t i = 0; i < r->longest_count; i++) {
     label(i ? "" : "longest");
-    (void)printf("%10s tokens  %s", DIGITS(r->longest[i].tokens), r->longest[i].file);
+    (void)printf("%10s tokens  ", DIGITS(r->longest[i].tokens));
+    screen_name(stdout, r->longest[i].file);
     if (r->longest[i].line) (void)printf(":%llu", (unsigned long long)r->longest[i].line);
     (void)printf("\n");
   }
@@ -82,20 +83,26 @@ static void print_broken(const hr_data_report *r) {
   if (r->broken_rows == 0) return;
   label("broken rows");
   (void)printf("%10s\n", DIGITS(r->broken_rows));
-  for (uint32_t i = 0; i < r->broken_count; i++)
-    (void)printf("  %s%s%s\n", screen_style(stdout, STYLE_BAD), r->broken[i], screen_style(stdout, STYLE_PLAIN));
+  for (uint32_t i = 0; i < r->broken_count; i++) {
+    (void)printf("  %s", screen_style(stdout, STYLE_BAD));
+    screen_name(stdout, r->broken[i]);
+    (void)printf("%s\n", screen_style(stdout, STYLE_PLAIN));
+  }
   if (r->broken_rows > r->broken_count) (void)printf("  ... and %s more\n", DIGITS(r->broken_rows - r->broken_count));
 }
 
 static void print_report(const hr_data_report *r, uint32_t sequence) {
-  char text[160];
-  screen_wrap(stdout, 0, r->note);
+  char text[160], *note = text_plain(r->note); /* which names the files */
+  screen_wrap(stdout, 0, note);
   (void)printf("\n");
+  free(note);
   label("tokenizer");
-  (void)printf("%s\n", r->tokenizer);
+  screen_name(stdout, r->tokenizer);
+  (void)printf("\n");
   if (r->chat) {
     label("chat template");
-    (void)printf("%s\n", r->chat);
+    screen_name(stdout, r->chat);
+    (void)printf("\n");
   }
   (void)snprintf(text, sizeof text, "%-*s%10s, %s in %s (%.1f MB/s)\n", LABEL_COLUMNS, "files",
                  SIZE_TEXT(r->file_bytes), r->from_cache ? "found tokenized" : "read and tokenized",

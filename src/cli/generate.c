@@ -125,6 +125,11 @@ static hr_status take_ids(const cli_config *config, const hr_model *model, promp
   cli_turns turns = {0};
   hr_status status;
   if (!config->own.chat) return speech_ids(&in->speech, model, in->text, in->count, &in->ids, &in->id_count, error);
+  if (memchr(in->text, 0, in->count)) {
+    hri_fail(error, HR_ERROR_INPUT, "the prompt holds the byte 0 at byte %zu, for which a chat template has no place",
+             (size_t)((char *)memchr(in->text, 0, in->count) - in->text));
+    return hri_hint(error, HR_ERROR_INPUT, "leave it out, or let the text be continued as it stands, without --chat");
+  }
   if (config->own.system) turns_add(&turns, "system", config->own.system, strlen(config->own.system));
   turns_add(&turns, "user", in->text, in->count);
   status = speech_turns(&in->speech, &turns, config->own.render ? stderr : NULL, &in->ids, &in->id_count, error);

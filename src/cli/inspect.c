@@ -319,44 +319,52 @@ static hr_status compare(const cli_config *config, const inspect_side *sides, hr
 static const char *const file_states[] = {"whole", "DAMAGED", "unverified", "unknown"};
 
 typedef struct verified {
-  json_writer *json;
+  bool as_json, begun;
+  json_writer json;
 } verified;
 
+/* Only when there is a result: what is refused says nothing on standard output. */
+static void begin_files(verified *v) {
+  if (v->begun) return;
+  v->begun = true;
+  json_write_begin(&v->json, stdout);
+  json_write_open(&v->json, "files", '[');
+}
+
 static void print_file(void *context, const char *path, hr_run_file_state state, const char *text) {
-  const verified *v = context;
-  if (!v->json) {
+  verified *v = context;
+  if (!v->as_json) {
     if (state != HR_RUN_FILE_WHOLE)
       (void)printf("%-11s%s%s%s\n", file_states[state], text && strncmp(text, path, strlen(path)) == 0 ? "" : path,
                    text && *text ? " " : "", text ? text : "");
     return;
   }
-  json_write_open(v->json, NULL, '{');
-  json_write_text(v->json, "path", path);
-  json_write_text(v->json, "state", state == HR_RUN_FILE_DAMAGED ? "damaged" : file_states[state]);
-  json_write_text(v->json, "text", text);
-  json_write_close(v->json, '}');
+  begin_files(v);
+  json_write_open(&v->json, NULL, '{');
+  json_write_text(&v->json, "path", path);
+  json_write_text(&v->json, "state", state == HR_RUN_FILE_DAMAGED ? "damaged" : file_states[state]);
+  json_write_text(&v->json, "text", text);
+  json_write_close(&v->json, '}');
+}
+
+static void end_files(json_writer *json, const hr_run_verification *result) {
+  json_write_close(json, ']');
+  json_write_count(json, "whole", result->whole);
+  json_write_count(json, "damaged", result->damaged);
+  json_write_count(json, "unverified", result->unverified);
+  json_write_count(json, "unknown", result->unknown);
+  json_write_count(json, "verified_bytes", result->bytes);
+  json_write_text(json, "newest_whole", result->newest_whole[0] ? result->newest_whole : NULL);
+  json_write_end(json);
 }
 
 static hr_status verify(const cli_config *config, const char *directory, hr_error *error) {
   hr_run_verification result;
-  json_writer json;
-  bool as_json = config->own.json;
-  verified v = {.json = as_json ? &json : NULL};
-  hr_status status;
-  if (as_json) {
-    json_write_begin(&json, stdout);
-    json_write_open(&json, "files", '[');
-  }
-  status = hr_run_verify(directory, print_file, &v, &result, error);
-  if (as_json) {
-    json_write_close(&json, ']');
-    json_write_count(&json, "whole", result.whole);
-    json_write_count(&json, "damaged", result.damaged);
-    json_write_count(&json, "unverified", result.unverified);
-    json_write_count(&json, "unknown", result.unknown);
-    json_write_count(&json, "verified_bytes", result.bytes);
-    json_write_text(&json, "newest_whole", result.newest_whole[0] ? result.newest_whole : NULL);
-    json_write_end(&json);
+  verified v = {.as_json = config->own.json};
+  hr_status status = hr_run_verify(directory, print_file, &v, &result, error);
+  if (v.as_json && status == HR_OK) begin_files(&v);
+  if (v.begun) {
+    end_files(&v.json, &result);
   } else if (status == HR_OK) {
     (void)printf("%s: %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n",
                  directory, result.whole, FIGURE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,

@@ -1,5 +1,6 @@
 /* headroom: the program. Finds the command, collects its configuration, runs it, turns the outcome into an exit code.
  */
+#include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
@@ -251,6 +252,13 @@ static hr_status take_stack(hr_error *error) {
   return hri_hint(error, HR_ERROR_BUDGET, "lift them: ulimit -v unlimited, ulimit -d unlimited");
 }
 
+/* Of the three streams one may be closed (`2>&-`), and the next file that is opened would get its number: a model or a run
+ * would hold what was meant for the screen. So /dev/null takes it, opened the other way round: using it fails as before. */
+static void hold_streams(void) {
+  for (int fd = STDIN_FILENO; fd <= STDERR_FILENO; fd++)
+    if (fcntl(fd, F_GETFD) < 0) (void)open("/dev/null", fd == STDIN_FILENO ? O_WRONLY : O_RDONLY);
+}
+
 /* A file that may not grow is an error that names it, not a signal. And the stack of this thread, which parsers of
  * nested input use, is asked for where the limit is lower and may be raised. */
 static hr_status prepare_process(hr_error *error) {
@@ -268,7 +276,9 @@ static hr_status prepare_process(hr_error *error) {
 int main(int count, char **words) {
   const cli_command *command = NULL;
   hr_error error = {0};
-  hr_status status = prepare_process(&error);
+  hr_status status;
+  hold_streams();
+  status = prepare_process(&error);
   if (status != HR_OK) {
     text_print_error(&error);
     return hr_status_exit_code(status);

@@ -28,7 +28,7 @@ typedef struct rows_result {
 
 static hr_status check_data(const cli_config *config, hr_error *error) {
   for (uint32_t i = 0; i < config->run.data_path_count; i++)
-    if (strcmp(config->run.data_paths[i], "-") != 0 && access(config->run.data_paths[i], R_OK) != 0)
+    if (access(config->run.data_paths[i], R_OK) != 0)
       return hri_fail(error, HR_ERROR_USAGE, "--data %s cannot be read", config->run.data_paths[i]);
   if (config->run.data_path_count == 0) return HR_OK;
   if (config->operand_count == 2 && !config->own.weights) return HR_OK;

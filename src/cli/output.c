@@ -48,6 +48,10 @@ static bool is_metrics_of_a_run(const char *path) {
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error) {
   bool special;
   struct stat info;
+  if (strcmp(path, "-") == 0) { /* where it means standard output, it does not come here */
+    hri_fail(error, HR_ERROR_USAGE, "--%s: - names no file, and standard output has the result", option);
+    return hri_hint(error, HR_ERROR_USAGE, "name a file, or a pipe of the shell: >(program)");
+  }
   if (kind != OUTPUT_LOG) HRI_TRY(hri_file_name_check(path, &special, error)); /* a log is added to where it stands */
   if (is_metrics_of_a_run(path)) {
     hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);

@@ -128,6 +128,7 @@ hr_status plan_print_table(const cli_config *config, json_writer *json, hr_error
       uint32_t batch = rows_are_sequences ? columns.values[j] : rows.values[i];
       table_cell cell;
       hr_status status = plan_cell(config, sequence, batch, &cell, error);
+      if (status != HR_OK && json) json_write_close(json, ']'); /* what is printed stays a document */
       if (status != HR_OK) return status;
       if (json) write_cell(json, sequence, batch, &cell);
       else print_cell(&cell, j + 1 == columns.count);
@@ -350,15 +351,15 @@ static hr_status auto_of_engine(cli_config *config, hr_error *error) {
   hr_status status = plan_engine_auto(config, choice, error);
   if (status == HR_OK) {
     config->job = choice->job;
-    config->own.engine_conf = choice->conf[0] ? choice->conf : NULL;
-    if (choice->alloc_conf[0]) config->own.alloc_conf = choice->alloc_conf;
+    config->own.engine_conf = choice->conf.length ? hri_text_get(&choice->conf) : NULL;
+    if (choice->alloc_conf.length) config->own.alloc_conf = hri_text_get(&choice->alloc_conf);
     if (!choice->found) status = check_rules(config, error);
     if (status == HR_OK && !config->own.quiet) plan_engine_print_choice(choice);
     if (status == HR_OK) status = answer_of_engine(config, error);
     config->own.engine_conf = conf;
     config->own.alloc_conf = alloc_conf;
   }
-  free(choice);
+  plan_engine_choice_free(choice);
   return status;
 }
 

@@ -149,11 +149,13 @@ static bool wants_fixes(const cli_config *config, const hr_pytorch_info *info) {
 
 static void print_fix(void *context, const plan_engine_fix *fix) {
   uint32_t *count = context;
-  char label[TEXT_BYTES], row[512];
+  char label[TEXT_BYTES];
+  hri_text row = {0};
   if ((*count)++ == 0) (void)printf("\n   settings that fit, each run likewise (~ other numerics)\n");
   (void)snprintf(label, sizeof label, "%14s", SIZE_TEXT(fix->need_bytes));
-  (void)snprintf(row, sizeof row, "%s%s", fix->text, fix->effect == HR_EFFECT_NUMERICS ? " ~" : "");
-  screen_hang(stdout, 16, label, row);
+  hri_text_add(&row, "%s%s", fix->text, fix->effect == HR_EFFECT_NUMERICS ? " ~" : "");
+  screen_hang(stdout, 16, label, hri_text_get(&row));
+  hri_text_deinit(&row);
 }
 
 static void print_arguments(const hr_pytorch *pytorch) {

@@ -4,6 +4,7 @@
 
 #include <headroom/pytorch.h>
 
+#include "base/text.h"
 #include "cli/plan.h"
 
 hr_pytorch_options plan_engine_options(const cli_config *config);
@@ -24,12 +25,13 @@ hr_status plan_engine_each_fix(const cli_config *config, plan_engine_take *take,
 /* A job with settings of the framework: what a change makes of both. */
 typedef struct plan_engine_choice {
   hr_job job;
-  char conf[600], alloc_conf[200]; /* "": none */
-  char text[400];                  /* what was changed; "": nothing */
-  char options[1100];              /* the same as options of `plan` */
+  hri_text conf, alloc_conf; /* "": none */
+  hri_text text;             /* what was changed; "": nothing */
+  hri_text options;          /* the same as options of `plan` */
   uint32_t tried;
   bool found; /* else the job is as it was asked for */
 } plan_engine_choice;
+void plan_engine_choice_free(plan_engine_choice *choice);
 /* --auto: of the settings that surely fit and nobody gave, the cheapest in time. Those that change the numerics come behind all that
  * do not. */
 hr_status plan_engine_auto(const cli_config *config, plan_engine_choice *choice, hr_error *error);

@@ -174,56 +174,59 @@ static void list_changes(const cli_config *config, bool automatic, changes *list
 
 /* ---- what a change makes of a job ---- */
 
-static void append(char *text, size_t bytes, const char *what) {
-  size_t used = strlen(text);
-  (void)snprintf(text + used, bytes - used, "%s%s", used ? "," : "", what);
+void plan_engine_choice_free(plan_engine_choice *choice) {
+  hri_text_deinit(&choice->conf);
+  hri_text_deinit(&choice->alloc_conf);
+  hri_text_deinit(&choice->text);
+  hri_text_deinit(&choice->options);
+  free(choice);
 }
+
+static void set_text(hri_text *text, const char *what) {
+  hri_text_deinit(text);
+  if (what) hri_text_add(text, "%s", what);
+}
+
+static void append(hri_text *text, const char *what) { hri_text_add(text, "%s%s", text->length ? "," : "", what); }
 
 static void apply(const cli_config *config, const change *c, plan_engine_choice *out) {
   static const char *const states_conf[][STATES_KINDS] = {{"", "optim=adamw_bnb_8bit", "optim=paged_adamw_8bit"},
                                                           {"", "optimizer._component_=bitsandbytes.optim.AdamW8bit",
                                                            "optimizer._component_=bitsandbytes.optim.PagedAdamW8bit"}};
-  const char *conf = config->own.engine_conf, *alloc_conf = config->own.alloc_conf;
   bool old = config->job.device.compute_capability < 80; /* no products in bf16: fp16 stands for it */
   out->job = config->job;
-  (void)snprintf(out->conf, sizeof out->conf, "%s", conf ? conf : "");
-  (void)snprintf(out->alloc_conf, sizeof out->alloc_conf, "%s", alloc_conf ? alloc_conf : "");
+  set_text(&out->conf, config->own.engine_conf);
+  set_text(&out->alloc_conf, config->own.alloc_conf);
   if (c->checkpointing) out->job.recompute.kind = HR_RECOMPUTE_BLOCK;
   out->job.accumulate = (uint32_t)((uint64_t)out->job.accumulate * out->job.micro_batch / c->rows);
   out->job.micro_batch = c->rows;
   if (c->half) out->job.precision = old ? HR_PRECISION_FP16 : HR_PRECISION_BF16;
   if (c->pure) out->job.precision = HR_PRECISION_BF16_PURE, out->job.moments = HR_MOMENTS_BF16;
   if (c->in_backward) out->job.update = HR_UPDATE_IN_BACKWARD, out->job.clip = 0;
-  if (c->states) append(out->conf, sizeof out->conf, states_conf[is_torchtune(config)][c->states]);
-  if (c->shards) append(out->conf, sizeof out->conf, "fsdp=true");
-  if (c->to_host) append(out->conf, sizeof out->conf, "eval_accumulation_steps=1");
-  if (c->liger) append(out->conf, sizeof out->conf, "use_liger_kernel=true");
-  if (c->expandable) append(out->alloc_conf, sizeof out->alloc_conf, "expandable_segments:True");
+  if (c->states) append(&out->conf, states_conf[is_torchtune(config)][c->states]);
+  if (c->shards) append(&out->conf, "fsdp=true");
+  if (c->to_host) append(&out->conf, "eval_accumulation_steps=1");
+  if (c->liger) append(&out->conf, "use_liger_kernel=true");
+  if (c->expandable) append(&out->alloc_conf, "expandable_segments:True");
 }
 
-static void say(char *text, size_t bytes, const char *framework, hr_technique technique, uint64_t value) {
-  size_t used = strlen(text);
-  if (used) used += (size_t)snprintf(text + used, bytes - used, ", ");
-  (void)hr_technique_words(technique, value, framework, text + used, bytes - used);
+static void say_text(hri_text *text, const char *what) { hri_text_add(text, "%s%s", text->length ? ", " : "", what); }
+
+static void say(hri_text *text, const char *framework, hr_technique technique, uint64_t value) {
+  char words[256];
+  (void)hr_technique_words(technique, value, framework, words, sizeof words);
+  say_text(text, words);
 }
 
-static void say_text(char *text, size_t bytes, const char *what) {
-  size_t used = strlen(text);
-  (void)snprintf(text + used, bytes - used, "%s%s", used ? ", " : "", what);
+static void add_option(hri_text *text, const char *name, const char *value) {
+  hri_text_add(text, "%s--%s %s", text->length ? " " : "", name, value);
 }
 
-static void add_option(char *text, size_t bytes, const char *name, const char *value) {
-  size_t used = strlen(text);
-  (void)snprintf(text + used, bytes - used, "%s--%s %s", used ? " " : "", name, value);
+static void add_number(hri_text *text, const char *name, uint32_t value) {
+  hri_text_add(text, "%s--%s %u", text->length ? " " : "", name, value);
 }
 
-static void add_number(char *text, size_t bytes, const char *name, uint32_t value) {
-  char number[16];
-  (void)snprintf(number, sizeof number, "%u", value);
-  add_option(text, bytes, name, number);
-}
-
-static void say_liger(const cli_config *config, hr_pytorch_stack stack, char *text, size_t bytes) {
+static void say_liger(const cli_config *config, hr_pytorch_stack stack, hri_text *text) {
   static const char *const words[HR_PYTORCH_STACKS] =
       {[HR_PYTORCH_TRAINER] = "TrainingArguments(use_liger_kernel=True)",
        [HR_PYTORCH_TRL] = "SFTConfig(use_liger_kernel=True)",
@@ -231,7 +234,7 @@ static void say_liger(const cli_config *config, hr_pytorch_stack stack, char *te
        [HR_PYTORCH_LLAMA_FACTORY] = "enable_liger_kernel: true"};
   char own[80];
   (void)snprintf(own, sizeof own, "apply_liger_kernel_to_%s(model=model)", hr_family_name(config->job.model.family));
-  say_text(text, bytes, stack == HR_PYTORCH_PLAIN ? own : words[stack]);
+  say_text(text, stack == HR_PYTORCH_PLAIN ? own : words[stack]);
 }
 
 static void say_change(const cli_config *config, const change *c, plan_engine_choice *out) {
@@ -246,45 +249,42 @@ static void say_change(const cli_config *config, const change *c, plan_engine_ch
   hr_pytorch_stack stack = plan_engine_options(config).stack;
   const char *framework = frameworks[stack];
   bool trainer = stack == HR_PYTORCH_TRAINER || stack == HR_PYTORCH_TRL;
-  enum { BYTES = sizeof out->text };
-  out->text[0] = 0;
-  if (c->expandable) say_text(out->text, BYTES, "PYTORCH_ALLOC_CONF=expandable_segments:True");
+  hri_text *text = &out->text;
+  set_text(text, NULL);
+  if (c->expandable) say_text(text, "PYTORCH_ALLOC_CONF=expandable_segments:True");
   if (c->shards)
-    say_text(out->text, BYTES, trainer ? "TrainingArguments(fsdp=True)" : "fully_shard of each block and of the model");
-  if (c->to_host) say_text(out->text, BYTES, "TrainingArguments(eval_accumulation_steps=1)");
-  if (c->liger) say_liger(config, stack, out->text, BYTES);
-  if (c->checkpointing) say(out->text, BYTES, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
+    say_text(text, trainer ? "TrainingArguments(fsdp=True)" : "fully_shard of each block and of the model");
+  if (c->to_host) say_text(text, "TrainingArguments(eval_accumulation_steps=1)");
+  if (c->liger) say_liger(config, stack, text);
+  if (c->checkpointing) say(text, framework, HR_TECHNIQUE_CHECKPOINTING, 0);
   if (c->rows != config->job.micro_batch) {
-    say(out->text, BYTES, framework, HR_TECHNIQUE_MICRO_BATCH, c->rows);
-    say(out->text, BYTES, framework, HR_TECHNIQUE_ACCUMULATE, out->job.accumulate);
+    say(text, framework, HR_TECHNIQUE_MICRO_BATCH, c->rows);
+    say(text, framework, HR_TECHNIQUE_ACCUMULATE, out->job.accumulate);
   }
-  if (c->half)
-    say(out->text, BYTES, framework, out->job.precision == HR_PRECISION_FP16 ? HR_TECHNIQUE_FP16 : HR_TECHNIQUE_BF16,
-        0);
-  if (c->in_backward) say(out->text, BYTES, framework, HR_TECHNIQUE_IN_BACKWARD, 0);
-  if (c->pure && is_torchtune(config)) say(out->text, BYTES, framework, HR_TECHNIQUE_BF16_PURE, 0);
+  if (c->half) say(text, framework, out->job.precision == HR_PRECISION_FP16 ? HR_TECHNIQUE_FP16 : HR_TECHNIQUE_BF16, 0);
+  if (c->in_backward) say(text, framework, HR_TECHNIQUE_IN_BACKWARD, 0);
+  if (c->pure && is_torchtune(config)) say(text, framework, HR_TECHNIQUE_BF16_PURE, 0);
   else if (c->pure)
-    say_text(out->text, BYTES,
+    say_text(text,
              trainer ? "from_pretrained(..., dtype=torch.bfloat16) without bf16=True" : "model.to(torch.bfloat16)");
-  if (c->states == STATES_8BIT) say(out->text, BYTES, framework, HR_TECHNIQUE_8BIT, 0);
-  if (c->states == STATES_PAGED) say_text(out->text, BYTES, paged[stack]);
+  if (c->states == STATES_8BIT) say(text, framework, HR_TECHNIQUE_8BIT, 0);
+  if (c->states == STATES_PAGED) say_text(text, paged[stack]);
 }
 
 /* What `plan` is told for the same, instead of what it was told before. */
 static void say_options(const cli_config *config, const change *c, plan_engine_choice *out) {
-  enum { BYTES = sizeof out->options };
-  char *text = out->options;
-  text[0] = 0;
-  if (c->checkpointing) add_option(text, BYTES, "recompute", "block");
+  hri_text *text = &out->options;
+  set_text(text, NULL);
+  if (c->checkpointing) add_option(text, "recompute", "block");
   if (c->rows != config->job.micro_batch || config->job.rows_choice == HR_ROWS_CHOSEN) { /* auto would choose anew */
-    add_number(text, BYTES, "micro-batch", c->rows);
-    if (!(config->job.given & HR_GIVEN_BATCH_TOKENS)) add_number(text, BYTES, "accumulate", out->job.accumulate);
+    add_number(text, "micro-batch", c->rows);
+    if (!(config->job.given & HR_GIVEN_BATCH_TOKENS)) add_number(text, "accumulate", out->job.accumulate);
   }
-  if (c->half || c->pure) add_option(text, BYTES, "precision", hr_precision_name(out->job.precision));
-  if (c->pure) add_option(text, BYTES, "moments", "bf16");
-  if (c->in_backward) add_option(text, BYTES, "update", "in-backward");
-  if (c->states || c->shards || c->to_host || c->liger) add_option(text, BYTES, "engine-conf", out->conf);
-  if (c->expandable) add_option(text, BYTES, "alloc-conf", out->alloc_conf);
+  if (c->half || c->pure) add_option(text, "precision", hr_precision_name(out->job.precision));
+  if (c->pure) add_option(text, "moments", "bf16");
+  if (c->in_backward) add_option(text, "update", "in-backward");
+  if (c->states || c->shards || c->to_host || c->liger) add_option(text, "engine-conf", hri_text_get(&out->conf));
+  if (c->expandable) add_option(text, "alloc-conf", hri_text_get(&out->alloc_conf));
 }
 
 /* ---- running them ---- */
@@ -311,8 +311,9 @@ static hr_status run(const cli_config *config, const plan_engine_choice *choice,
   const hr_pytorch_info *info;
   *out = (outcome){0};
   if (!is_legal(choice)) return HR_OK;
-  options.conf = choice->conf;
-  if (choice->alloc_conf[0]) options.alloc_conf = choice->alloc_conf;
+  if (choice->conf.failed || choice->alloc_conf.failed) return hri_fail_memory(error, 0, "settings that may fit");
+  options.conf = hri_text_get(&choice->conf);
+  if (choice->alloc_conf.length) options.alloc_conf = hri_text_get(&choice->alloc_conf);
   status = hr_pytorch_create(&choice->job, &options, &pytorch, &refused);
   if (status == HR_ERROR_UNSUPPORTED) return HR_OK;
   if (status != HR_OK) {
@@ -348,6 +349,7 @@ static hr_status try_change(const cli_config *config, change *c, plan_engine_cho
   if (out->fits) {
     say_change(config, c, choice);
     say_options(config, c, choice);
+    if (choice->text.failed || choice->options.failed) return hri_fail_memory(error, 0, "settings that fit");
   }
   return HR_OK;
 }
@@ -382,7 +384,8 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
     if (out.fits) {
       say_change(config, &alone, choice);
       say_options(config, &alone, choice);
-      take(context, &(plan_engine_fix){choice->text, choice->options, alone.effect, out.need_bytes});
+      take(context, &(plan_engine_fix){hri_text_get(&choice->text), hri_text_get(&choice->options), alone.effect,
+                                       out.need_bytes});
       found[count++] = alone;
     }
   }
@@ -392,7 +395,8 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
     if (has_part(found, count, c, config->job.micro_batch)) continue;
     HRI_TRY(try_change(config, c, choice, &out, error));
     if (!out.fits || has_part(found, count, c, config->job.micro_batch)) continue;
-    take(context, &(plan_engine_fix){choice->text, choice->options, c->effect, out.need_bytes});
+    take(context,
+         &(plan_engine_fix){hri_text_get(&choice->text), hri_text_get(&choice->options), c->effect, out.need_bytes});
     found[count++] = *c;
   }
   return HR_OK;
@@ -404,7 +408,7 @@ hr_status plan_engine_each_fix(const cli_config *config, plan_engine_take *take,
   hr_status status = HR_OK;
   list_changes(config, false, list);
   status = take_all(config, list, choice, take, context, error);
-  free(choice);
+  plan_engine_choice_free(choice);
   free(list);
   return status;
 }
@@ -419,7 +423,7 @@ static hr_status choose(const cli_config *config, changes *list, plan_engine_cho
     if (out.fits) return choice->found = true, HR_OK;
   }
   apply(config, &(change){.rows = config->job.micro_batch}, choice);
-  choice->text[0] = 0;
+  set_text(&choice->text, NULL);
   return HR_OK;
 }
 
@@ -433,9 +437,10 @@ hr_status plan_engine_auto(const cli_config *config, plan_engine_choice *choice,
 }
 
 void plan_engine_print_choice(const plan_engine_choice *choice) {
-  char text[sizeof choice->text + 80];
-  if (!choice->found) (void)snprintf(text, sizeof text, "none of %u choices fits", choice->tried);
-  else if (!choice->text[0]) (void)snprintf(text, sizeof text, "chose what was asked for");
-  else (void)snprintf(text, sizeof text, "%s; tried: %u", choice->text, choice->tried);
-  screen_hang(stderr, 11, "auto", text);
+  hri_text text = {0};
+  if (!choice->found) hri_text_add(&text, "none of %u choices fits", choice->tried);
+  else if (!choice->text.length) hri_text_add(&text, "chose what was asked for");
+  else hri_text_add(&text, "%s; tried: %u", hri_text_get(&choice->text), choice->tried);
+  screen_hang(stderr, 11, "auto", hri_text_get(&text));
+  hri_text_deinit(&text);
 }

@@ -26,21 +26,23 @@ static hr_status malformed(const recipe *r, const char *what, hr_error *error) {
   return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s", r->path, line_of(r), what);
 }
 
+static const char *scalar(const recipe *r) { return (const char *)r->event.data.scalar.value; }
+
 static hr_status next_event(recipe *r, hr_error *error) {
   if (r->event_held) yaml_event_delete(&r->event);
   r->event_held = false;
   if (yaml_parser_parse(&r->parser, &r->event)) {
     r->event_held = true;
+    if (r->event.type == YAML_SCALAR_EVENT && strlen(scalar(r)) != r->event.data.scalar.length)
+      return malformed(r, "a value holds the byte 0, and options are texts that end there", error);
     return HR_OK;
   }
   if (r->parser.error == YAML_MEMORY_ERROR)
-    return hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r->path);
+    return hri_fail_memory(error, 0, r->path);
   return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
                   r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
                   r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
 }
-
-static const char *scalar(const recipe *r) { return (const char *)r->event.data.scalar.value; }
 
 /* An empty plain scalar or ~ leaves the option alone. */
 static bool is_null(const recipe *r) {
@@ -203,7 +205,7 @@ hr_status config_recipe(cli_config *config, hr_error *error) {
   file = text_open(r.path, "the recipe", error);
   if (!file) return error->code;
   if (!yaml_parser_initialize(&r.parser))
-    status = hri_fail(error, HR_ERROR_MEMORY, "the host refused memory for %s", r.path);
+    status = hri_fail_memory(error, 0, r.path);
   else {
     yaml_parser_set_input_file(&r.parser, file);
     status = read_document(&r, error);

@@ -15,8 +15,7 @@ hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_
   hr_status status = hr_data_tokenizer(model, data->tokenizer, &place, error);
   memset(s, 0, sizeof *s);
   s->bytes = model->vocabulary_size > UINT8_MAX && model->vocabulary_size <= BYTE_VOCABULARY;
-  if (status == HR_OK && place[0] && hr_tokenizer_present(place))
-    status = hr_tokenizer_open(place, &s->tokenizer, error);
+  if (status == HR_OK && place[0]) status = hr_tokenizer_open(place, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
   if (!s->tokenizer) {
@@ -100,7 +99,7 @@ hr_status speech_turns(const cli_speech *s, const cli_turns *turns, FILE *show, 
   hr_rendered rendered = {0};
   hr_status status = render(s, turns, &rendered, error);
   if (status == HR_OK && show) {
-    (void)fwrite(rendered.text, 1, rendered.bytes, show);
+    screen_put(show, rendered.text, rendered.bytes);
     (void)fputs(rendered.bytes > 0 && rendered.text[rendered.bytes - 1] == '\n' ? "" : "\n", show);
   }
   if (status == HR_OK) status = encode(s, rendered.text, rendered.bytes, 0, ids, count, error);

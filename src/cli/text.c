@@ -202,19 +202,20 @@ void text_close(FILE *file) {
 
 /* ---- errors ---- */
 
+#define SHOWN "\n\t" /* control characters that lay a text out */
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text);
 
-/* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
-static void make_plain(char *text) {
-  for (; *text; text++)
-    if (((unsigned char)*text < 32 && *text != '\n' && *text != '\t') || *text == 127) *text = '?';
+char *text_plain(const char *text) {
+  char *plain = text_copy(text, strlen(text));
+  hri_plain_text(plain, SHOWN);
+  return plain;
 }
 
 /* One line for programs that read it; on a terminal it is wrapped between words. */
 static void print_plain(const char *before, const char *text) {
   char plain[HR_ERROR_MESSAGE_BYTES + HR_ERROR_HINT_BYTES];
   (void)snprintf(plain, sizeof plain, "%s", text);
-  make_plain(plain);
+  hri_plain_text(plain, SHOWN);
   if (isatty(STDERR_FILENO)) wrap_from(stderr, (unsigned)strlen(before), 2, plain);
   else (void)fprintf(stderr, "%s\n", plain);
 }
@@ -272,7 +273,16 @@ static int word_bytes(const char *text, unsigned room) {
   return (int)(cut ? cut : length);
 }
 
-/* Words from the current column on; lines after the first start at `indent`. Returns nothing but a closed line. */
+static void put_plain(FILE *stream, const char *bytes, size_t count) {
+  for (size_t i = 0, step; i < count; i += step) {
+    const size_t control = strchr(SHOWN, bytes[i]) && bytes[i] ? 0 : hri_control_bytes(bytes + i, count - i);
+    step = control ? control : 1;
+    (void)fputc(control ? '?' : bytes[i], stream);
+  }
+}
+
+/* Words from the current column on; lines after the first start at `indent`. Ends in a closed line. Takes no memory: what is
+ * told may be that there is none. */
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text) {
   const unsigned edge = screen_columns(stream) - 1;
   const bool cuts = isatty(fileno(stream)); /* who reads a pipe joins lines by blanks */
@@ -284,8 +294,12 @@ static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char
       column = indent;
       first = true;
     }
-    if (length > 0) column += (unsigned)fprintf(stream, "%s%.*s", first ? "" : " ", length, text);
-    if (length > 0) first = false;
+    if (length > 0) {
+      if (!first) (void)fputc(' ', stream);
+      put_plain(stream, text, (size_t)length);
+      column += (unsigned)length + !first;
+      first = false;
+    }
     text += length;
     if (*text && !strchr(" \n", *text)) { /* the rest of a cut word */
       (void)fprintf(stream, "\n%*s", (int)indent, "");
@@ -323,10 +337,23 @@ void screen_fold(FILE *stream, const char *text) {
   }
 }
 
+void screen_put(FILE *stream, const char *bytes, size_t count) {
+  if (!isatty(fileno(stream))) {
+    (void)fwrite(bytes, 1, count, stream);
+    return;
+  }
+  put_plain(stream, bytes, count);
+}
+
+void screen_name(FILE *stream, const char *name) {
+  char *plain = text_plain(name);
+  (void)fputs(plain, stream);
+  free(plain);
+}
+
 void screen_say(FILE *stream, style mark, const char *left, const char *text) {
   const char *begin = mark ? screen_style(stream, mark) : "", *end = mark ? screen_style(stream, STYLE_PLAIN) : "";
-  char *plain = text_copy(text, strlen(text));
-  make_plain(plain);
+  char *plain = text_plain(text);
   (void)fprintf(stream, "%s%s%s ", begin, left, end);
   if (isatty(fileno(stream))) wrap_from(stream, (unsigned)strlen(left) + 1, 2, plain);
   else (void)fprintf(stream, "%s\n", plain);

@@ -41,6 +41,8 @@ _Noreturn void text_refused(size_t bytes);
 void *text_alloc(size_t bytes);
 void *text_grow(void *memory, size_t bytes);
 char *text_copy(const char *text, size_t bytes);
+/* A copy in which nothing steers a terminal: control characters but for line feeds and tabs are '?'. */
+char *text_plain(const char *text);
 
 /* ---- files ---- */
 
@@ -75,6 +77,10 @@ unsigned screen_columns(FILE *stream);
 /* Prints lines as they are; on a terminal, those that are longer than it is wide are wrapped between words, further lines
  * indented by two. Text without styles. */
 void screen_fold(FILE *stream, const char *text);
+/* Bytes that come from anywhere: pipes and files get them as they are, and on a terminal nothing in them steers it. */
+void screen_put(FILE *stream, const char *bytes, size_t count);
+/* The same of a name in a line of text, wherever that goes. */
+void screen_name(FILE *stream, const char *name);
 /* A line of a mark ("note:") and words, wrapped on a terminal alone. */
 void screen_say(FILE *stream, style mark, const char *left, const char *text);
 /* What follows `used` columns of a row of figures that are there: beside them, on a narrow terminal below them. */

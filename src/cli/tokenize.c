@@ -83,7 +83,7 @@ static hr_status read_ids(const document *from, int32_t **ids, uint64_t *count, 
 static void print_decoded(const cli_config *config, const char *text, uint64_t bytes, uint64_t count) {
   json_writer json;
   if (!config->own.json) {
-    (void)fwrite(text, 1, bytes, stdout);
+    screen_put(stdout, text, bytes);
     return;
   }
   json_write_begin(&json, stdout);
@@ -122,6 +122,8 @@ static void print_quoted(const char *bytes, uint64_t count) {
     else if (c == '\t') (void)fputs("\\t", stdout);
     else if (c == '"' || c == '\\') (void)printf("\\%c", c);
     else if (c < 0x20 || c == 0x7F) (void)printf("\\x%02x", c);
+    else if (c == 0xC2 && i + 1 < count && (unsigned char)bytes[i + 1] < 0xA0) /* U+0080 to U+009F */
+      (void)printf("\\xc2\\x%02x", (unsigned char)bytes[++i]);
     else (void)putchar(c);
   }
   (void)putchar('"');
@@ -133,7 +135,9 @@ static void print_tokens(const hr_tokenizer *tokenizer, const hr_tokens *tokens,
     const char *content = hr_tokenizer_token(tokenizer, tokens->ids[i], &bytes);
     (void)printf("%10" PRId32 " %8" PRIu32 "..%-8" PRIu32 " ", tokens->ids[i], tokens->begin[i], tokens->end[i]);
     print_quoted(from->bytes + tokens->begin[i], tokens->end[i] - tokens->begin[i]);
-    (void)printf("  %s%s%s\n", screen_style(stdout, STYLE_DIM), content, screen_style(stdout, STYLE_PLAIN));
+    (void)printf("  %s", screen_style(stdout, STYLE_DIM));
+    screen_put(stdout, content, bytes);
+    (void)printf("%s\n", screen_style(stdout, STYLE_PLAIN));
   }
 }
 

@@ -6,10 +6,12 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
+#include <sys/stat.h>
 
 #include "base/file.h"
 #include "base/rows.h"
 #include "convert/adapter.h"
+#include "convert/beside.h"
 #include "convert/lexicon.h"
 #include "convert/target.h"
 #include "convert/weights.h"
@@ -79,15 +81,26 @@ static void note(const work *w, const char *text) {
 }
 
 static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
+  char text[320];
   if (w->options->without_tokenizer || w->quantization || w->model.lora.rank > 0) return HR_OK;
   if (w->source.gguf) HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
   w->result->has_template = w->lexicon.chat_template != NULL;
+  if (w->lexicon.stripping) {
+    (void)snprintf(text, sizeof text,
+                   "the token '%.80s' takes the blanks beside it, or counts as a whole word alone (lstrip, rstrip, "
+                   "single_word), and maybe others: GGUF does not say so",
+                   w->lexicon.stripping);
+    note(w, text);
+  }
+  if (w->lexicon.prefix_first)
+    note(
+        w,
+        "tokenizer.json puts a blank in front of a text only ('prepend_scheme': 'first'), and readers of GGUF behind each "
+        "special token too: text there gets other tokens");
   if (!w->has_lexicon)
-    note(w, w->source.gguf
-                ? "the file has no tokenizer"
-                : "the directory has neither tokenizer.json nor tokenizer.model: the file gets no tokenizer");
+    note(w, w->source.gguf ? "the file has no tokenizer" : "the directory has no tokenizer: the file gets none");
   return HR_OK;
 }
 
@@ -172,11 +185,18 @@ static hr_status to_directory(work *w, const char *directory, hr_error *error) {
 
 enum { COMPANION_BYTES = 256 << 20 }; /* most of a file beside the weights; tokenizers have some MiB */
 
-static hr_status copy_file(const char *from, const char *to, const char *name, hr_error *error) {
-  char *path = hri_path_join(from, name), *made = hri_path_join(to, name), *bytes = NULL;
+typedef struct copying {
+  const work *work;
+  const char *to;
+} copying;
+
+static hr_status copy_file(void *context, const char *name, hri_beside_kind kind, hr_error *error) {
+  const copying *c = context;
+  char *path = hri_path_join(c->work->model.directory, name), *made = hri_path_join(c->to, name), *bytes = NULL;
+  const bool wanted = kind != HRI_BESIDE_TOKENIZER || !c->work->options->without_tokenizer;
   uint64_t count;
-  hr_status status = path && made ? HR_OK : hri_fail_memory(error, strlen(from), "a path");
-  if (status == HR_OK && hri_path_exists(path)) {
+  hr_status status = path && made ? HR_OK : hri_fail_memory(error, strlen(c->to), "a path");
+  if (status == HR_OK && wanted) {
     status = hri_file_read(path, COMPANION_BYTES, &bytes, &count, error);
     if (status == HR_OK) status = hri_file_write_new(made, bytes, count, error);
   }
@@ -184,16 +204,6 @@ static hr_status copy_file(const char *from, const char *to, const char *name, h
   hri_free(path);
   hri_free(made);
   return status;
-}
-
-/* What stands beside the weights stays as it is. */
-static hr_status copy_companions(const work *w, const char *directory, hr_error *error) {
-  static const char *const names[] = {"generation_config.json",  "tokenizer.json",    "tokenizer.model",
-                                      "tokenizer_config.json",   "vocab.json",        "merges.txt",
-                                      "special_tokens_map.json", "added_tokens.json", "chat_template.jinja"};
-  size_t count = w->options->without_tokenizer ? 1 : sizeof names / sizeof *names;
-  for (size_t i = 0; i < count; i++) HRI_TRY(copy_file(w->model.directory, directory, names[i], error));
-  return HR_OK;
 }
 
 static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
@@ -207,7 +217,7 @@ static hr_status to_quantized(work *w, const char *directory, hr_error *error) {
     return read;
   }
   HRI_TRY(write_file(directory, "config.json", text, error));
-  HRI_TRY(copy_companions(w, directory, error));
+  HRI_TRY(hri_beside_list(w->model.directory, copy_file, &(copying){w, directory}, error)); /* stays as it is */
   return hri_convert_to_quantized(&w->source, directory, w->quantization, &w->result->tensor_count,
                                   &w->result->data_bytes, error);
 }
@@ -286,14 +296,32 @@ static hr_status check_quantized_names(const char *source, const char *target, h
                   "headroom convert DIRECTORY DIRECTORY --quantize nf4; of GGUF files: q4_K_M, q8_0, ...");
 }
 
-/* A GGUF file becomes another one where a type is asked for. */
-static hr_status check_names(const char *source, const char *target, bool typed, bool quantized, hr_error *error) {
-  bool to_gguf_file = hri_path_is_dir(source);
-  if (!hri_path_exists(source)) return hri_fail_errno(error, ENOENT, "open", source);
+static hr_status refuse_missing(const char *source, hr_error *error) {
+  hr_model model;
+  if (hr_model_preset(source, &model, NULL) != HR_OK) return hri_fail_errno(error, ENOENT, "open", source);
+  hri_fail(error, HR_ERROR_USAGE, "%s is a preset, which has no weights", source);
+  return hri_hint(error, HR_ERROR_USAGE, "name a directory with a model, or a GGUF file");
+}
+
+static hr_status check_source(const char *source, hr_error *error) {
+  struct stat info;
+  if (!hri_path_exists(source)) return refuse_missing(source, error);
   if (hri_rows_file(source)) {
     hri_fail(error, HR_ERROR_INPUT, "%s holds " HRI_ROWS_ARE ", and no model", source);
     return hri_hint(error, HR_ERROR_INPUT, HRI_ROWS_HINT);
   }
+  if (stat(source, &info) != 0 || !S_ISREG(info.st_mode) || hri_gguf_is(source))
+    return HR_OK; /* opening it says the rest */
+  hri_fail(error, HR_ERROR_INPUT, "%s is no GGUF file (it does not begin with 'GGUF'), and no directory", source);
+  return hri_hint(
+      error, HR_ERROR_INPUT,
+      "name the directory that config.json and the weights lie in; a GGUF file that is damaged, fetch anew");
+}
+
+/* A GGUF file becomes another one where a type is asked for. */
+static hr_status check_names(const char *source, const char *target, bool typed, bool quantized, hr_error *error) {
+  bool to_gguf_file = hri_path_is_dir(source);
+  HRI_TRY(check_source(source, error));
   if (quantized) return check_quantized_names(source, target, error);
   if (to_gguf_file == ends_in_gguf(target) || (!to_gguf_file && typed)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,

@@ -71,6 +71,7 @@ void hri_lexicon_deinit(hri_lexicon *lexicon) {
   hri_array_free(&lexicon->merges);
   hri_free(lexicon->text);
   hri_free(lexicon->template_text);
+  hri_free(lexicon->added_text);
   hri_json_deinit(&lexicon->config);
   hri_json_deinit(&lexicon->added);
 }

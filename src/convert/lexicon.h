@@ -38,8 +38,12 @@ typedef struct hri_lexicon {
   bool add_bos, add_eos, space_prefix, gemma;
   const char *chat_template; /* borrowed; NULL: none */
   uint64_t chat_template_bytes;
+  /* What GGUF does not say: an added token that takes blanks beside it, or stands alone as a word (NULL: none); and that
+   * the blank of space_prefix stands in front of a text only, not behind each special token too. */
+  const char *stripping;
+  bool prefix_first;
   /* what the texts above are borrowed from */
-  char *text, *template_text;
+  char *text, *template_text, *added_text;
   hri_json config, added;
 } hri_lexicon;
 
@@ -64,9 +68,9 @@ const hri_lexicon_split *hri_lexicon_split_like(const char *regex, bool digits, 
 hr_status hri_lexicon_score(hri_lexicon *lexicon, hr_error *error);
 hr_status hri_lexicon_derive_merges(hri_lexicon *lexicon, hr_error *error);
 
-/* From a Hugging Face directory: tokenizer.json, else tokenizer.model; tokenizer_config.json, chat_template.jinja.
- * *found is
- * false when there is neither of the first two. INPUT, and UNSUPPORTED for what GGUF has no word for. */
+/* From a Hugging Face directory: tokenizer.json, else tokenizer.model, else vocab.json with merges.txt; what lies beside it
+ * (tokenizer_config.json, added_tokens.json, special_tokens_map.json, chat_template.jinja). *found is false when there is no
+ * tokenizer. INPUT, and UNSUPPORTED for what GGUF has no word for, tokenizers of other kinds among them. */
 hr_status hri_lexicon_from_directory(const char *directory, hri_lexicon *lexicon, bool *found, hr_error *error);
 /* The same from the keys of a GGUF file, which must stay open; *found is false when it has no tokenizer. */
 hr_status hri_lexicon_from_gguf(const hri_gguf *file, hri_lexicon *lexicon, bool *found, hr_error *error);

@@ -1,14 +1,20 @@
-/* tokenizer.json and what lies beside it.
+/* tokenizer.json and what lies beside it; tokenizer.model, and vocab.json with merges.txt, where there is none.
  *
  * The file may have 20 MB, nearly all of them vocabulary and merges. Those are scanned in place and stay where they
  * are; the small parts become trees. The scanner decodes strings where they stand, so a part is made a tree before it
- * is passed over. */
+ * is passed over.
+ *
+ * Which tokens are added ones is no matter of that file alone: added_tokens.json and tokenizer_config.json have more of
+ * them, by rules that the tokenizer itself follows (tokenizer/config.c). So it is opened and asked. */
 #include <stdio.h>
 #include <string.h>
 
 #include "base/file.h"
 #include "base/json_scan.h"
 #include "convert/lexicon.h"
+#include "tokenizer/added.h"
+#include "tokenizer/merges.h"
+#include "tokenizer/recognize.h"
 #include "tokenizer/sentencepiece.h"
 
 #define BLANK "\xE2\x96\x81" /* U+2581 */
@@ -21,6 +27,7 @@ typedef struct reader {
   hri_json normalizer, pre_tokenizer, post_processor;
   const char *unk, *around[2]; /* what the post-processor puts before a text, and behind it */
   bool byte_fallback, ignore_merges, has_vocabulary;
+  bool from_merges; /* vocab.json and merges.txt: what is around a text stands in tokenizer_config.json */
 } reader;
 
 static hr_status unsupported(const reader *r, hr_error *error, const char *part, const char *what) {
@@ -105,6 +112,11 @@ static hr_status read_merges(reader *r, hri_json_scan *scan, hr_error *error) {
   }
 }
 
+/* What merges of some vocabularies put before or behind parts of words. */
+static bool is_affix(const char *key) {
+  return strcmp(key, "continuing_subword_prefix") == 0 || strcmp(key, "end_of_word_suffix") == 0;
+}
+
 static hr_status read_model(reader *r, hri_json_scan *scan, hr_error *error) {
   char *key, *text;
   HRI_TRY(hri_json_scan_object(scan, error));
@@ -122,6 +134,9 @@ static hr_status read_model(reader *r, hri_json_scan *scan, hr_error *error) {
     } else if (strcmp(key, "unk_token") == 0 && first == '"') {
       HRI_TRY(hri_json_scan_string(scan, &text, error));
       r->unk = text;
+    } else if (first == '"' && is_affix(key)) {
+      HRI_TRY(hri_json_scan_string(scan, &text, error));
+      if (*text) return unsupported(r, error, "model", key);
     } else {
       if (strcmp(key, "byte_fallback") == 0) r->byte_fallback = first == 't';
       if (strcmp(key, "ignore_merges") == 0) r->ignore_merges = first == 't';
@@ -194,6 +209,54 @@ static hr_status read_added(reader *r, hr_error *error) {
   return HR_OK;
 }
 
+/* ---- added tokens ---- */
+
+static uint64_t text_bytes_of_added(const hr_tokenizer *t) {
+  uint64_t bytes = 1;
+  for (uint32_t id = 0; id < t->vocab.size; id++)
+    if (hri_is_added(t, id)) bytes += (uint64_t)t->vocab.bytes[id] + 1;
+  return bytes;
+}
+
+/* An unknown token and bytes stay what they are. New ones have the score that llama.cpp's converter gives them. */
+static hr_status mark_added(reader *r, const hr_tokenizer *t, hr_error *error) {
+  hri_lexicon *v = r->lexicon;
+  char *next = v->added_text = hri_alloc(text_bytes_of_added(t));
+  if (!next) return hri_fail_memory(error, text_bytes_of_added(t), r->path);
+  for (uint32_t id = 0; id < t->vocab.size; id++) {
+    const bool has = id < v->tokens.count && v->tokens.items[id].text;
+    const hri_lex_type type = has ? v->tokens.items[id].type : HRI_LEX_NORMAL;
+    const hri_added_token *flags;
+    if (!hri_is_added(t, id) || type == HRI_LEX_UNKNOWN || type == HRI_LEX_BYTE) continue;
+    memcpy(next, hri_vocab_content(&t->vocab, id), (size_t)t->vocab.bytes[id] + 1);
+    HRI_TRY(put_token(r, id, next, hr_tokenizer_is_special(t, (int32_t)id) ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED,
+                      NULL, error));
+    if (!has) v->tokens.items[id].score = -1000;
+    flags = hri_added_get(&t->added, id);
+    if (flags->lstrip || flags->rstrip || flags->single_word) v->stripping = next;
+    next += (size_t)t->vocab.bytes[id] + 1;
+  }
+  return HR_OK;
+}
+
+/* Of merges the class has tokens that no file names. */
+static void take_named(reader *r, const hr_tokenizer *t) {
+  static const hr_named_token names[HRI_LEXICON_NAMED] = {HR_TOKEN_BOS, HR_TOKEN_EOS, HR_TOKEN_UNK, HR_TOKEN_PAD};
+  for (int i = 0; i < HRI_LEXICON_NAMED; i++) r->lexicon->named[i] = hr_tokenizer_named(t, names[i]);
+}
+
+static hr_status take_added(reader *r, hr_error *error) {
+  hr_tokenizer *t;
+  hr_status status;
+  HRI_TRY(hr_tokenizer_open(r->path, &t, error));
+  status = mark_added(r, t, error);
+  if (r->from_merges) take_named(r, t);
+  hr_tokenizer_close(t);
+  return status;
+}
+
+/* ---- components ---- */
+
 static const char *type_of(const hri_json *part) {
   hri_json type = hri_json_member(part, "type");
   return json_is_string(type.value) ? json_string_value(type.value) : "";
@@ -257,8 +320,7 @@ static hr_status read_byte_level(reader *r, hr_error *error) {
 
 /* Llama 2: a blank in front and U+2581 for blanks, as normalizer or as Metaspace; Gemma: without the blank in front. */
 static hr_status read_sentencepiece(reader *r, hr_error *error) {
-  hri_json scheme = hri_json_member(&r->pre_tokenizer, "prepend_scheme"),
-           pattern = hri_json_member(&r->pre_tokenizer, "pattern");
+  hri_json pattern = hri_json_member(&r->pre_tokenizer, "pattern");
   bool replaced = false;
   r->lexicon->sentencepiece = true;
   r->lexicon->pre = "default";
@@ -272,7 +334,8 @@ static hr_status read_sentencepiece(reader *r, hr_error *error) {
   if (strcmp(type_of(&r->pre_tokenizer), "Metaspace") == 0 &&
       (says(&r->pre_tokenizer, "replacement", BLANK) || !hri_json_has(&r->pre_tokenizer, "replacement"))) {
     replaced = true;
-    r->lexicon->space_prefix = !json_is_string(scheme.value) || strcmp(json_string_value(scheme.value), "never") != 0;
+    r->lexicon->space_prefix = !says(&r->pre_tokenizer, "prepend_scheme", "never");
+    r->lexicon->prefix_first = says(&r->pre_tokenizer, "prepend_scheme", "first");
   } else if (strcmp(type_of(&r->pre_tokenizer), "Split") == 0 && says(&pattern, "String", " ")) {
     r->lexicon->gemma = true; /* at blanks, which are gone by then */
   } else if (json_is_object(r->pre_tokenizer.value)) {
@@ -345,7 +408,8 @@ static hr_status read_config(reader *r, const char *path, hr_error *error) {
     if (json_is_object(member.value)) member = hri_json_member(&member, "content");
     if (json_is_string(member.value)) v->named[i] = find_token(v, json_string_value(member.value));
   }
-  if (r->has_vocabulary) return HR_OK; /* tokenizer.json itself says what is put around a text (tokenizer/config.c) */
+  if (r->has_vocabulary && !r->from_merges)
+    return HR_OK; /* tokenizer.json itself says what is put around a text (tokenizer/config.c) */
   v->add_bos = is_true(&v->config, "add_bos_token", v->add_bos);
   v->add_eos = is_true(&v->config, "add_eos_token", v->add_eos);
   return HR_OK;
@@ -401,12 +465,13 @@ static hr_status read_beside(reader *r, const char *directory, hr_error *error) 
 
 static hr_status interpret(reader *r, const char *directory, hr_error *error) {
   HRI_TRY(read_added(r, error));
+  HRI_TRY(take_added(r, error));
   HRI_TRY(r->byte_fallback ? read_sentencepiece(r, error) : read_byte_level(r, error));
   HRI_TRY(read_template(r, error));
   if (r->lexicon->sentencepiece) HRI_TRY(finish_sentencepiece(r, error));
-  r->lexicon->named[HRI_LEXICON_UNK] = find_token(r->lexicon, r->unk);
+  if (!r->from_merges) r->lexicon->named[HRI_LEXICON_UNK] = find_token(r->lexicon, r->unk);
   HRI_TRY(read_beside(r, directory, error));
-  return settle_around(r, error);
+  return r->from_merges ? HR_OK : settle_around(r, error);
 }
 
 /* ---- tokenizer.model, where there is no tokenizer.json ---- */
@@ -443,6 +508,7 @@ static hr_status read_sentencepiece_model(reader *r, const char *directory, hr_e
   if (status == HR_OK && !model.byte_fallback)
     status = unsupported(r, error, "trainer_spec", "a vocabulary without bytes");
   hri_sentencepiece_deinit(&model);
+  if (status == HR_OK) status = take_added(r, error);
   return status == HR_OK ? read_beside(r, directory, error) : status;
 }
 
@@ -453,20 +519,41 @@ static hr_status read_json_tokenizer(reader *r, const char *directory, hr_error 
   return interpret(r, directory, error);
 }
 
+/* ---- vocab.json and merges.txt, where there is neither ---- */
+
+static hr_status read_merges_tokenizer(reader *r, const char *directory, hr_error *error) {
+  hri_merges made;
+  HRI_TRY(hri_merges_read(directory, &made, error));
+  r->from_merges = true;
+  r->lexicon->text = made.text.chars;
+  HRI_TRY(read_file(r, made.text.length, error));
+  return interpret(r, directory, error);
+}
+
+/* ---- a directory ---- */
+
+static hr_status read_any(reader *r, const char *directory, hr_error *error) {
+  const char *name = strrchr(r->path, '/') ? strrchr(r->path, '/') + 1 : r->path;
+  hri_tokenizer_kind kind;
+  if (strcmp(name, "tokenizer.json") == 0) return read_json_tokenizer(r, directory, error);
+  if (strcmp(name, "vocab.json") == 0) return read_merges_tokenizer(r, directory, error);
+  if (strcmp(name, "vocab.txt") == 0) return unsupported(r, error, "the vocabulary", "WordPiece");
+  HRI_TRY(hri_tokenizer_recognize(r->path, &kind, error));
+  if (strcmp(name, "tokenizer.model") == 0 && kind == HRI_TOKENIZER_SENTENCEPIECE)
+    return read_sentencepiece_model(r, directory, error);
+  return unsupported(r, error, "the vocabulary", "a list of ranks");
+}
+
 hr_status hri_lexicon_from_directory(const char *directory, hri_lexicon *lexicon, bool *found, hr_error *error) {
-  char *json = hri_path_join(directory, "tokenizer.json"), *model = hri_path_join(directory, "tokenizer.model");
   reader r = {.lexicon = lexicon};
-  hr_status status = json && model ? HR_OK : hri_fail_memory(error, strlen(directory), "a path");
-  *found = status == HR_OK && (hri_path_exists(json) || hri_path_exists(model));
-  if (*found) {
-    bool is_json = hri_path_exists(json);
-    r.path = is_json ? json : model;
-    status = is_json ? read_json_tokenizer(&r, directory, error) : read_sentencepiece_model(&r, directory, error);
-  }
+  char *path;
+  hr_status status = hri_tokenizer_find(directory, &path, error);
+  *found = status == HR_OK && path;
+  r.path = path;
+  if (*found) status = read_any(&r, directory, error);
   hri_json_deinit(&r.normalizer);
   hri_json_deinit(&r.pre_tokenizer);
   hri_json_deinit(&r.post_processor);
-  hri_free(json);
-  hri_free(model);
+  hri_free(path);
   return status;
 }

@@ -14,15 +14,11 @@
 #include "base/file.h"
 #include "base/publish.h"
 #include "base/text.h"
+#include "convert/beside.h"
 
 enum { PATH_BYTES = 4096, NAMED_FILES = 4, KEPT_NAMES = 1000 };
 
 /* ---- what may be removed ---- */
-
-static bool ends_with(const char *name, const char *end) {
-  size_t length = strlen(name), tail = strlen(end);
-  return length > tail && strcmp(name + length - tail, end) == 0;
-}
 
 static bool is_shard(const char *name) {
   unsigned shard, count;
@@ -33,23 +29,10 @@ static bool is_shard(const char *name) {
 }
 
 static bool is_model_file(const char *directory, const char *name) {
-  static const char *const names[] = {"config.json",
-                                      "generation_config.json",
-                                      "model.safetensors",
-                                      "model.safetensors.index.json",
-                                      "tokenizer.json",
-                                      "tokenizer.model",
-                                      "tekken.json",
-                                      "vocab.txt",
-                                      "tokenizer_config.json",
-                                      "special_tokens_map.json",
-                                      "added_tokens.json",
-                                      "vocab.json",
-                                      "merges.txt",
-                                      "chat_template.jinja"};
+  static const char *const names[] = {"config.json", "model.safetensors", "model.safetensors.index.json"};
   char path[PATH_BYTES];
   struct stat info;
-  bool known = is_shard(name) || ends_with(name, ".tiktoken");
+  bool known = is_shard(name) || hri_beside_of(name) != HRI_BESIDE_NONE;
   for (size_t i = 0; i < sizeof names / sizeof *names; i++) known = known || strcmp(name, names[i]) == 0;
   return known && snprintf(path, sizeof path, "%s/%s", directory, name) < PATH_BYTES && lstat(path, &info) == 0 &&
          S_ISREG(info.st_mode);

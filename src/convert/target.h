@@ -1,10 +1,9 @@
 /* Where a conversion writes: the target grows in a scratch directory beside its name and takes that at the end.
  *
  * What --force may remove of a directory is decided by names, and narrowly: the regular files that a Hugging Face model
- * directory has as transformers and Headroom write it (config.json, generation_config.json, model.safetensors,
- * model-00001-of-00002.safetensors and so on, model.safetensors.index.json, tokenizer.json, tokenizer.model,
- * tokenizer_config.json, special_tokens_map.json, added_tokens.json, vocab.json, merges.txt, *.tiktoken,
- * chat_template.jinja), in a directory that is empty or has a config.json.
+ * directory has as transformers and Headroom write it (config.json, model.safetensors, model-00001-of-00002.safetensors
+ * and so on, model.safetensors.index.json, and what convert/beside.h lists), in a directory that is empty or has a
+ * config.json.
  * Anything else in it - other names, directories, links - is somebody's, and the conversion is refused. */
 #ifndef HRI_CONVERT_TARGET_H
 #define HRI_CONVERT_TARGET_H

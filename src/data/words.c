@@ -10,6 +10,7 @@
 #include "data/reader.h"
 #include "formats/gguf.h"
 #include "tokenizer/merges.h"
+#include "tokenizer/recognize.h"
 
 enum {
   IDENTITY_BYTES = 64 << 20,
@@ -38,7 +39,7 @@ static hr_status digest_file(hri_digest *digest, const char *path, hr_error *err
 
 /* What a directory has. */
 typedef struct findings {
-  bool tokenizer; /* of a kind that is read before vocab.json and merges.txt */
+  bool tokenizer; /* any; at first one that is read before vocab.json and merges.txt */
   bool ranks;     /* which are one */
   bool words;     /* vocab.txt */
   bool chat;
@@ -84,21 +85,21 @@ static hr_status digest_tiktoken(hri_digest *digest, const char *directory, find
   return status;
 }
 
-/* vocab.json and merges.txt lie beside many a tokenizer.json, and decide only where they are the tokenizer themselves:
- * *path is the one to open then, whatever GGUF file lies beside it. */
-static hr_status digest_merges(hri_digest *digest, const char *directory, const findings *found, char **path,
-                               hr_error *error) {
-  char *merges;
+/* vocab.json and merges.txt lie beside many a tokenizer.json, and decide only where they are the tokenizer themselves. */
+static hr_status digest_merges(hri_digest *digest, const char *directory, findings *found, hr_error *error) {
+  char *merges, *vocab;
   hr_status status;
   if (found->tokenizer || !(found->words ? hri_merges_known(directory) : hri_merges_present(directory))) return HR_OK;
   merges = hri_path_join(directory, "merges.txt");
-  *path = hri_path_join(directory, "vocab.json");
-  status = merges && *path ? HR_OK : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
+  vocab = hri_path_join(directory, "vocab.json");
+  status = merges && vocab ? HR_OK : hri_fail_memory(error, strlen(directory) + 32, "the tokenizer's files");
   hri_digest_add_u64(digest, 9);
-  if (status == HR_OK) status = digest_file(digest, *path, error);
+  if (status == HR_OK) status = digest_file(digest, vocab, error);
   hri_digest_add_u64(digest, 10);
   if (status == HR_OK) status = digest_file(digest, merges, error);
   hri_free(merges);
+  hri_free(vocab);
+  found->tokenizer = true;
   return status;
 }
 
@@ -114,34 +115,30 @@ static bool means_one(const char *directory) {
   return means;
 }
 
-/* A GGUF file inside of a directory with a model is another model. */
-static hr_status digest_place(hri_digest *digest, const char *place, findings *found, char **path, hr_error *error) {
+/* What hri_tokenizer_is_models goes by: a GGUF file inside of the directory is another model. */
+static hr_status digest_place(hri_digest *digest, const char *place, findings *found, hr_error *error) {
   HRI_TRY(digest_directory(digest, place, found, error));
   HRI_TRY(digest_tiktoken(digest, place, found, error));
-  HRI_TRY(digest_merges(digest, place, found, path, error));
-  found->tokenizer = found->tokenizer || found->words || *path;
+  HRI_TRY(digest_merges(digest, place, found, error));
+  found->tokenizer = found->tokenizer || found->words;
   return HR_OK;
 }
 
 static hr_status open_model(hri_words *words, hri_digest *digest, const char *place, hr_error *error) {
   findings found = {0};
   struct stat info;
-  char *path = NULL; /* the file, where it is not for the tokenizer to find */
-  hr_status status = HR_OK;
   if (stat(place, &info) != 0) {
     if (errno != ENOENT)
       return hri_fail_errno(error, errno, "look at", place); /* not to be taken for a model without a tokenizer */
   } else if (S_ISDIR(info.st_mode)) {
-    status = digest_place(digest, place, &found, &path, error);
-    if (status == HR_OK && !found.tokenizer && means_one(place)) words->lacking = place;
+    HRI_TRY(digest_place(digest, place, &found, error));
+    if (!found.tokenizer && means_one(place)) words->lacking = place;
   } else if (hri_gguf_is(place)) {
     HRI_TRY(digest_file(digest, place, error));
     found.tokenizer = found.chat = hr_tokenizer_present(place);
   }
   if (found.chat) words->chat = place;
-  if (status == HR_OK && found.tokenizer) status = hr_tokenizer_open(path ? path : place, &words->tokenizer, error);
-  hri_free(path);
-  HRI_TRY(status);
+  if (found.tokenizer) HRI_TRY(hr_tokenizer_open(place, &words->tokenizer, error));
   /* what stands behind ranks may be config.json's to say, of which nothing else counts here */
   if (found.ranks) hri_digest_add_u64(digest, hr_tokenizer_size(words->tokenizer));
   return HR_OK;
@@ -154,26 +151,33 @@ static hr_status digest_template(hri_digest *digest, const char *path, hr_error 
   return hri_path_exists(path) ? digest_file(digest, path, error) : HR_OK;
 }
 
-hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const char **place, hr_error *error) {
+/* The directory or file that a model's tokenizer and chat template are looked for in. */
+static hr_status find_place(const hr_model *model, const char *tokenizer, const char **place, hr_error *error) {
   *place = tokenizer ? tokenizer : model->directory;
   if (!tokenizer) return HR_OK;
-  if (model->directory[0] && strcmp(tokenizer, model->directory) != 0 && hr_tokenizer_present(model->directory)) {
+  if (model->directory[0] && strcmp(tokenizer, model->directory) != 0 && hri_tokenizer_is_models(model->directory)) {
     hri_fail(error, HR_ERROR_USAGE, "--tokenizer %s: %s has a tokenizer of its own", tokenizer, model->directory);
     return hri_hint(error, HR_ERROR_USAGE, "leave --tokenizer out: its weights were made for that one");
   }
-  if (hri_path_is_dir(tokenizer) ? hr_tokenizer_present(tokenizer)
-                                 : hri_gguf_is(tokenizer) && hr_tokenizer_present(tokenizer))
-    return HR_OK;
+  if ((hri_path_is_dir(tokenizer) || hri_gguf_is(tokenizer)) && hri_tokenizer_is_models(tokenizer)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--tokenizer %s: there is no tokenizer", tokenizer);
-  return hri_hint(error, HR_ERROR_USAGE,
-                  "name a directory with tokenizer.json, tokenizer.model or a *.tiktoken file, or a GGUF file");
+  return hri_hint(
+      error, HR_ERROR_USAGE,
+      "name a directory with tokenizer.json, tokenizer.model, a *.tiktoken file or vocab.json and merges.txt, "
+      "or a GGUF file by its own name");
+}
+
+hr_status hr_data_tokenizer(const hr_model *model, const char *tokenizer, const char **place, hr_error *error) {
+  HRI_TRY(find_place(model, tokenizer, place, error));
+  if (!hri_tokenizer_is_models(*place)) *place = "";
+  return HR_OK;
 }
 
 hr_status hri_words_open(hri_words *words, const hr_model *model, const hr_data_options *options, hr_error *error) {
   const char *chat_template = options->chat_template, *place;
   hri_digest digest = {0};
   *words = (hri_words){0};
-  HRI_TRY(hr_data_tokenizer(model, options->tokenizer, &place, error));
+  HRI_TRY(find_place(model, options->tokenizer, &place, error));
   if (place[0]) HRI_TRY(open_model(words, &digest, place, error));
   if (chat_template) {
     words->chat = chat_template;

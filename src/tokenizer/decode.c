@@ -78,8 +78,18 @@ static void decode_byte_level(const pieces *from, pieces *to) {
   end_piece(to);
 }
 
-static hr_status decode_replace(const hri_decoder *decoder, const pieces *from, pieces *to, hri_split *split,
-                                hr_error *error) {
+/* Replacements that each double a text make gigabytes of a line: what they make of the tokens' contents is bounded, as it is
+ * of a text on its way in (normalize.h). */
+enum { GROWTH = 256, GROWTH_FREE = 1 << 20 };
+
+static hr_status refuse_growth(uint64_t most, hr_error *error) {
+  (void)hri_fail(error, HR_ERROR_INPUT, "the text grows to more than %llu bytes by the tokenizer's decoders",
+                 (unsigned long long)most);
+  return hri_hint(error, HR_ERROR_INPUT, "decode it in parts; a tokenizer that makes so much of few tokens is none");
+}
+
+static hr_status decode_replace(const hri_decoder *decoder, const pieces *from, pieces *to, uint64_t most,
+                                hri_split *split, hr_error *error) {
   for (size_t i = 0; i < from->ends.count; i++) {
     uint64_t begin = piece_begin(from, i), bytes = from->ends.items[i] - begin, done = 0;
     const char *text = hri_text_get(&from->text) + begin;
@@ -92,6 +102,7 @@ static hr_status decode_replace(const hri_decoder *decoder, const pieces *from, 
       hri_text_add_bytes(&to->text, text + done, match.begin - done);
       hri_text_add_bytes(&to->text, decoder->content, strlen(decoder->content));
       done = match.end;
+      if (to->text.length > most) return refuse_growth(most, error);
     }
     hri_text_add_bytes(&to->text, text + done, bytes - done);
     end_piece(to);
@@ -233,12 +244,12 @@ static void decode_wordpiece(const hri_decoder *decoder, const pieces *from, pie
   hri_text_deinit(&other);
 }
 
-static hr_status run_decoder(const hri_decoder *decoder, const pieces *from, pieces *to, hri_split *split,
-                             hr_error *error) {
+static hr_status run_decoder(const hri_decoder *decoder, const pieces *from, pieces *to, uint64_t most,
+                             hri_split *split, hr_error *error) {
   clear_pieces(to);
   switch (decoder->kind) {
   case HRI_DECODE_BYTE_LEVEL: decode_byte_level(from, to); break;
-  case HRI_DECODE_REPLACE: return decode_replace(decoder, from, to, split, error);
+  case HRI_DECODE_REPLACE: return decode_replace(decoder, from, to, most, split, error);
   case HRI_DECODE_BYTE_FALLBACK: decode_byte_fallback(from, to); break;
   case HRI_DECODE_FUSE: decode_fuse(from, to); break;
   case HRI_DECODE_STRIP: decode_strip(decoder, from, to); break;
@@ -289,14 +300,16 @@ hr_status hr_tokenizer_decode(const hr_tokenizer *tokenizer, const int32_t *ids,
   pieces lists[2] = {0};
   hri_split split = {0};
   uint32_t now = 0;
+  uint64_t most;
   hr_status status;
   if (!tokenizer || !text || (!ids && count))
     return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_decode needs a tokenizer, ids and a place for the text");
   *text = NULL;
   if (bytes) *bytes = 0;
   HRI_TRY_OUT(collect(tokenizer, ids, count, flags, &lists[0], error));
+  most = (uint64_t)lists[0].text.length * GROWTH + GROWTH_FREE;
   for (size_t i = 0; i < tokenizer->decoders.count; i++, now ^= 1)
-    HRI_TRY_OUT(run_decoder(&tokenizer->decoders.items[i], &lists[now], &lists[now ^ 1], &split, error));
+    HRI_TRY_OUT(run_decoder(&tokenizer->decoders.items[i], &lists[now], &lists[now ^ 1], most, &split, error));
   hri_text_add_bytes(&lists[now].text, "", 0); /* an empty text has its NUL too */
   if (lists[0].failed || lists[1].failed || lists[0].text.failed || lists[1].text.failed) {
     status = hri_fail_memory(error, lists[now].text.length, "decoded text");

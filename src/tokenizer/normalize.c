@@ -108,6 +108,8 @@ hr_status hri_normalizer_add_sentencepiece(hri_normalizer *normalizer, const hri
 
 /* ---- writing ---- */
 
+enum { GROWTH = 256, GROWTH_FREE = 1 << 20 }; /* compatibility forms make 18 characters of one, at most */
+
 static bool reserve(hri_normal_writer *writer, size_t more) {
   struct hri_normal_buffer *out = writer->out;
   if (writer->failed) return false;
@@ -119,9 +121,15 @@ static bool reserve(hri_normal_writer *writer, size_t more) {
   return false;
 }
 
+/* Room for so many bytes more, within the bound. */
+static bool take_room(hri_normal_writer *writer, size_t more) {
+  if (!writer->failed && more > writer->normal->most - writer->out->count) writer->failed = writer->grown = true;
+  return reserve(writer, more);
+}
+
 hri_normal_writer hri_normal_write(hri_normal *normal) {
   struct hri_normal_buffer *out = &normal->buffers[normal->text == normal->buffers[0].bytes ? 1 : 0];
-  hri_normal_writer writer = {normal, out, false};
+  hri_normal_writer writer = {normal, out, false, false};
   out->count = 0;
   (void)reserve(&writer, normal->bytes + normal->bytes / 8 + 16);
   return writer;
@@ -138,7 +146,7 @@ hri_split_piece hri_normal_span(const hri_normal *normal, uint64_t at) {
 void hri_normal_keep(hri_normal_writer *writer, uint64_t begin, uint64_t end) {
   const hri_normal *normal = writer->normal;
   struct hri_normal_buffer *out = writer->out;
-  if (begin == end || !reserve(writer, end - begin)) return;
+  if (begin == end || !take_room(writer, end - begin)) return;
   memcpy(out->bytes + out->count, normal->text + begin, end - begin);
   if (normal->with_spans && normal->spans) {
     memcpy(out->spans + out->count, normal->spans + begin, (end - begin) * sizeof *out->spans);
@@ -154,7 +162,7 @@ void hri_normal_keep(hri_normal_writer *writer, uint64_t begin, uint64_t end) {
 
 void hri_normal_put(hri_normal_writer *writer, const char *bytes, size_t count, hri_split_piece span) {
   struct hri_normal_buffer *out = writer->out;
-  if (count == 0 || !reserve(writer, count)) return;
+  if (count == 0 || !take_room(writer, count)) return;
   memcpy(out->bytes + out->count, bytes, count);
   if (writer->normal->with_spans)
     for (size_t i = 0; i < count; i++) out->spans[out->count + i] = span;
@@ -163,10 +171,13 @@ void hri_normal_put(hri_normal_writer *writer, const char *bytes, size_t count, 
 
 hr_status hri_normal_done(hri_normal_writer *writer, hr_error *error) {
   hri_normal *normal = writer->normal;
+  if (writer->grown) {
+    (void)hri_fail(error, HR_ERROR_INPUT, "a text grows to more than %llu bytes by the tokenizer's normalizer",
+                   (unsigned long long)normal->most);
+    return hri_hint(error, HR_ERROR_INPUT,
+                    "tokenize it in parts; a tokenizer that makes so much of short texts is none");
+  }
   if (writer->failed) return hri_fail_memory(error, normal->bytes, "normalized text");
-  if (writer->out->count >= UINT32_MAX)
-    return hri_fail(error, HR_ERROR_INPUT, "a text of %llu bytes grows to %llu by normalization, more than 4 GiB",
-                    (unsigned long long)normal->bytes, (unsigned long long)writer->out->count);
   normal->text = writer->out->bytes;
   normal->bytes = writer->out->count;
   normal->spans = normal->with_spans ? writer->out->spans : NULL;
@@ -199,6 +210,7 @@ hr_status hri_normal_begin(hri_normal *normal, const char *text, uint64_t bytes,
     return hri_fail(error, HR_ERROR_INPUT, "a text of %llu bytes is too long", (unsigned long long)bytes);
   normal->text = text;
   normal->bytes = bytes;
+  normal->most = bytes < (UINT32_MAX - GROWTH_FREE) / GROWTH ? bytes * GROWTH + GROWTH_FREE : UINT32_MAX - 1;
   normal->changed = false;
   normal->with_spans = with_spans;
   normal->spans = NULL;

@@ -55,6 +55,7 @@ bool hri_normalizer_is_empty(const hri_normalizer *normalizer);
 typedef struct hri_normal {
   const char *text;
   uint64_t bytes;
+  uint64_t most;   /* bytes that the text may grow to */
   bool changed;    /* text is not the input */
   bool with_spans; /* asked for */
   const hri_split_piece
@@ -74,7 +75,8 @@ typedef struct hri_normal {
 /* Takes `bytes` bytes (at most 4 GiB - 1) as the input. Invalid UTF-8 becomes U+FFFD, one for each maximal part. The
  * input must outlive the use of normal->text. with_spans false leaves spans NULL throughout. */
 hr_status hri_normal_begin(hri_normal *normal, const char *text, uint64_t bytes, bool with_spans, hr_error *error);
-/* Runs the steps on normal->text in place. An empty text stays empty (Prepend too). */
+/* Runs the steps on normal->text in place. An empty text stays empty (Prepend too). INPUT when the text grows beyond 256
+ * times the input and 1 MiB, or 4 GiB: steps that each double it make gigabytes of a line. */
 hr_status hri_normalizer_apply(const hri_normalizer *normalizer, hri_normal *normal, hr_error *error);
 void hri_normal_deinit(hri_normal *normal);
 

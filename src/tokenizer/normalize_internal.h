@@ -16,7 +16,8 @@ typedef struct hri_normal_char {
 typedef struct hri_normal_writer {
   hri_normal *normal;
   struct hri_normal_buffer *out;
-  bool failed; /* memory was refused */
+  bool failed; /* memory was refused, or the text grows beyond its bound */
+  bool grown;  /* the latter */
 } hri_normal_writer;
 
 hri_normal_writer hri_normal_write(hri_normal *normal);
@@ -26,7 +27,7 @@ void hri_normal_keep(hri_normal_writer *writer, uint64_t begin, uint64_t end);
 void hri_normal_put(hri_normal_writer *writer, const char *bytes, size_t count, hri_split_piece span);
 /* The origin of the character that the old byte `at` belongs to. */
 hri_split_piece hri_normal_span(const hri_normal *normal, uint64_t at);
-/* Makes what was written the text. MEMORY; INPUT when it has 4 GiB or more. */
+/* Makes what was written the text. MEMORY; INPUT when it grew beyond its bound. */
 hr_status hri_normal_done(hri_normal_writer *writer, hr_error *error);
 
 /* normalize_forms.c */

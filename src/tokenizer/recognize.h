@@ -19,4 +19,10 @@ hr_status hri_tokenizer_recognize(const char *path, hri_tokenizer_kind *kind, hr
 hr_status hri_tokenizer_recognize_bytes(const char *path, const char *bytes, uint64_t count, hri_tokenizer_kind *kind,
                                         hr_error *error);
 
+/* The file of a model's directory that holds its tokenizer, owned by the caller; NULL: it has none. MEMORY. */
+hr_status hri_tokenizer_find(const char *directory, char **path, hr_error *error);
+/* Whether a model's directory, or its GGUF file, has a tokenizer: as hr_tokenizer_present, but a GGUF file inside of the
+ * directory is another model and has another model's. hr_tokenizer_open does not take that one where this is true. */
+bool hri_tokenizer_is_models(const char *path);
+
 #endif

@@ -36,18 +36,20 @@ static char *only_file(const char *directory, const char *end) {
   return found;
 }
 
-/* Merges of a class that is not read stand behind what else is there: opening them says which class it is. */
-static char *last_file(const char *directory) {
+/* Merges of a class that is not read stand behind words: opening them says which class it is. */
+static char *merges_or_words(const char *directory) {
   char *words = hri_path_join(directory, "vocab.txt");
-  if (!words || hri_path_exists(words) || !hri_merges_present(directory)) return words;
+  bool any_words = words && hri_path_exists(words);
+  if (any_words && !hri_merges_known(directory)) return words;
   hri_free(words);
-  return hri_path_join(directory, "vocab.json");
+  return any_words || hri_merges_present(directory) ? hri_path_join(directory, "vocab.json") : NULL;
 }
 
-/* The file of a directory that holds its tokenizer; owned by the caller. */
-static hr_status find_file(const char *directory, char **path, hr_error *error) {
+/* The file of a directory that holds its tokenizer, owned by the caller; NULL: it has none. A GGUF file stands last, and
+ * counts only where that is asked for: beside a model it is another model, converted from that one or the other way round. */
+static hr_status find_file(const char *directory, bool gguf_counts, char **path, hr_error *error) {
   static const char *const names[] = {"tokenizer.json", "tokenizer.model", "tekken.json"};
-  hr_status status;
+  *path = NULL;
   for (uint32_t i = 0; i < sizeof names / sizeof *names; i++) {
     *path = hri_path_join(directory, names[i]);
     if (!*path) return hri_fail_memory(error, strlen(directory) + 32, directory);
@@ -55,17 +57,24 @@ static hr_status find_file(const char *directory, char **path, hr_error *error) 
     hri_free(*path);
   }
   *path = only_file(directory, ".tiktoken");
-  if (!*path && hri_merges_known(directory)) *path = hri_path_join(directory, "vocab.json");
-  else if (!*path) *path = only_file(directory, ".gguf");
-  if (!*path) *path = last_file(directory);
-  if (*path && hri_path_exists(*path)) return HR_OK;
-  hri_free(*path);
-  *path = NULL;
-  status = hri_fail(
-      error, HR_ERROR_INPUT,
-      "%s holds no tokenizer: no tokenizer.json, tokenizer.model, tekken.json, single *.tiktoken or *.gguf, vocab.json "
-      "with merges.txt, vocab.txt",
-      directory);
+  if (!*path) *path = merges_or_words(directory);
+  if (!*path && gguf_counts) *path = only_file(directory, ".gguf");
+  return HR_OK;
+}
+
+hr_status hri_tokenizer_find(const char *directory, char **path, hr_error *error) {
+  return find_file(directory, false, path, error);
+}
+
+static hr_status find_to_open(const char *directory, char **path, hr_error *error) {
+  hr_status status;
+  HRI_TRY(find_file(directory, true, path, error));
+  if (*path) return HR_OK;
+  status =
+      hri_fail(error, HR_ERROR_INPUT,
+               "%s holds no tokenizer: no tokenizer.json, tokenizer.model, tekken.json, single *.tiktoken, vocab.json "
+               "with merges.txt, vocab.txt or single *.gguf",
+               directory);
   return hri_hint(error, status, "copy the tokenizer files of the model into its directory");
 }
 
@@ -124,7 +133,7 @@ hr_status hr_tokenizer_open(const char *path, hr_tokenizer **tokenizer, hr_error
   if (!path || !tokenizer)
     return hri_fail(error, HR_ERROR_USAGE, "hr_tokenizer_open needs a path and a place for the tokenizer");
   *tokenizer = NULL;
-  if (hri_path_is_dir(path)) HRI_TRY(find_file(path, &found, error));
+  if (hri_path_is_dir(path)) HRI_TRY(find_to_open(path, &found, error));
   status = hri_build_begin(found ? found : path, tokenizer, error);
   if (status == HR_OK) status = build_from_file(found ? found : path, *tokenizer, error);
   if (status == HR_OK) status = hri_build_finish(*tokenizer, error);
@@ -145,16 +154,20 @@ static bool lacks(const char *path) {
   return !found;
 }
 
-bool hr_tokenizer_present(const char *path) {
+static bool is_present(const char *path, bool gguf_counts) {
   char *found = NULL;
-  hr_error error;
   struct stat info;
+  bool present;
   if (stat(path, &info) != 0)
     return errno != ENOENT && errno != ENOTDIR; /* opening it will say why it cannot be looked at */
-  bool present = S_ISDIR(info.st_mode) ? find_file(path, &found, &error) == HR_OK : !lacks(path);
+  if (!S_ISDIR(info.st_mode)) return !lacks(path);
+  present = find_file(path, gguf_counts, &found, NULL) != HR_OK || (found && !lacks(found));
   hri_free(found);
   return present;
 }
+
+bool hr_tokenizer_present(const char *path) { return is_present(path, true); }
+bool hri_tokenizer_is_models(const char *path) { return is_present(path, false); }
 
 const char *hr_tokenizer_about(const hr_tokenizer *tokenizer) { return tokenizer->about; }
 

@@ -1,6 +1,5 @@
 #include "train/export.h"
 
-#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <limits.h>
@@ -11,6 +10,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "convert/beside.h"
 #include "convert/lexicon.h"
 #include "formats/gguf.h"
 #include "model/adapter.h"
@@ -55,11 +55,6 @@ hr_status hri_export_adapter(const hr_model *model, const char *directory, hri_f
 }
 
 /* ---- companions ---- */
-
-static const char *const companions[] =
-    {"tokenizer.json", "tokenizer.model", "tokenizer_config.json", "special_tokens_map.json", "added_tokens.json",
-     "vocab.json",     "merges.txt",      "chat_template.jinja",   "generation_config.json",  "tekken.json",
-     "vocab.txt"};
 
 /* What cannot be read of the source is no reason to lose a result: INPUT, which the caller may make a warning of. */
 static hr_status unreadable(hr_error *error, const char *verb, const char *path) {
@@ -115,33 +110,22 @@ static hr_status copy_file(const char *from_path, const char *to_path, hri_file_
   return status;
 }
 
-static hr_status carry(const char *from, const char *to, const char *name, hri_file_list *files, hr_error *error) {
-  char *a = hri_path_join(from, name), *b = hri_path_join(to, name);
-  hr_status status = HR_OK;
-  if (!a || !b) status = hri_fail_memory(error, strlen(from) + strlen(to), name);
-  else if (hri_path_exists(a)) status = copy_file(a, b, files, error);
+typedef struct carrying {
+  const char *from, *to;
+  hri_file_list *files;
+  bool own; /* the directory is the model's, not that of a tokenizer that was named for it */
+} carrying;
+
+static hr_status carry(void *context, const char *name, hri_beside_kind kind, hr_error *error) {
+  const carrying *c = context;
+  char *a, *b;
+  hr_status status;
+  if (kind == HRI_BESIDE_MODEL && !c->own) return HR_OK;
+  a = hri_path_join(c->from, name);
+  b = hri_path_join(c->to, name);
+  status = a && b ? copy_file(a, b, c->files, error) : hri_fail_memory(error, strlen(c->from) + strlen(c->to), name);
   hri_free(a);
   hri_free(b);
-  return status;
-}
-
-static bool ends_with(const char *text, const char *end) {
-  size_t a = strlen(text), b = strlen(end);
-  return a > b && strcmp(text + a - b, end) == 0;
-}
-
-static hr_status carry_rank_files(const char *from, const char *to, hri_file_list *files, hr_error *error) {
-  DIR *dir = opendir(from);
-  const char *name;
-  hr_status status = HR_OK;
-  if (!dir) return unreadable(error, "open directory", from);
-  while (status == HR_OK) {
-    if (hri_dir_next(dir, from, &name, error) != HR_OK) status = HR_ERROR_INPUT; /* as what cannot be opened */
-    if (status != HR_OK || !name) break;
-    if (ends_with(name, ".tiktoken")) status = carry(from, to, name, files, error);
-  }
-  closedir(dir);
-  if (status == HR_ERROR_INPUT && error) error->code = HR_ERROR_INPUT;
   return status;
 }
 
@@ -175,7 +159,7 @@ static hr_status make_from_gguf(const hr_model *model, const char *from, const c
 
 hr_status hri_export_companions(const hr_model *model, const char *from, const char *directory, hri_file_list *files,
                                 hr_error *error) {
-  const bool own = strcmp(from, model->directory) == 0; /* another model's generation_config.json is not this one's */
+  carrying c = {from, directory, files, strcmp(from, model->directory) == 0};
   struct stat info;
   if (!from[0]) return HR_OK;
   if (!hri_path_exists(from)) {
@@ -184,7 +168,5 @@ hr_status hri_export_companions(const hr_model *model, const char *from, const c
   }
   if (stat(from, &info) != 0) return unreadable(error, "look at", from);
   if (!S_ISDIR(info.st_mode)) return hri_gguf_is(from) ? make_from_gguf(model, from, directory, files, error) : HR_OK;
-  for (size_t k = 0; k < sizeof companions / sizeof *companions - !own; k++)
-    HRI_TRY(carry(from, directory, companions[k], files, error));
-  return carry_rank_files(from, directory, files, error);
+  return hri_beside_list(from, carry, &c, error);
 }

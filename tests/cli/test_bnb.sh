@@ -106,6 +106,18 @@ theirs, ours = (json.load(open(path + "/config.json")) for path in sys.argv[1:])
 assert ours.pop("quantization_config")["load_in_4bit"] and theirs["somebody"] == ours["somebody"]
 assert set(theirs) <= set(ours) and all(ours[k] == v for k, v in theirs.items()), (theirs, ours)
 P
+# So do all files of a tokenizer, of whatever kind; --without-tokenizer leaves them.
+tokenizer=(tokenizer.json tokenizer.model tekken.json x.tiktoken vocab.json merges.txt vocab.txt tokenizer_config.json
+  special_tokens_map.json added_tokens.json chat_template.jinja)
+for name in "${tokenizer[@]}" generation_config.json; do echo "{\"$name\": 0}" >keyed/$name; done
+run convert keyed full --quantize nf4; expect_rc 0
+run convert keyed without --quantize nf4 --without-tokenizer; expect_rc 0
+for name in "${tokenizer[@]}"; do
+  cmp -s keyed/$name full/$name || fail "$name was lost"
+  [ ! -e without/$name ] || fail "$name was copied unasked"
+done
+cmp -s keyed/generation_config.json without/generation_config.json || fail 'generation_config.json was lost'
+
 run train micro-gpt2-bytes --data ids.bin --seq 16 --steps 1 --out bytes --quiet
 run convert bytes/final own --quantize int8 --json
 expect_rc 0

@@ -2,6 +2,7 @@
 # chat, and what it shares with `generate --chat`: the kept cache, stop texts, a full context, Ctrl-C, UTF-8 that is split
 # over tokens, refusals.
 source "$(dirname "$0")/common.sh"
+shopt -s lastpipe # behind a pipe, converse runs in this shell, which reads its $rc
 
 shape=custom:family=llama,layers=1,hidden=16,heads=2,kv-heads=1,mlp=16,vocab=700,positions=64,tied
 mkdir words
@@ -35,6 +36,14 @@ expect_err '^<u>line 8$' # what the template makes, with what was said before in
 [ "$(grep -c '^<u>line 7$' err)" = 2 ] || fail '--render does not show the conversation'
 converse $chat --max-tokens 9 --quiet --no-render <<<'line 7'; expect_rc 0; expect_no_err; cmp -s out one || fail '--quiet changes the answer'
 
+# What nobody can read is not computed to its end: the answer stops, and so does the conversation.
+if [ -w /dev/full ]; then
+  (trap '' PIPE; "$program" $generate --no-quiet --prompt 'line 7' --max-tokens 90 >/dev/full 2>err); rc=$?
+  expect_rc 1; expect_err '1 made'; expect_err 'cannot write to standard output'
+  printf 'line 7\nline 8\nline 9\n' | "$program" $chat --max-tokens 90 >/dev/full 2>err; rc=$?
+  expect_rc 1; expect_err '^1 answer: .* 1 made'; expect_err 'cannot write to standard output'
+fi
+
 # /reset forgets, --system stays, /exit leaves.
 printf 'line 7\n/reset\nline 7\n/exit\nline 7\n' | converse $chat --max-tokens 9; expect_rc 0
 [ "$(cat out)" = "$(cat one one)" ] || fail '/reset does not begin anew'
@@ -44,6 +53,13 @@ printf 'line 7\n/reset\nline 7\n' | converse $chat --max-tokens 9 --system 'a bu
 printf '/what\n/help\n/usr/bin is a path\n' | converse $chat --max-tokens 3; expect_rc 0; expect_err 'there is no command /what'; expect_err 'Ctrl-C stops an answer'
 expect_err '^1 answer'
 converse $chat </dev/null; expect_rc 0; expect_no_out; expect_no_err
+
+# The byte 0 ends no conversation: it is left out, and that is said. A prompt that holds it is refused by what it is.
+printf 'line 7\n\0\nline \0007\n' | converse $chat --max-tokens 3 --render; expect_rc 0; expect_err '^2 answers'
+[ "$(grep -c '^<u>line 7$' err)" = 3 ] || fail 'the byte 0 changes more than itself'
+[ "$(grep -c '^note: the byte 0 is left out of the message' err)" = 2 ] || fail 'a byte is left out in silence'
+printf 'line \0007' >zero
+run $generate --prompt-file zero; refuses 5; expect_err 'the prompt holds the byte 0 at byte 5'; expect_err 'without --chat'
 
 # A stop text ends the answer wherever it stands, also within a token and across some, and is not said.
 whole=$(cat one); stop=${whole:5:3}; before=${whole%%"$stop"*}

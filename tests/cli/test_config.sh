@@ -27,6 +27,16 @@ run plan gpt2-124m --show-config; expect_out '^model: gpt2-124m  # flag$'
 HEADROOM_SEQ=many run plan; refuses 2; expect_err 'HEADROOM_SEQ'
 unset HEADROOM_SEQ HEADROOM_RECIPE HEADROOM_EVAL_DATA
 
+# Values are shown whole, however long.
+long=$(printf 'a word %.0s' {1..900}) paths=$(printf 'some/folder/file-%d.txt ' {1..200})
+run generate gpt2-124m --prompt "$long" --show-config; expect_rc 0; cp out long.yaml
+run generate --recipe long.yaml --show-config --json; expect_rc 0; expect_json 'len(d["config"]["prompt"]["value"]) == 6300'
+# shellcheck disable=SC2086
+run train gpt2-124m --data $paths --show-config --json; expect_rc 0; expect_json 'len(d["config"]["data"]["value"].split()) == 200'
+# A value with the byte 0 would be cut there.
+printf 'prompt: "a\\0b"\n' >zero.yaml
+run generate gpt2-124m --recipe zero.yaml --show-config; refuses 5; expect_err '^headroom: zero.yaml:1: a value holds the byte 0'
+
 # What --show-config prints is a recipe that gives the same configuration.
 run train --recipe job.yaml --lr 3e-4 --out 'my run' --threads 1 --show-config; sed 's/ *#.*//' out >first; cp out again.yaml
 run train --recipe again.yaml --show-config; expect_rc 0; sed 's/ *#.*//' out >second

@@ -9,7 +9,7 @@ expect_absent() { [ ! -e "$1" ] && [ ! -e "$1.tmp" ] && [ ! -e "$1.old" ] || fai
 # There and back: the weights are those that transformers saved.
 for family in llama gpt2 qwen2 gemma3 phi3-longrope; do
   run convert "$data/$family" "$family.gguf"; expect_rc 0; expect_out '^Hugging Face \(bf16\) to GGUF \(bf16\): [0-9]+ tensors'
-  expect_err 'note: the directory has neither tokenizer.json nor tokenizer.model'
+  expect_err 'note: the directory has no tokenizer: the file gets none'
   run convert "$family.gguf" "$family-back"; expect_rc 0; expect_out '^GGUF \(bf16\) to Hugging Face \(bf16\)'
   expect_same "$data/$family/model.safetensors" "$family-back/model.safetensors"
   [ -s "$family-back/config.json" ] && [ -s "$family-back/generation_config.json" ] || fail "$family-back lacks a file"
@@ -52,6 +52,12 @@ run convert typed.gguf target.gguf; refuses 2; expect_err 'does not end in .gguf
 run convert typed.gguf target --type q8_0; refuses 2; expect_err 'f32, f16 and bf16'; expect_absent target
 run convert typed.gguf target --type q9; refuses 2; expect_err 'not one of'
 run convert none.gguf target; refuses 1; expect_err 'none.gguf'
+run convert gpt2-124m target.gguf; refuses 2; expect_err 'gpt2-124m is a preset, which has no weights'
+for part in config.json model.safetensors; do
+  for other in target target.gguf; do
+    run convert llama-back/$part $other; refuses 5; expect_err "$part is no GGUF file"; expect_err 'name the directory that'
+  done
+done
 
 # Files that are none, or not whole.
 head -c 20000 typed.gguf >short.gguf

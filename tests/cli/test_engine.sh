@@ -103,6 +103,7 @@ expect_json 'd["model"]["name"] == "llama-3.2-1b" and d["model"]["trainable_para
 run plan gpt2-124m --device a100-80 --micro-batch 2 --engine pytorch --json --snapshot steps.pickle; expect_rc 0; peak=$(json_number allocated_bytes)
 run inspect steps.pickle --at peak --json; expect_rc 0
 [ "$((peak - $(json_number peak_live_bytes)))" -lt $((peak / 50)) ] || fail "the snapshot peaks elsewhere"
+run plan gpt2-124m --device a100-80 --engine pytorch --snapshot -; refuses 2; expect_err 'snapshot: - names no file'
 run plan gpt2-124m --device a100-80 --engine pytorch --snapshot steps.pickle; refuses 2; expect_err 'steps.pickle is there already'
 run plan gpt2-124m --device a100-80 --snapshot x.pickle; refuses 2; expect_err 'engine pytorch'
 
@@ -411,6 +412,11 @@ run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch "$rows"; exp
 run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch $((rows + 1)) --json; expect_json 'd["engines"]["pytorch"]["verdict"] != "fits" or d["engines"]["pytorch"]["retries"]'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --micro-batch auto --batch-tokens 65536; expect_rc 0; expect_out 'micro-batch 4 \(chosen\) x accumulate 16'
 run plan llama-3-8b --device t4 --engine pytorch --micro-batch auto; expect_rc 3; expect_out 'micro-batch 1 \(chosen\)'
+# Settings of the allocator are tried with every change, however long they are.
+long=$(for i in $(seq 0 15); do echo -n "$((1 << i)):8,"; done)
+long="garbage_collection_threshold:0.8,roundup_power2_divisions:[$long>:8],max_split_size_mb:512,pinned_use_cuda_host_register:True,pinned_num_register_threads:8"
+run plan gpt2-124m --device rtx-3060 --micro-batch 32 --engine pytorch --alloc-conf "$long" --json; expect_rc 3; expect_no_err
+expect_json 'len(d["fixes"]) > 1' 'all("pinned_num_register_threads:8" in f["plan_options"] for f in d["fixes"] if "alloc-conf" in f["plan_options"])'
 run plan gpt2-124m --device rtx-4090; expect_rc 0; expect_out "^pytorch +with Trainer would need [0-9.]+ GiB"
 run plan gpt2-124m --device rtx-4090 --json; expect_rc 0; expect_json 'd["engines"]["pytorch"]["allocated_bytes"] > d["tiers"]["device"]["reserved_bytes"]'
 run plan gpt2-124m --device mi300x --json; expect_rc 0; expect_json '"engines" not in d'

@@ -119,6 +119,60 @@ json.dump(t, open(path, "w"))
 END
 [ -z "$have_python" ] || { run convert run-begin/final never.gguf; refuses 2; expect_err 'more than one token on a side of a text'; expect_absent never.gguf; }
 
+# Tokens that are added beside the tokenizer's file, by tokenizer_config.json or added_tokens.json, are the file's too. So is a
+# tokenizer of vocab.json and merges.txt.
+beside() { # NAME: the directory words-NAME, through a GGUF file and back
+  run train custom:family=llama,layers=1,hidden=8,heads=1,mlp=8,vocab=800,positions=32 --tokenizer "words-$1" --data text.txt --seq 8 --threads 1 --steps 1 --out "run-$1" -q; expect_rc 0
+  run convert "run-$1/final" "$1.gguf"; expect_rc 0
+  run convert "$1.gguf" "back-$1"; expect_rc 0
+  for file in text.txt marks.txt; do
+    run tokenize "run-$1/final" $file; expect_rc 0; cp out words.ids
+    for model in "$1.gguf" "back-$1"; do run tokenize "$model" $file; expect_rc 0; cmp -s out words.ids || fail "$1: other tokens of $file from $model"; done
+  done
+}
+printf '<|mark|>hello <mind> 12<|mark|>' >marks.txt
+mkdir words-config words-pieces words-merges words-gpt2
+cp "$here/../tokenizer/gpt2.json" words-config/tokenizer.json
+decoder='"added_tokens_decoder":{"700":{"content":"<|mark|>","special":true,"normalized":false},"701":{"content":"<mind>","special":false,"normalized":false}}'
+echo "{\"tokenizer_class\":\"GPT2Tokenizer\",\"eos_token\":\"<|mark|>\",$decoder}" >words-config/tokenizer_config.json
+beside config; grep -q '^700 .* 701 .* 700$' words.ids || fail 'the added tokens are none'
+cp "$here/../parity/sentencepiece/plain.model" words-pieces/tokenizer.model
+echo '{"<|mark|>": 420, "<mind>": 421}' >words-pieces/added_tokens.json
+echo '{"tokenizer_class":"LlamaTokenizer","eos_token":"<|mark|>"}' >words-pieces/tokenizer_config.json
+run train custom:family=llama,layers=1,hidden=8,heads=1,mlp=8,vocab=800,positions=32 --tokenizer words-pieces --data text.txt --seq 8 --threads 1 --steps 1 --out run-pieces -q; expect_rc 0
+run convert run-pieces/final pieces.gguf; expect_rc 0; run convert pieces.gguf back-pieces; expect_rc 0
+printf '<|mark|>hello <mind> <|mark|>' >marks.txt
+for model in run-pieces/final pieces.gguf back-pieces; do run tokenize $model marks.txt; expect_rc 0; expect_out ' 420 .* 421 (.* )?420$'; done
+if [ -n "$have_python" ]; then
+  python3 - "$here/../tokenizer" <<'END' || fail 'no vocab.json and merges.txt'
+import json, sys
+for name, source, kind in [("merges", "qwen2", "Qwen2Tokenizer"), ("gpt2", "gpt2", "GPT2Tokenizer")]:
+    t = json.load(open(f"{sys.argv[1]}/{source}.json"))
+    added = {a["id"]: {k: a[k] for k in a if k != "id"} for a in t["added_tokens"]}
+    json.dump(t["model"]["vocab"], open(f"words-{name}/vocab.json", "w"))
+    open(f"words-{name}/merges.txt", "w").write("#version: 0.2\n" + "".join(" ".join(m) + "\n" for m in t["model"]["merges"]))
+    json.dump({"tokenizer_class": kind, "added_tokens_decoder": added}, open(f"words-{name}/tokenizer_config.json", "w"))
+END
+  printf '<|im_start|>Hello 12<|im_end|><|endoftext|>' >marks.txt
+  beside merges; beside gpt2
+  grep -q '"eos_token": "<|endoftext|>"' back-merges/tokenizer_config.json || fail "the class's own tokens were lost"
+fi
+# What has no counterpart is refused by the name of its file, and what is not kept is said.
+mkdir ranked worded
+cp run-config/final/config.json run-config/final/model.safetensors ranked; cp ranked/* worded
+echo 'YQ== 0' >ranked/x.tiktoken; printf '[UNK]\na\n' >worded/vocab.txt
+run convert ranked never.gguf; refuses 2; expect_err 'ranked/x.tiktoken: .*ranks has no counterpart in GGUF'; expect_err '--without-tokenizer'
+run convert worded never.gguf; refuses 2; expect_err 'worded/vocab.txt: .*WordPiece has no counterpart in GGUF'
+run convert worded without.gguf --without-tokenizer; expect_rc 0; expect_no_err
+sed -i 's/"<|mark|>","special":true/"<|mark|>","rstrip":true,"special":true/' run-config/final/tokenizer_config.json
+run convert run-config/final config.gguf --force; expect_rc 0; expect_err "note: the token '<.mark.>' takes the blanks beside it"
+mkdir words-first; cp "$here/../tokenizer/mistral.json" words-first/tokenizer.json; echo '{}' >words-first/tokenizer_config.json
+run train custom:family=llama,layers=1,hidden=8,heads=1,mlp=8,vocab=800,positions=32 --tokenizer words-first --data text.txt --seq 8 --threads 1 --steps 1 --out run-first -q; expect_rc 0
+run convert run-first/final first.gguf; expect_rc 0; expect_err "note: tokenizer.json puts a blank in front of a text only \('prepend_scheme': 'first'\)"
+run convert run-pieces/final pieces.gguf --force; expect_rc 0; expect_no_err
+sed -i 's/"model": *{/&"end_of_word_suffix": "<\/w>", /' run-config/final/tokenizer.json
+run convert run-config/final never.gguf; refuses 2; expect_err 'end_of_word_suffix has no counterpart'; expect_absent never.gguf
+
 # Without a tokenizer: token ids do.
 python3 - <<'END' 2>/dev/null || finish
 import struct

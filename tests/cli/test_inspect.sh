@@ -115,6 +115,7 @@ run inspect oom.json --at 3 --html report.html; expect_rc 0
 cp oom.json mine.json
 run inspect oom.json --html both.out --export speedscope both.out; refuses 2; expect_err '--html and --export would write the same file'
 [ ! -e both.out ] || fail "two options of one file left something"
+run inspect mine.json --html -; refuses 2; expect_err 'html: - names no file'; run inspect mine.json --export csv -; refuses 2; [ ! -e ./- ] || fail 'a file is called -'
 run inspect mine.json --html mine.json; refuses 2; expect_err 'mine.json is there already'; expect_err 'another name'
 for format in chrome speedscope collapsed csv json; do
   run inspect mine.json --export $format mine.json; refuses 2; expect_err 'mine.json is there already'

@@ -55,6 +55,7 @@ echo more >>moving.txt; wait $pid; rc=$?
 last="training on moving.txt, which grows"; refuses 5; expect_err "moving.txt was changed while it was in use"; expect_err 'step [0-9]+ is saved: .*--resume'
 cp -p kept.txt moving.txt
 run inspect moved --verify; expect_rc 0
+run inspect nowhere --verify --json; refuses 2; expect_err 'nowhere is no run directory' # and not a list without damage
 at=$(readlink moved/checkpoints/last); at=$((10#${at#step-}))
 [ "$at" -ge 20 ] || fail "the steps before the change are lost: $at"
 run train --resume moved --steps $((at + 10)) -q; expect_rc 0

@@ -59,6 +59,35 @@ run convert whole/final bare/model.gguf; expect_rc 0
 run evaluate bare --data text.txt --seq 32 --threads 1 --quiet --json; expect_rc 0
 same with out loss tokens || fail "another loss beside a GGUF file"
 rm bare/model.gguf
+# Of a model of bytes too, and for all commands alike: it generates, and samples while it trains, as without the file.
+bytes=custom:family=llama,layers=1,hidden=16,heads=2,mlp=16,vocab=257,positions=64
+run train $bytes --data text.txt --seq 32 --threads 1 --quiet --steps 1 --out bytes; expect_rc 0
+run generate bytes/final --prompt 'line 7' --temperature 0 --max-tokens 4 --json; expect_rc 0
+cp out with
+for gguf in "$here/../gguf/llama.gguf" whole.gguf; do # without a tokenizer, and with another model's
+  [ -e "$gguf" ] || { run convert whole/final "$gguf"; expect_rc 0; }
+  cp "$gguf" bytes/final/other.gguf
+  run generate bytes/final --prompt 'line 7' --temperature 0 --max-tokens 4 --json; expect_rc 0
+  same with out text tokens prompt_tokens || fail "another text beside ${gguf##*/}"
+  run train bytes/final --data text.txt --seq 32 --threads 1 --quiet --sample line --eval-data text.txt --steps 1 --out beside; expect_rc 0
+  rm -rf beside
+  run data text.txt --model bytes/final --json; expect_rc 0; expect_json 'd["tokenizer"] == "bytes"'
+  rm bytes/final/other.gguf
+done
+# Named as a tokenizer, such a file goes by its own name: its directory was taken, and text read as bytes all the same.
+mkdir one; cp whole.gguf one
+run data text.txt --model $shape --tokenizer one; refuses 2; expect_err 'one: there is no tokenizer'; expect_err 'a GGUF file by its own name'
+run generate bare --tokenizer one --prompt line; refuses 2; expect_err 'one: there is no tokenizer'
+run data text.txt --model $shape --tokenizer one/whole.gguf --json; expect_rc 0; same named.json out tokens || fail "a GGUF file's tokenizer makes other tokens"
+
+# All files of the tokenizer go with the results, and none of its model: its generation_config.json names that model's tokens.
+mkdir pieces
+{ printf '[PAD]\n[UNK]\n'; printf '%s\n' {a..z} '##'{a..z} {0..9} '##'{0..9} ':'; } >pieces/vocab.txt
+echo '{"tokenizer_class": "BertTokenizer"}' >pieces/tokenizer_config.json
+echo '{"eos_token_id": 3}' >pieces/generation_config.json
+run train $shape --tokenizer pieces --data text.txt --seq 32 --threads 1 --quiet --steps 1 --out worded; expect_rc 0
+cmp -s pieces/vocab.txt worded/final/vocab.txt || fail 'the results lack vocab.txt'
+[ ! -e worded/final/generation_config.json ] || fail "the results have another model's generation_config.json"
 
 run train whole/final --tokenizer words $train --steps 1 --out no; refuses 2; expect_err 'has a tokenizer of its own'
 run train $shape --tokenizer nothing $train --steps 1 --out no; refuses 2; expect_err 'nothing: there is no tokenizer'; expect_err 'tokenizer.json'

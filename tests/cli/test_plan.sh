@@ -256,4 +256,14 @@ echo '{"model_type": "gpt2", "vocab_size": "many"}' >config.json
 run plan ./config.json; refuses 5; expect_err vocab_size
 echo '{"model_type": ' >config.json
 run plan ./config.json; refuses 5; expect_err 'config.json'
+# Where the memory ends in the middle of a plan, the program ends with a word: what it printed of --json is a document.
+if ! sanitized && [ -n "$have_python" ]; then
+  for limit in $(seq 18000 400 32000); do
+    last="headroom plan llama-3-70b --table seq,micro-batch --json under ulimit -v $limit"
+    (ulimit -v "$limit" && exec "$program" plan llama-3-70b --device rtx-4090 --seq 64 --table seq,micro-batch --json --no-fixes) >out 2>err; rc=$?
+    case $rc in 3 | 4 | 127) ;; *) fail "exit code $rc" ;; esac
+    grep ' 0 bytes' err && fail 'a refusal of nothing'
+    [ ! -s out ] || expect_json 'd["fits"] is False'
+  done
+fi
 finish

@@ -37,6 +37,7 @@ ln -s run/metrics.jsonl led; run train "${job[@]}" --steps 2 --out none --log-js
 run inspect run --verify; expect_rc 0
 for option in log-json metrics-file; do
   run train "${job[@]}" --steps 2 --out none --$option mine.txt; refuses 2; expect_err 'mine.txt is there already'
+  [ $option = log-json ] || { run train "${job[@]}" --steps 2 --out none --$option -; refuses 2; expect_err "$option: - names no file"; }
 done
 cmp -s text.txt mine.txt || fail "a person's file was overwritten"; [ -e none ] && fail "the run began"
 cp log.jsonl before; run train "${job[@]}" --steps 2 --out none --log-json log.jsonl --budget 1MiB; expect_rc 3
@@ -57,6 +58,15 @@ if [ -w /dev/full ]; then # a stream that fails is left, and the run goes on
   run train "${job[@]}" --steps 3 --out full --log-json /dev/full -q; expect_rc 0
   [ "$(grep -c 'log-json is not written any more' err)" = 1 ] || fail "a failed stream is not named once"
 fi
+
+# A stream that is closed has no file of the run behind it: what is said to nobody is lost, and nothing else.
+last='train with closed streams'
+"$program" train "${job[@]}" --steps 3 --out mute --log-json mute.jsonl 2>&- <&- >out; rc=$?; expect_rc 0; expect_out '^trained 3 steps'
+cmp -s mute.jsonl mute/metrics.jsonl || fail "the log has what was meant for standard error"
+grep -rqE '^(step|loaded|saved|FITS|plan) ' mute && fail "the run has what was meant for standard error"
+"$program" train "${job[@]}" --steps 3 --out mute2 --log-json mute2.jsonl >&- 2>err; rc=$?; expect_rc 1; expect_err 'cannot write to standard output'
+cmp -s mute2.jsonl mute2/metrics.jsonl || fail "the log has what was meant for standard output"
+run inspect mute2 --verify; expect_rc 0
 
 if [ -n "$have_python" ]; then # so is one whose earlier lines cannot be taken away
   last='a log that cannot be emptied'

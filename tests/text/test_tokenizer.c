@@ -424,6 +424,41 @@ static void test_greedy_blanks(void **state) {
   assert_int_equal(remove_directory(NULL), 0);
 }
 
+/* A normalizer or a decoder of many steps that each double a text: refused as soon as it is out of proportion, and what
+ * grows as real ones do is not. */
+static void test_growth(void **state) {
+  static const char step[] = "{\"type\":\"Replace\",\"pattern\":{\"String\":\"a\"},\"content\":\"aa\"},";
+  static const int32_t ids[] = {0, 0};
+  (void)state;
+  begin_directory(NULL);
+  for (size_t steps = 4; steps <= 64; steps += 60)
+    for (size_t decodes = 0; decodes < 2; decodes++) {
+      hri_text json = {0};
+      hr_tokens tokens = {0};
+      hr_tokenizer *tokenizer;
+      hr_error error = {0};
+      char *decoded = NULL;
+      hr_status status;
+      hri_text_add(&json, "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[]},");
+      hri_text_add(&json, decodes ? "\"decoder\":{\"type\":\"Sequence\",\"decoders\":["
+                                  : "\"normalizer\":{\"type\":\"Sequence\",\"normalizers\":[");
+      for (size_t i = 0; i < steps; i++) hri_text_add_bytes(&json, step, sizeof step - 1 - (i + 1 == steps));
+      hri_text_add(&json, "]}}");
+      write_text("tokenizer.json", json.chars);
+      hri_text_deinit(&json);
+      tokenizer = open_directory();
+      status = decodes ? hr_tokenizer_decode(tokenizer, ids, 2, 0, &decoded, NULL, &error)
+                       : hr_tokenizer_encode(tokenizer, "aa", 2, HR_ENCODE_OFFSETS, &tokens, &error);
+      assert_int_equal(status, steps == 4 ? HR_OK : HR_ERROR_INPUT);
+      if (status == HR_OK) assert_int_equal(decodes ? strlen(decoded) : tokens.count, 32);
+      else assert_non_null(strstr(error.message, "grows to more than 1049"));
+      hr_free(decoded);
+      hr_tokens_deinit(&tokens);
+      hr_tokenizer_close(tokenizer);
+    }
+  assert_int_equal(remove_directory(NULL), 0);
+}
+
 /* ---- GGUF ---- */
 
 /* The model of a family as a GGUF file: tokens by id, types, merges. */
@@ -1322,6 +1357,7 @@ int main(void) {
       cmocka_unit_test(test_config),
       cmocka_unit_test(test_template),
       cmocka_unit_test(test_greedy_blanks),
+      cmocka_unit_test(test_growth),
       cmocka_unit_test(test_long_token),
       cmocka_unit_test(test_gguf),
       cmocka_unit_test(test_sentencepiece),

@@ -158,10 +158,11 @@ hri_ten_shape hri_ten_shape_of(uint32_t rank, uint64_t a, uint64_t b, uint64_t c
   return (hri_ten_shape){.rank = rank, .dims = {a, b, c, d}};
 }
 
-/* What stands for a tensor when memory for the lists ran out: nobody reads the result of such a run. */
+/* What stands for a tensor when memory for the lists ran out: nobody reads the result of such a run. It has a last dimension,
+ * as all that ops are given, which they write and divide by. */
 static hri_ten *no_tensor(void) {
   static _Thread_local hri_ten none;
-  none = (hri_ten){.refs = UINT32_MAX / 2};
+  none = (hri_ten){.refs = UINT32_MAX / 2, .shape = hri_ten_shape_of(2, 1, 1, 0, 0)};
   return &none;
 }
 
