@@ -5,7 +5,7 @@
 #define HRI_EXPLAIN_LEXICON_H
 
 /* A case is set: what follows need not have happened. "When" is no such word: "when running x" tells of one run. */
-#define HRI_IF "if|unless|whenever|whether|in case|otherwise|when you|when your"
+#define HRI_IF "if|should you|unless|whenever|whether|in case|otherwise|when you|when your"
 /* What may be, or should. */
 #define HRI_MAY "may|might|would|should|probably|perhaps|maybe"
 /* What it is able to do, or will do: said of all runs, and of one. */

@@ -173,10 +173,11 @@ bool hri_prose_is_sentence(const hri_oom_place *p, size_t from, size_t to, uint6
                            BIT(SOURCE) | BIT(LITERAL) | BIT(PATTERN) | BIT(FENCED) | BIT(ROW) | BIT(ENTRY);
   const size_t begin = hri_sentence_start(p->text, p->sentence, from);
   const size_t end = hri_sentence_end(p->text, to, p->line_end > to ? p->line_end : to);
-  const uint64_t anybodys =
-      BIT(GENERAL) | BIT(NAME) | BIT(KILL) | BIT(LOOSE); /* else the whole sentence of a speaker */
+  /* what anybody may say; the rest are whole sentences of speakers */
+  const bool anybodys = signs & (BIT(GENERAL) | BIT(NAME) | BIT(LOOSE)) ||
+                        (signs & BIT(KILL) && !hri_match_part(p->text, from, to, ": |;"));
   size_t count = 0;
-  if (signs & printed || !(signs & anybodys) || (signs & BIT(ALONE) && hri_oom_word(p->text, begin, from, ":") < from))
+  if (signs & printed || !anybodys || (signs & BIT(ALONE) && hri_oom_word(p->text, begin, from, ":") < from))
     return false;
 #undef BIT
   for (word w = {begin, begin}; count < LEAST && next_word(p->text, w.to, from, &w);) count += is_letters(p->text, w);

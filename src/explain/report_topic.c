@@ -109,8 +109,10 @@ static bool is_spoken_of(const hri_oom_place *p, size_t from, size_t to, size_t 
   static const char general[] =
       " can | may | might | will | should | is a | is the | are the | means| indicates| usually|"
       ", usually| often| when you| if | or |?| perhaps| maybe";
-  static const char defined[] = "raised when|thrown when|returned when|occurs when|happens when|raised if|thrown if|"
-                                "returned if|occurs if|happens if";
+  static const char defined[] =
+      "raised when|thrown when|returned when|occurs when|happens when|appears when|arises when|"
+      "shows up when|comes up when|raised if|thrown if|"
+      "returned if|occurs if|happens if";
   if (hri_voice_happened(p, to)) return false;
   if (hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, matters)) return true;
   return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " error"), p->line_end, general) ||

@@ -459,6 +459,9 @@ static bool sets_case(const char *text, size_t end) {
   for (size_t next = hri_oom_word(text, at, end, "if you "); next < end;
        next = hri_oom_word(text, at + 1, end, "if you "))
     at = next;
+  const size_t last = hri_sentence_start(text, at, end);
+  if (last > at && hri_count_words(text, last, end) <= 4)
+    end = last - 1; /* "... an error message. Basically this one" */
   return hri_match_at(text, at, end, "if you ") && !hri_match_any(text, at, end, HRI_OWN "|if you need|if you want") &&
          hri_match_any(text, at, end, "error|errors|message|exception") &&
          !hri_match_part(text, at, end, ". |? |! |: ");

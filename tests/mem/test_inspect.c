@@ -1532,9 +1532,9 @@ static void a_workspace_is_no_pass(void **unused) {
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f", line[] = "a\nb";
   (void)state;
-  hri_plain_text(text, true);
+  hri_plain_text(text, "\n");
   assert_string_equal(text, "a?[31m\nb?");
-  hri_plain_text(line, false);
+  hri_plain_text(line, "");
   assert_string_equal(line, "a?b");
 }
 
