@@ -272,9 +272,7 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
             ? ", from an empty allocator\n"
             : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
   }
-  if (with_events > 1)
-    hri_text_add(t, "  one of %u devices with events: --device shows another\n",
-                 with_events);
+  if (with_events > 1) hri_text_add(t, "  one of %u devices with events: --device shows another\n", with_events);
   if (p->odd_count)
     hri_text_add(t, "  %llu events contradict others (lost or left out): figures before the end are estimates\n",
                  (unsigned long long)p->odd_count);
