@@ -27,21 +27,6 @@ static int survivor_order(const void *a, const void *b) {
   return (x->life > y->life) - (x->life < y->life);
 }
 
-static uint64_t step_end(const hr_inspection *p, uint32_t step) {
-  return p->steps[step].first_event + p->steps[step].event_count;
-}
-
-/* The step that an event is in, or the first behind it; step_count when there is none. */
-static uint32_t step_of(const hr_inspection *p, uint64_t event) {
-  uint32_t low = 0, high = p->step_count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (step_end(p, middle) <= event) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 /* What is judged: the steps that began up to an instant, and what is live there. */
 typedef struct span {
   const hri_inside *in;
@@ -67,12 +52,12 @@ typedef bool choice(const span *s, const hri_life *life, uint32_t step);
 
 /* To the end, or through a whole step at least. */
 static bool is_left(const span *s, const hri_life *life, uint32_t step) {
-  return is_kept(s, life) || (step + 1 < s->steps && life->end > step_end(&s->in->public, step + 1));
+  return is_kept(s, life) || (step + 1 < s->steps && life->end > hri_step_end(&s->in->public.steps[step + 1]));
 }
 
 /* There behind the end of its step, be it for a moment. */
 static bool is_carried(const span *s, const hri_life *life, uint32_t step) {
-  return life->stack && life->end > step_end(&s->in->public, step);
+  return life->stack && life->end > hri_step_end(&s->in->public.steps[step]);
 }
 
 /* How many there are; rows NULL: only that. */
@@ -83,12 +68,12 @@ static uint64_t collect(const span *s, choice *counts, survivor *rows) {
   uint32_t step = 0;
   for (uint64_t k = in->lives->before_count; k < in->lives->count; k++) {
     const hri_life *life = &in->lives->lives[k];
-    while (step < s->steps && life->alloc >= step_end(p, step)) step++;
+    while (step < s->steps && life->alloc >= hri_step_end(&p->steps[step])) step++;
     if (step == s->steps || life->alloc > s->until) break;
     if (life->alloc < p->steps[step].first_event || !counts(s, life, step)) continue;
     if (rows)
       rows[count] = (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size,
-                               k, step, is_kept(s, life) ? s->steps : step_of(p, life->end)};
+                               k, step, is_kept(s, life) ? s->steps : hri_step_of(p, life->end)};
     count++;
   }
   return count;

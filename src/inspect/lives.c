@@ -24,7 +24,8 @@ typedef struct builder {
   slot *slots;
   uint64_t mask, open_count;
   HRI_ARRAY(hri_life) before;
-  uint64_t made; /* lives from within the trace */
+  uint64_t made;      /* lives from within the trace */
+  bool requests_only; /* free_completed was not recorded */
 } builder;
 
 static uint64_t home(uint64_t addr, uint64_t mask) {
@@ -133,13 +134,13 @@ static bool add_before(builder *b, const hr_trace_event *e, uint64_t *index) {
 }
 
 static bool on_free(builder *b, const hr_trace_event *e, uint64_t event) {
-  bool requested = e->action == HR_TRACE_FREE_REQUESTED;
+  bool requested = e->action == HR_TRACE_FREE_REQUESTED && !b->requests_only;
   slot *at = find(b, e->addr);
   uint64_t index = at->index;
   hri_life *life;
   if (index == HRI_NEVER) {
     if (!add_before(b, e, &index)) return false;
-    life_of(b, index)->pending_before = !requested;
+    life_of(b, index)->pending_before = e->action == HR_TRACE_FREE_COMPLETED;
   }
   life = life_of(b, index);
   if (life->size != e->size) b->l->odd_count++;
@@ -161,6 +162,45 @@ static bool read_events(builder *b) {
     if (!ok) return false;
   }
   return true;
+}
+
+/* ---- frees of one event ---- */
+
+/* PyTorch leaves the events out that skip_actions of _record_memory_history names. A block whose free was requested and
+ * that waits no longer was freed for good: where more were requested than wait in the end, and none of them completed,
+ * such events were not recorded. */
+static bool lacks_completed(const hri_lives *l) {
+  const hr_snapshot *s = l->snapshot;
+  uint64_t requested = 0, pending = 0;
+  for (uint64_t k = 0; k < l->event_count; k++) {
+    if (l->events[k].action == HR_TRACE_FREE_COMPLETED) return false;
+    requested += l->events[k].action == HR_TRACE_FREE_REQUESTED;
+  }
+  for (uint64_t k = 0; k < s->segment_count && requested; k++) {
+    const hr_segment *g = &s->segments[k];
+    for (uint64_t n = 0; g->device == l->device && n < g->block_count; n++)
+      pending += s->blocks[g->first_block + n].state == HR_BLOCK_PENDING_FREE;
+  }
+  return requested > pending;
+}
+
+/* Where what the trace itself allocated is freed without a request, requests were not recorded: then no block waited. */
+static void request_when_completed(builder *b) {
+  hri_lives *l = b->l;
+  bool own = false;
+  for (uint64_t k = 0; k < l->event_count; k++)
+    if (l->events[k].action == HR_TRACE_FREE_REQUESTED) return;
+  for (uint64_t k = 0; k < l->ended_count && !own; k++)
+    own = !(l->ended[k] & BEFORE) && l->events[life_of(b, l->ended[k])->end].action == HR_TRACE_FREE_COMPLETED;
+  if (!own) return;
+  for (uint64_t k = 0; k < l->ended_count; k++) {
+    hri_life *life = life_of(b, l->ended[k]);
+    life->request = life->end;
+    life->pending_before = false;
+    l->freed[k] = l->ended[k];
+  }
+  l->freed_count = l->ended_count;
+  l->single_frees = true;
 }
 
 /* ---- the last state ---- */
@@ -348,7 +388,11 @@ static bool build(builder *b) {
   /* Every life that ends was begun by an alloc, or first heard of by a free: at most one for each event. */
   l->ended = hri_alloc((size_t)(l->event_count + 1) * sizeof *l->ended);
   l->freed = hri_alloc((size_t)(l->event_count + 1) * sizeof *l->freed);
-  if (!l->lives || !l->ended || !l->freed || !widen(b) || !read_events(b) || !hold_state(b)) return false;
+  if (!l->lives || !l->ended || !l->freed || !widen(b)) return false;
+  l->single_frees = b->requests_only = lacks_completed(l);
+  if (!read_events(b)) return false;
+  request_when_completed(b);
+  if (!hold_state(b)) return false;
   if (l->has_state && l->event_count) close_unseen(b);
   return join(b);
 }

@@ -44,6 +44,7 @@ typedef struct hri_lives {
   uint64_t start_live_bytes, start_live_count, start_reserved_bytes; /* before event 0; what is pending is not live */
   bool has_state;     /* the snapshot states segments for this device, or its trace does (a profiler's does not) */
   bool began_empty;   /* nothing was live or reserved before event 0 */
+  bool single_frees;  /* only one of the two events of a free was recorded (skip_actions): it is the whole of it */
   uint64_t odd_count; /* events that contradict others (an address allocated twice, ...): used as far as possible */
   uint64_t peak_event,
       peak_live_bytes; /* after this event the sum of `size` is largest (first such); HRI_NEVER: before event 0 */

@@ -184,6 +184,18 @@ static bool from_repetition(const hri_inside *in, marks *found) {
   return ok;
 }
 
+/* ---- where an event is ---- */
+
+uint32_t hri_step_of(const hr_inspection *p, uint64_t event) {
+  uint32_t low = 0, high = p->step_count;
+  while (low < high) {
+    const uint32_t middle = low + (high - low) / 2;
+    if (hri_step_end(&p->steps[middle]) <= event) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /* ---- peaks ---- */
 
 typedef struct peaks {

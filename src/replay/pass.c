@@ -178,7 +178,7 @@ static void failed_request(pass *p, uint64_t k) {
 static void free_block(pass *p, const hr_trace_event *e) {
   slot *at = find(p, e->addr);
   if (!at) return; /* its request failed here, or is lost */
-  if (e->action == HR_TRACE_FREE_REQUESTED) {
+  if (e->action == HR_TRACE_FREE_REQUESTED && !p->recording->lives->single_frees) {
     tolerate(hr_alloc_free_begin(p->alloc, at->address, NULL));
     return;
   }

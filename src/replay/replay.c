@@ -49,6 +49,12 @@ static void judge(const hri_recording *rec, const hr_replay_options *o, const hr
     (void)snprintf(text, sizeof text, "%llu events contradict others", (unsigned long long)rec->lives->odd_count);
     reason(r, text);
   }
+  if (rec->lives->single_frees) {
+    if (r->trust == HR_REPLAY_EXACT) r->trust = HR_REPLAY_CLOSE;
+    reason(
+        r,
+        "only one of the two events of a free was recorded, so whether blocks waited for other streams is not known");
+  }
   if (r->recorded_failed != r->recorded.failed) {
     r->trust = HR_REPLAY_ROUGH;
     reason(r, r->recorded_failed ? "the recorded failure does not come out again under the recorded settings"
@@ -61,7 +67,7 @@ static void judge(const hri_recording *rec, const hr_replay_options *o, const hr
 /* A block whose free is not completed at once was in use on another stream. */
 static uint64_t count_late_frees(const hri_lives *l) {
   uint64_t count = 0;
-  for (uint64_t k = 0; k < l->count; k++)
+  for (uint64_t k = 0; k < l->count && !l->single_frees; k++) /* of which nothing is known */
     count +=
         l->lives[k].pending_before || (l->lives[k].request != HRI_NEVER && l->lives[k].end != l->lives[k].request + 1);
   return count;

@@ -143,8 +143,6 @@ typedef struct finder {
   uint64_t place;          /* where the failed request stands in it */
 } finder;
 
-static uint64_t step_end(const hr_step_sums *s) { return s->first_event + s->event_count; }
-
 static uint32_t pool_of(const finder *f, uint64_t event) {
   return f->recording->event_pool ? f->recording->event_pool[event] : 0;
 }
@@ -154,7 +152,8 @@ static uint32_t find_begin(finder *f) {
   const hr_inspection *p = &f->in->public;
   uint32_t whole = 0;
   f->begin = 0;
-  while (whole < p->step_count && step_end(&p->steps[whole]) <= f->failed) f->begin = step_end(&p->steps[whole++]);
+  while (whole < p->step_count && hri_step_end(&p->steps[whole]) <= f->failed)
+    f->begin = hri_step_end(&p->steps[whole++]);
   if (whole < p->step_count && p->steps[whole].first_event <= f->failed && p->steps[whole].first_event > f->begin)
     f->begin = p->steps[whole].first_event;
   return whole;
@@ -255,20 +254,9 @@ static bool asks_again(const finder *f) {
   return false;
 }
 
-/* The step that an event is in, or the first behind it. */
-static uint32_t step_of(const finder *f, uint64_t event) {
-  const hr_inspection *p = &f->in->public;
-  uint32_t low = 0, high = p->step_count;
-  while (low < high) {
-    uint32_t middle = low + (high - low) / 2;
-    if (step_end(&p->steps[middle]) <= event) low = middle + 1;
-    else high = middle;
-  }
-  return low;
-}
-
 static uint32_t age_of(const finder *f, const hri_life *life) {
-  return step_of(f, life->end) - (life->alloc == HRI_NEVER ? 0 : step_of(f, life->alloc));
+  const hr_inspection *p = &f->in->public;
+  return hri_step_of(p, life->end) - (life->alloc == HRI_NEVER ? 0 : hri_step_of(p, life->alloc));
 }
 
 typedef struct ages {
@@ -311,7 +299,7 @@ static bool needs_less_after(const finder *f) {
   bool any = false;
   for (uint32_t k = 0; k < p->step_count; k++) {
     const hr_step_sums *s = &p->steps[k];
-    if (step_end(s) <= f->failed && s->peak_live_bytes > before) before = s->peak_live_bytes;
+    if (hri_step_end(s) <= f->failed && s->peak_live_bytes > before) before = s->peak_live_bytes;
     if (s->first_event <= f->failed) continue;
     any = true;
     if (s->peak_live_bytes > after) after = s->peak_live_bytes;
@@ -349,20 +337,20 @@ static uint64_t freed_before(const finder *f, uint64_t end) {
 static bool try_step(finder *f, uint32_t step, hri_rest *rest, bool *found) {
   const hr_step_sums *steps = f->in->public.steps, *s = &steps[step];
   sizes z = {.growth = 1};
-  bool ok = list_spots(f->in, f->l, s->first_event, step_end(s), &f->then);
+  bool ok = list_spots(f->in, f->l, s->first_event, hri_step_end(s), &f->then);
   *found = ok && find_place(f);
   if (*found && step > 0)
-    ok = list_spots(f->in, f->l, steps[step - 1].first_event, step_end(&steps[step - 1]), &f->before_then);
+    ok = list_spots(f->in, f->l, steps[step - 1].first_event, hri_step_end(&steps[step - 1]), &f->before_then);
   if (*found && ok) {
     ok = learn_sizes(f->l, &f->then, &f->now, f->place, steps[0].first_event, &z);
     *found = ok && holds_alike(f, &z);
   }
   if (*found && ok) {
-    ok = list_ops(f, step_end(s), &z, rest);
+    ok = list_ops(f, hri_step_end(s), &z, rest);
     rest->step = step + 1;
-    rest->freed_before = freed_before(f, step_end(s));
-    rest->recorded = rest->freed_before != HRI_NEVER && goes_on(f, step_end(s)) && asks_again(f) &&
-                     !drops_early(f, step_end(s)) && !needs_less_after(f);
+    rest->freed_before = freed_before(f, hri_step_end(s));
+    rest->recorded = rest->freed_before != HRI_NEVER && goes_on(f, hri_step_end(s)) && asks_again(f) &&
+                     !drops_early(f, hri_step_end(s)) && !needs_less_after(f);
     if (ok && rest->recorded) {
       bool dropped;
       ok = drops_what_was_kept(f, &dropped);
@@ -384,7 +372,7 @@ static bool find_all(finder *f, hri_rest *rest) {
   if (!whole) return true;
   last = &steps[whole - 1];
   ok = list_spots(f->in, f->l, f->begin, f->failed + 1, &f->now) &&
-       list_spots(f->in, f->l, last->first_event, step_end(last), &f->before_now);
+       list_spots(f->in, f->l, last->first_event, hri_step_end(last), &f->before_now);
   for (uint32_t k = 0; ok && !found && k < STEPS_TRIED && k < whole; k++) ok = try_step(f, whole - 1 - k, rest, &found);
   hri_array_free(&f->now);
   hri_array_free(&f->before_now);
