@@ -10,6 +10,20 @@
 
 #include "base/number.h"
 
+size_t hri_control_bytes(const char *text, size_t bytes) {
+  const unsigned char first = bytes > 0 ? (unsigned char)text[0] : ' ', second = bytes > 1 ? (unsigned char)text[1] : 0;
+  if (first < 32 || first == 127) return 1;
+  return first == 0xC2 && second >= 0x80 && second < 0xA0 ? 2 : 0;
+}
+
+void hri_plain_text(char *text, const char *but) {
+  for (size_t left = strlen(text), step; left > 0; text += step, left -= step) {
+    const size_t control = strchr(but, *text) ? 0 : hri_control_bytes(text, left);
+    step = control ? control : 1;
+    memset(text, '?', control);
+  }
+}
+
 static bool text_reserve(hri_text *text, size_t more) {
   size_t want = text->length + more + 1;
   if (text->failed) return false;

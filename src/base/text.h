@@ -17,6 +17,12 @@ void hri_text_deinit(hri_text *text);
 /* The characters, "" when empty. */
 static inline const char *hri_text_get(const hri_text *text) { return text->chars ? text->chars : ""; }
 
+/* Bytes of the control character at the beginning of a text, of which `bytes` are there: of those below U+0020 and of U+007F
+ * to U+009F, which steer terminals too. 0: it begins with none. */
+size_t hri_control_bytes(const char *text, size_t bytes);
+/* Words of files come from anywhere: what would steer a terminal becomes '?', but for the characters in `but`. */
+void hri_plain_text(char *text, const char *but);
+
 /* "1.50 GiB" into `out` (at least 32 bytes); returns out. */
 char *hri_size_text(uint64_t bytes, char out[32]);
 enum { HRI_WORD_MAX = 48 };

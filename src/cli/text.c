@@ -202,28 +202,12 @@ void text_close(FILE *file) {
 
 /* ---- errors ---- */
 
+#define SHOWN "\n\t" /* control characters that lay a text out */
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text);
-
-/* Bytes of the control character at the beginning of a text, but for line feeds and tabs; 0: it begins with none. Those of
- * U+0080 to U+009F are understood by terminals too. */
-static size_t control_bytes(const char *text, size_t bytes) {
-  const unsigned char first = (unsigned char)text[0], second = bytes > 1 ? (unsigned char)text[1] : 0;
-  if ((first < 32 && first != '\n' && first != '\t') || first == 127) return 1;
-  return first == 0xC2 && second >= 0x80 && second < 0xA0 ? 2 : 0;
-}
-
-/* Names of files and fields come from anywhere: what would steer a terminal becomes '?'. */
-static void make_plain(char *text) {
-  for (size_t left = strlen(text), step; left > 0; text += step, left -= step) {
-    const size_t control = control_bytes(text, left);
-    step = control ? control : 1;
-    if (control) memset(text, '?', control);
-  }
-}
 
 char *text_plain(const char *text) {
   char *plain = text_copy(text, strlen(text));
-  make_plain(plain);
+  hri_plain_text(plain, SHOWN);
   return plain;
 }
 
@@ -231,7 +215,7 @@ char *text_plain(const char *text) {
 static void print_plain(const char *before, const char *text) {
   char plain[HR_ERROR_MESSAGE_BYTES + HR_ERROR_HINT_BYTES];
   (void)snprintf(plain, sizeof plain, "%s", text);
-  make_plain(plain);
+  hri_plain_text(plain, SHOWN);
   if (isatty(STDERR_FILENO)) wrap_from(stderr, (unsigned)strlen(before), 2, plain);
   else (void)fprintf(stderr, "%s\n", plain);
 }
@@ -289,7 +273,16 @@ static int word_bytes(const char *text, unsigned room) {
   return (int)(cut ? cut : length);
 }
 
-/* Words from the current column on; lines after the first start at `indent`. Returns nothing but a closed line. */
+static void put_plain(FILE *stream, const char *bytes, size_t count) {
+  for (size_t i = 0, step; i < count; i += step) {
+    const size_t control = strchr(SHOWN, bytes[i]) && bytes[i] ? 0 : hri_control_bytes(bytes + i, count - i);
+    step = control ? control : 1;
+    (void)fputc(control ? '?' : bytes[i], stream);
+  }
+}
+
+/* Words from the current column on; lines after the first start at `indent`. Ends in a closed line. Takes no memory: what is
+ * told may be that there is none. */
 static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char *text) {
   const unsigned edge = screen_columns(stream) - 1;
   const bool cuts = isatty(fileno(stream)); /* who reads a pipe joins lines by blanks */
@@ -301,8 +294,12 @@ static void wrap_from(FILE *stream, unsigned column, unsigned indent, const char
       column = indent;
       first = true;
     }
-    if (length > 0) column += (unsigned)fprintf(stream, "%s%.*s", first ? "" : " ", length, text);
-    if (length > 0) first = false;
+    if (length > 0) {
+      if (!first) (void)fputc(' ', stream);
+      put_plain(stream, text, (size_t)length);
+      column += (unsigned)length + !first;
+      first = false;
+    }
     text += length;
     if (*text && !strchr(" \n", *text)) { /* the rest of a cut word */
       (void)fprintf(stream, "\n%*s", (int)indent, "");
@@ -345,11 +342,7 @@ void screen_put(FILE *stream, const char *bytes, size_t count) {
     (void)fwrite(bytes, 1, count, stream);
     return;
   }
-  for (size_t i = 0, step; i < count; i += step) {
-    const size_t control = control_bytes(bytes + i, count - i);
-    step = control ? control : 1;
-    (void)fputc(control ? '?' : bytes[i], stream);
-  }
+  put_plain(stream, bytes, count);
 }
 
 void screen_name(FILE *stream, const char *name) {

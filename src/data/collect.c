@@ -2,6 +2,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "base/text.h"
 #include "data/source.h"
 
 /* Keeps the longest documents, the first of equals in front. */
@@ -81,19 +82,11 @@ hr_status hri_data_add_tokens(hri_dataset *dataset, const int32_t *ids, const ui
   return hri_data_add_document(dataset, document, labels, error);
 }
 
-/* Reasons quote data, and data must not steer a terminal. */
-static void make_printable(char *text) {
-  for (unsigned char *at = (unsigned char *)text; *at; at++) {
-    if (*at < 0x20 || *at == 0x7F) *at = '?';
-    if (at[0] == 0xC2 && at[1] >= 0x80 && at[1] < 0xA0) at[0] = at[1] = '?';
-  }
-}
-
 hr_status hri_data_broken(hri_dataset *dataset, hr_status status, const hr_error *reason, hr_error *error) {
   hri_data_found *found = &dataset->found;
   if (status != HR_ERROR_INPUT || !dataset->options->skip_bad) {
     if (error) *error = *reason;
-    if (error) make_printable(error->message);
+    if (error) hri_plain_text(error->message, ""); /* reasons quote data */
     return status;
   }
   if (found->broken_count < HR_DATA_BROKEN) {
@@ -102,7 +95,7 @@ hr_status hri_data_broken(hri_dataset *dataset, hr_status status, const hr_error
     if (strncmp(reason->hint, "did you mean", strlen("did you mean")) == 0) /* short, and all there is to it */
       (void)snprintf(line + strlen(line), HRI_DATA_BROKEN_BYTES - strlen(line), " (%.70s)", reason->hint);
     else (void)snprintf(line, HRI_DATA_BROKEN_BYTES, "%.319s", reason->message);
-    make_printable(found->broken[found->broken_count]);
+    hri_plain_text(found->broken[found->broken_count], "");
   }
   found->broken_count++;
   return HR_OK;
@@ -120,6 +113,5 @@ void hri_data_ignore(hri_dataset *dataset, const char *name) {
   for (const char *at = list; (at = strstr(at, name)); at++) /* named before? */
     if ((at == list || at[-1] == ' ') && (at[length] == 0 || at[length] == ',')) return;
   (void)snprintf(list + used, HRI_DATA_IGNORED_BYTES - used, "%s%s", used ? ", " : "", name);
-  for (; list[used]; used++)
-    if ((unsigned char)list[used] < 0x20) list[used] = '?';
+  hri_plain_text(list + used, "");
 }

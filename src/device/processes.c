@@ -7,6 +7,7 @@
 
 #include <headroom/device.h>
 
+#include "base/text.h"
 #include "device/host.h"
 
 static bool read_file(const char *pid, const char *name, char *text, size_t room) {
@@ -53,8 +54,7 @@ static void add_others(hr_host_facts *facts) {
     one.resident_bytes = own_bytes(entry->d_name);
     if (one.resident_bytes == 0) continue; /* a thread of the kernel, or gone */
     if (!read_file(entry->d_name, "comm", one.name, sizeof one.name)) one.name[0] = 0;
-    for (char *c = one.name; *c; c++) /* a process names itself: nothing that a terminal obeys */
-      if ((unsigned char)*c < ' ' || *c == 127) *c = '?';
+    hri_plain_text(one.name, ""); /* a process names itself */
     facts->other_bytes += one.resident_bytes;
     insert(facts, &one);
   }

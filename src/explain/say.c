@@ -6,8 +6,7 @@
 
 void hri_oom_tidy(char *text) {
   size_t count = strlen(text), start = count;
-  for (size_t i = 0; i < count; i++)
-    if ((unsigned char)text[i] < ' ' || text[i] == 0x7f) text[i] = '?';
+  hri_plain_text(text, "");
   while (start > 0 && count - start < 3 && ((unsigned char)text[start - 1] & 0xc0) == 0x80) start--;
   if (start == 0 || (unsigned char)text[start - 1] < 0xc0) return;
   unsigned char lead = (unsigned char)text[start - 1];

@@ -44,8 +44,6 @@ typedef struct hri_stack_info {
 /* One entry per stack of the snapshot; freed with hri_free. */
 hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error);
 
-/* Names come from anywhere: characters that would steer a terminal become '?'; with `lines`, line ends stay. */
-void hri_plain_text(char *text, bool lines);
 /* hr_inspect_stack_text with another number of frames. */
 void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity);
 

@@ -289,7 +289,7 @@ hr_status hr_inspect_text(const hr_inspection *p, uint32_t top, uint32_t by_mask
     hri_text_deinit(t);
     return hri_fail_memory(error, 4096, "the text of an inspection");
   }
-  hri_plain_text(t->chars, true);
+  hri_plain_text(t->chars, "\n");
   *text = t->chars;
   return HR_OK;
 }

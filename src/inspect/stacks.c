@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/text.h"
+
 /* ---- frames ---- */
 
 /* `file` is a part of the file's path; `name` is the function's name, or what it begins with ("name*"), or a part of it
@@ -558,14 +560,9 @@ static void describe(const hr_snapshot *s, uint32_t stack, unsigned frames, char
   write_frame(&w, &v);
 }
 
-void hri_plain_text(char *text, bool lines) {
-  for (; *text; text++)
-    if (((unsigned char)*text < 32 && !(lines && *text == '\n')) || *text == 127) *text = '?';
-}
-
 void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity) {
   describe(s, stack, frames, text, capacity);
-  hri_plain_text(text, false);
+  hri_plain_text(text, "");
 }
 
 void hr_inspect_stack_text(const hr_snapshot *s, uint32_t stack, char *text, size_t capacity) {

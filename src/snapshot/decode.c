@@ -7,6 +7,7 @@
 
 #include "base/json.h"
 #include "base/number.h"
+#include "base/text.h"
 
 enum { KEPT_ITEMS = 512, TEXT_BYTES = 2048 };
 
@@ -138,8 +139,7 @@ hr_status hri_snapshot_decoder_fail(const hri_snapshot_decoder *d, const char *f
   va_start(args, format);
   (void)hri_vsnprintf(text, sizeof text, format, args);
   va_end(args);
-  for (char *c = text; *c; c++) /* the file's words may hold anything, and a terminal obeys it */
-    if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
+  hri_plain_text(text, "");
   if (d->scan) return hri_json_scan_fail(d->scan, d->error, "%s", text);
   code = hri_fail(d->error, HR_ERROR_INPUT, "%s: byte %llu: %s", d->name, (unsigned long long)d->at, text);
   return hri_hint(d->error, code,
