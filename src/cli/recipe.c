@@ -37,8 +37,7 @@ static hr_status next_event(recipe *r, hr_error *error) {
       return malformed(r, "a value holds the byte 0, and options are texts that end there", error);
     return HR_OK;
   }
-  if (r->parser.error == YAML_MEMORY_ERROR)
-    return hri_fail_memory(error, 0, r->path);
+  if (r->parser.error == YAML_MEMORY_ERROR) return hri_fail_memory(error, 0, r->path);
   return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
                   r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
                   r->parser.problem ? r->parser.problem : "it cannot be read as YAML");
@@ -204,8 +203,7 @@ hr_status config_recipe(cli_config *config, hr_error *error) {
   if (!r.path) return HR_OK;
   file = text_open(r.path, "the recipe", error);
   if (!file) return error->code;
-  if (!yaml_parser_initialize(&r.parser))
-    status = hri_fail_memory(error, 0, r.path);
+  if (!yaml_parser_initialize(&r.parser)) status = hri_fail_memory(error, 0, r.path);
   else {
     yaml_parser_set_input_file(&r.parser, file);
     status = read_document(&r, error);
