@@ -95,6 +95,17 @@ run explain asked-first; expect_rc 0; expect_out 'stopped on request, before its
 run train $long --eval-first --eval-batches 1 --out asked-first -q; expect_rc 0
 rm long.txt
 
+# Nor does it wait for the end of a long step: its micro-batches count for nothing, and are made again.
+parts="$model --seq 12 --threads 1 --data text.txt --accumulate 15000 --steps 3 --dropout 0.1"
+"$program" train $parts --out parted -q >out 2>err &
+pid=$!
+await '[ -s parted/metrics.jsonl ]'; kill -TERM $pid; wait $pid; rc=$?
+last="a run that is stopped within a step"; expect_rc 130; expect_err 'stopped after step 1 of 3; the checkpoint is .*step-000001'
+run train --resume parted -q; expect_rc 0
+run train $parts --out unparted -q; expect_rc 0
+cmp -s parted/final/model.safetensors unparted/final/model.safetensors || fail "a step that was left in the middle left something behind"
+[ "$(course parted)" = "$(course unparted)" ] || fail "a step that was left in the middle changed the course"
+
 # What is to be done about an entry of the cache is still said, behind that.
 for i in $(seq 10000); do echo "{\"text\": \"row $i of rows that are tokenized once, and kept\"}"; done >rows.jsonl
 "$program" train $model --seq 12 --threads 1 --data rows.jsonl --out cached --shuffle --steps 10000000 --save-every 4000000 -q >out 2>err &
