@@ -619,6 +619,7 @@ static hr_status read_records(converter *c, hr_error *error) {
     bool more;
     HRI_TRY(hri_records_next(&c->records, &more, error));
     if (!more) return HR_OK;
+    HRI_TRY(hri_data_go_on(c->dataset, error));
     (void)snprintf(c->where, sizeof c->where, "%.480s:%llu", c->records.in->path,
                    (unsigned long long)c->records.record_line);
     status = convert_record(c, &reason);

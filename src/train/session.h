@@ -29,7 +29,7 @@ typedef struct hri_session {
   hri_sink *sink;  /* the open sink while the save program runs */
   hri_carry carry; /* of the model's own files, also when a checkpoint was loaded */
   void (*on_event)(void *context, const hr_event *event);
-  bool (*should_stop)(void *context); /* asked while an evaluation goes on; may be NULL */
+  bool (*should_stop)(void *context); /* asked while data are read and while an evaluation goes on; may be NULL */
   void *context;                      /* of both */
   void (*after_node)(void *context, const hri_job *job, hri_id node,
                      double seconds); /* for the executor; set before it is prepared, may be NULL */
@@ -87,7 +87,7 @@ hr_status hri_session_save(hri_session *session, const char *directory, hri_file
 hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss,
                                uint64_t *tokens, hr_error *error);
 
-/* Opens a data set for this session's job; all of it is read. Temporary files without a name grow in `spool` (NULL:
+/* Opens a data set for this session's job; all of it is read, unless should_stop says otherwise (INTERRUPTED). Temporary files without a name grow in `spool` (NULL:
  * TMPDIR). `run`: the run
  * directory, whose data-cache is looked into but not made (hri_dataset_keep does that); NULL, or with a cache directory
  * of its own in `how`: nothing of a run. */
