@@ -48,8 +48,7 @@ hr_status hri_session_plan(hri_session *session, const hr_job *job, const hri_co
                            hr_error *error);
 /* USAGE when the model has no weights to evaluate or generate with. */
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error);
-/* Starts the team and makes the code of all matrix products, for all shapes, each after the room for it was proven;
- * then
+/* Starts the team and makes the code of all matrix products, for all shapes, each after the room for it was proven; then
  * proves the room of the arenas. BUDGET where a limit is in the way. What the executor is to be told (after_node,
  * one_shape) stands in the session before. */
 hr_status hri_session_prepare(hri_session *session, hr_error *error);
