@@ -107,8 +107,8 @@ typedef struct hr_run_options {
       *sample_prompt; /* continued after each evaluation, without evaluation data at the end, when not NULL (needs
                                     * job.with_generation) */
   void (*on_event)(void *context, const hr_event *event); /* may be NULL; called on the calling thread */
-  /* Polled after every step and between the batches of an evaluation: true = save and return INTERRUPTED (before the first
-   * step there is nothing to save); may be NULL. */
+  /* Polled while data are read, after every step, between its micro-batches and between the batches of an evaluation:
+   * true = save and return INTERRUPTED (before the first step there is nothing to save); may be NULL. */
   bool (*should_stop)(void *context);
   void *context;
 } hr_run_options;

@@ -308,13 +308,13 @@ static void pause_ms(long ms) {
   (void)nanosleep(&t, NULL);
 }
 
-static hr_status take(const char *path, const char *what, bool wait, void (*waiting)(void *, const hri_lock_owner *),
+static hr_status take(const char *path, const char *what, bool wait, bool (*goes_on)(void *, const hri_lock_owner *),
                       void *context, hri_lock **out, hr_error *error) {
   hri_lock *lock = hri_alloc_zero(1, sizeof *lock);
   hr_error own = {0};
   hri_lock_owner other = {0};
   outcome got = FAILED;
-  bool told = false;
+  bool left = false;
   int looks = 0;
   if (!lock) return hri_fail_memory(error, sizeof *lock, "a lock");
   lock->fd = -1;
@@ -322,23 +322,23 @@ static hr_status take(const char *path, const char *what, bool wait, void (*wait
     hri_free(lock);
     return hri_fail(error, HR_ERROR_USAGE, "the path %.200s is too long", path);
   }
-  for (int attempt = 0; attempt < ATTEMPTS;) {
+  for (int attempt = 0; attempt < ATTEMPTS && !left;) {
     got = lock_once(lock, &other, &own);
     if (got == TAKEN || got == FAILED || (got == HELD && !wait && ++looks > LOOKS))
       break; /* who only looks (hri_lock_is_held) holds it for an instant */
     give_up(lock);
     if (got == AGAIN) attempt++;
     else {
-      if (wait && waiting && !told) waiting(context, &other);
-      told = true;
-      pause_ms(POLL_MS);
+      left = wait && goes_on && !goes_on(context, &other);
+      if (!left) pause_ms(POLL_MS);
     }
   }
   if (got == TAKEN) {
     *out = lock;
     return HR_OK;
   }
-  if (got == HELD) (void)refuse(lock, what, &other, &own);
+  if (left) (void)hri_fail(&own, HR_ERROR_INTERRUPTED, "stopped while %s was in use by another process", what);
+  else if (got == HELD) (void)refuse(lock, what, &other, &own);
   if (got == AGAIN) (void)hri_fail_errno(&own, ENOENT, "lock", path);
   give_up(lock);
   hri_free(lock);
@@ -350,9 +350,9 @@ hr_status hri_lock_take(const char *path, const char *what, hri_lock **lock, hr_
   return take(path, what, false, NULL, NULL, lock, error);
 }
 
-hr_status hri_lock_wait(const char *path, const char *what, void (*waiting)(void *, const hri_lock_owner *),
+hr_status hri_lock_wait(const char *path, const char *what, bool (*goes_on)(void *, const hri_lock_owner *),
                         void *context, hri_lock **lock, hr_error *error) {
-  return take(path, what, true, waiting, context, lock, error);
+  return take(path, what, true, goes_on, context, lock, error);
 }
 
 void hri_lock_release(hri_lock *lock, bool remove) {

@@ -26,8 +26,8 @@ typedef struct hri_lock_owner {
 /* Takes the lock, or refuses at once: USAGE, naming the other's host and pid, with `what` ("the run DIR") in the
  * message. After locking, the path is known to be the locked inode still. IO; MEMORY. */
 hr_status hri_lock_take(const char *path, const char *what, hri_lock **lock, hr_error *error);
-/* The same, but waits: `waiting` (may be NULL) is called once when another holds it. */
-hr_status hri_lock_wait(const char *path, const char *what, void (*waiting)(void *context, const hri_lock_owner *other),
+/* The same, but waits: `goes_on` (may be NULL) is asked at each look that finds another holding it. False: INTERRUPTED. */
+hr_status hri_lock_wait(const char *path, const char *what, bool (*goes_on)(void *context, const hri_lock_owner *other),
                         void *context, hri_lock **lock, hr_error *error);
 /* Whether what this lock stands for is still this process's. A person may have removed the file, and then another process
  * makes and locks its own: USAGE, naming that one. *gone: nothing is there (or a copy of the file, which nobody holds), so

@@ -18,10 +18,8 @@ void *hri_realloc(void *memory, uint64_t bytes);
 void hri_free(void *memory);        /* NULL is fine */
 char *hri_strdup(const char *text); /* NULL on failure or for NULL */
 
-/* Between begin and end (they may nest) this thread keeps the large blocks that it frees and takes new ones from them:
- * for
- * those who make and drop the like of it a thousand times, where the kernel would map and clear the same pages each
- * time.
+/* Between begin and end (they may nest) this thread keeps the large blocks that it frees and takes new ones from them: for
+ * those who make and drop the like of it a thousand times, where the kernel would map and clear the same pages each time.
  * They count as freed. */
 void hri_mem_keep(bool begin);
 /* Gives the system back what free blocks of malloc hold: a search for a plan leaves a MiB and more of them, which would

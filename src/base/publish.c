@@ -1,6 +1,5 @@
 /* renameat2 can refuse to replace, and can exchange; not every file system has it (NFS, some of FUSE's, old kernels).
- * What stands in
- * for it there never replaces a file that is not to be replaced, but for the instant between looking and renaming on a
+ * What stands in for it there never replaces a file that is not to be replaced, but for the instant between looking and renaming on a
  * file system that has no hard links either; an empty directory may give way, which loses nothing. */
 #include "base/publish.h"
 

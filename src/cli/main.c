@@ -35,7 +35,7 @@ const cli_command commands[] = {
      "Plans the job, refuses it with exit 3 when it does not fit, else runs it and writes a run directory: run.json, "
      "metrics.jsonl, checkpoints/ and final/, a Hugging Face model. A preset or a bare config.json starts from random "
      "weights.\n"
-     "Ctrl-C finishes the step, saves a checkpoint and exits 130; a second one leaves at once.",
+     "Ctrl-C saves a checkpoint of the last step that is done and exits 130; a second one leaves at once.",
      "headroom train tiny-llama-bytes --data docs/*.md --out run --steps 200 --budget 1GiB\n"
      "headroom train ./my-model --data train.jsonl --eval-data held.jsonl --eval-every 100 --out run\n"
      "headroom train tiny-llama-bytes --data docs/*.md --steps 200 --resume run",

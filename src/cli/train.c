@@ -178,8 +178,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (status == HR_OK) status = streams_open(&heard.streams, config, run.out_directory, error);
   if (status == HR_OK) {
     run.on_event = tell;
-    run.should_stop =
-        stop_begin("\nstopping after this step; the run is saved first. Ctrl-C once more leaves at once.\n", true);
+    run.should_stop = stop_begin("\nstopping; the run is saved first. Ctrl-C once more leaves at once.\n", true);
     run.context = &heard;
     (void)signal(SIGPIPE, SIG_IGN); /* a run outlives the program that reads its output */
     status = hr_train(&config->job, &run, &result, error);

@@ -75,6 +75,7 @@ static hr_status read_tokens(walk *w, hr_error *error) {
       if (id == eos && !w->end_first) HRI_TRY(end_document(w, error));
     }
     if (w->in->at_end) return end_document(w, error);
+    HRI_TRY(hri_data_go_on(w->dataset, error));
     HRI_TRY(hri_reader_fill(w->in, error));
   }
 }

@@ -49,6 +49,7 @@ static hr_status digest_file(hri_dataset *dataset, hri_data_source *source, hr_e
   while (status == HR_OK && !reader.at_end) {
     reader.next = reader.end;
     status = hri_reader_fill(&reader, error);
+    if (status == HR_OK) status = hri_data_go_on(dataset, error);
   }
   if (status == HR_OK) status = hri_reader_finish(&reader, error);
   hri_digest_add_u64(&dataset->digest, reader.raw_bytes);
@@ -64,7 +65,8 @@ static void digest_ending(hri_digest *digest, const char *path) {
 }
 
 hr_status hri_cache_digest(hri_dataset *dataset, hr_error *error) {
-  for (uint32_t i = 0; i < dataset->source_count; i++) HRI_TRY(digest_file(dataset, &dataset->sources[i], error));
+  for (dataset->current = 0; dataset->current < dataset->source_count; dataset->current++)
+    HRI_TRY(digest_file(dataset, hri_data_current(dataset), error));
   return HR_OK;
 }
 
@@ -104,13 +106,14 @@ static hr_status path_of(const char *store, uint64_t key, const char *ending, ch
 typedef struct waiter {
   const hri_dataset_options *options;
   const char *path; /* of the lock */
+  bool told;
 } waiter;
 
-static void tell_waiting(void *context, const hri_lock_owner *other) {
-  const waiter *w = context;
+static void tell_waiting(waiter *w, const hri_lock_owner *other) {
   char note[PATH_BYTES + 256], exclusive[PATH_BYTES + 16];
   int length;
-  if (!w->options->on_note) return;
+  if (w->told || !w->options->on_note) return;
+  w->told = true;
   if (other->known)
     length = snprintf(note, sizeof note, "waiting for process %lld on host %s, which tokenizes the same data",
                       (long long)other->pid, other->host);
@@ -122,13 +125,19 @@ static void tell_waiting(void *context, const hri_lock_owner *other) {
   w->options->on_note(w->options->note_context, note);
 }
 
+static bool waits_on(void *context, const hri_lock_owner *other) {
+  waiter *w = context;
+  tell_waiting(w, other);
+  return !w->options->should_stop || !w->options->should_stop(w->options->stop_context);
+}
+
 hr_status hri_cache_lock(const hri_dataset *dataset, hri_lock **lock, hr_error *error) {
   const char *store = dataset->options->store_directory;
   char path[PATH_BYTES];
   waiter w = {.options = dataset->options, .path = path};
   HRI_TRY(path_of(store, dataset->key, "lock", path, error));
   HRI_TRY(hri_dir_make(store, error));
-  HRI_TRY(hri_lock_wait(path, "the entry of the data cache", tell_waiting, &w, lock, error));
+  HRI_TRY(hri_lock_wait(path, "the entry of the data cache", waits_on, &w, lock, error));
   (void)hri_scratch_sweep(store); /* what killed makers left */
   return HR_OK;
 }

@@ -25,6 +25,12 @@ hr_status hri_data_add_document(hri_dataset *dataset, hri_document document, uin
   return hri_spool_put(&dataset->documents, &document, sizeof document, error);
 }
 
+hr_status hri_data_go_on(const hri_dataset *dataset, hr_error *error) {
+  const hri_dataset_options *o = dataset->options;
+  if (!o->should_stop || !o->should_stop(o->stop_context)) return HR_OK;
+  return hri_fail(error, HR_ERROR_INTERRUPTED, "stopped while %s was read", hri_data_current(dataset)->path);
+}
+
 hr_status hri_data_put_ids(hri_dataset *dataset, const int32_t *ids, uint64_t count, hr_error *error) {
   const uint64_t most = HRI_SPOOL_BYTES / sizeof *ids;
   while (count > 0) {

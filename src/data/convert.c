@@ -429,9 +429,8 @@ static void drop_blanks_behind_special(converter *c, const char *text) {
   }
 }
 
-/* `begins`: a token counts when it begins in a stretch; else when it has any byte of one, as transformers does for
- * masks of
- * {% generation %}. */
+/* `begins`: a token counts when it begins in a stretch; else when it has any byte of one, as transformers does for masks
+ * of {% generation %}. */
 static hr_status push_spans(converter *c, const hr_span *list, size_t count, bool begins, hr_error *error) {
   size_t at = 0;
   for (uint64_t i = 0; i < c->tokens.count; i++) {
@@ -619,6 +618,7 @@ static hr_status read_records(converter *c, hr_error *error) {
     bool more;
     HRI_TRY(hri_records_next(&c->records, &more, error));
     if (!more) return HR_OK;
+    HRI_TRY(hri_data_go_on(c->dataset, error));
     (void)snprintf(c->where, sizeof c->where, "%.480s:%llu", c->records.in->path,
                    (unsigned long long)c->records.record_line);
     status = convert_record(c, &reason);

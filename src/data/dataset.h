@@ -46,6 +46,8 @@ typedef struct hri_dataset_options {
       void *context,
       const char *note); /* what takes time while opening: another process makes the same entry; may be NULL */
   void *note_context;
+  bool (*should_stop)(void *context); /* asked while files are read; true: INTERRUPTED. May be NULL */
+  void *stop_context;
 } hri_dataset_options;
 
 /* Reads the files. Nothing of `options` is kept. USAGE: options; INPUT: a file's content, with file, line, field, value

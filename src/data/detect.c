@@ -45,8 +45,7 @@ static const char *string_end(const char *at, const char *end) {
 }
 
 /* Collects the names of the first object's members, as far as the text or (`lines`) its line goes; leaves behind it.
- * Tolerant: a
- * later reader says what is wrong. Names are strings before a colon at depth 1. */
+ * Tolerant: a later reader says what is wrong. Names are strings before a colon at depth 1. */
 static const char *collect(const char *at, const char *end, bool lines, names *n) {
   int depth = 0;
   for (; at < end; at++) {

@@ -1,7 +1,6 @@
 /* Long texts are tokenized in parts. A part ends between a letter and a line feed: no splitting rule of the known
  * tokenizers looks back, and none joins letters and a following line feed, so the parts have the tokens of the whole.
- * Tokenizers that put
- * something in front of each text (SentencePiece's dummy prefix) or do not split at all do not keep that promise; a
+ * Tokenizers that put something in front of each text (SentencePiece's dummy prefix) or do not split at all do not keep that promise; a
  * trial at the start and a look at the vocabulary tell. */
 #include "data/encode.h"
 

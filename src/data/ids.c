@@ -461,6 +461,7 @@ static hr_status read_lines(jsonl *j, hr_error *error) {
     begin_line(j);
     HRI_TRY(peek(j, &c, error));
     if (c == -1) return HR_OK;
+    HRI_TRY(hri_data_go_on(j->dataset, error));
     if (c != '\n') { /* empty lines are passed over */
       hr_error reason = {0};
       hr_status status = read_row(j, &reason);

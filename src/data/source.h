@@ -107,6 +107,9 @@ hr_status hri_data_read_bin(hri_dataset *dataset, hri_reader *reader, hr_error *
 hr_status hri_data_read_ids_record(hri_dataset *dataset, const char *path, char *bytes, size_t count, uint64_t line,
                                    hr_error *error);
 
+/* INTERRUPTED when whoever opens the data set wants no more of it; asked for each row, or each buffer of a text or a bin. */
+hr_status hri_data_go_on(const hri_dataset *dataset, hr_error *error);
+
 /* Whether a file is one of bare token ids, by the options and its name. */
 bool hri_data_is_bin(const hri_dataset *dataset, const char *path);
 /* Decides source->format and container from the options, the name and what the reader holds. */

@@ -134,6 +134,7 @@ static hr_status read_documents(walk *w, hri_reader *reader, const char *separat
     HRI_TRY(take(w, reader->next, left - kept, error));
     reader->next = reader->end - kept;
     if (reader->at_end) return end_document(w, error);
+    HRI_TRY(hri_data_go_on(w->dataset, error));
     HRI_TRY(hri_reader_fill(reader, error));
   }
 }

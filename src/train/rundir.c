@@ -434,6 +434,8 @@ static hr_status open_metrics(hri_rundir *r, int flags, hr_error *error) {
   }
   hri_file_digest_destroy(r->metrics_digest);
   r->metrics_digest = NULL;
+  if (!hri_array_reserve_((void **)&r->metrics_waiting.chars, &r->metrics_waiting.capacity, sizeof r->line, 1))
+    return hri_fail_memory(error, sizeof r->line, "metrics"); /* once: a step takes nothing from the heap */
   return hri_file_digest_create(DIGEST_PARTS, &r->metrics_digest, error);
 }
 

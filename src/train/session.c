@@ -380,6 +380,8 @@ static hr_status open_data(const hri_session *s, const hri_words *words, const c
   options.cache_directory = spool;
   options.on_note = tell_note;
   options.note_context = &s;
+  options.should_stop = s->should_stop;
+  options.stop_context = s->context;
   status = hri_dataset_open(&options, data, error);
   hri_free(cache);
   return status;

@@ -29,7 +29,7 @@ typedef struct hri_session {
   hri_sink *sink;  /* the open sink while the save program runs */
   hri_carry carry; /* of the model's own files, also when a checkpoint was loaded */
   void (*on_event)(void *context, const hr_event *event);
-  bool (*should_stop)(void *context); /* asked while an evaluation goes on; may be NULL */
+  bool (*should_stop)(void *context); /* asked while data are read and while an evaluation goes on; may be NULL */
   void *context;                      /* of both */
   void (*after_node)(void *context, const hri_job *job, hri_id node,
                      double seconds); /* for the executor; set before it is prepared, may be NULL */
@@ -48,8 +48,7 @@ hr_status hri_session_plan(hri_session *session, const hr_job *job, const hri_co
                            hr_error *error);
 /* USAGE when the model has no weights to evaluate or generate with. */
 hr_status hri_session_need_weights(const hr_job *job, hr_error *error);
-/* Starts the team and makes the code of all matrix products, for all shapes, each after the room for it was proven;
- * then
+/* Starts the team and makes the code of all matrix products, for all shapes, each after the room for it was proven; then
  * proves the room of the arenas. BUDGET where a limit is in the way. What the executor is to be told (after_node,
  * one_shape) stands in the session before. */
 hr_status hri_session_prepare(hri_session *session, hr_error *error);
@@ -87,7 +86,7 @@ hr_status hri_session_save(hri_session *session, const char *directory, hri_file
 hr_status hri_session_evaluate(hri_session *session, hri_dataset *data, uint64_t batches, double *loss,
                                uint64_t *tokens, hr_error *error);
 
-/* Opens a data set for this session's job; all of it is read. Temporary files without a name grow in `spool` (NULL:
+/* Opens a data set for this session's job; all of it is read, unless should_stop says otherwise (INTERRUPTED). Temporary files without a name grow in `spool` (NULL:
  * TMPDIR). `run`: the run
  * directory, whose data-cache is looked into but not made (hri_dataset_keep does that); NULL, or with a cache directory
  * of its own in `how`: nothing of a run. */

@@ -52,7 +52,8 @@ typedef struct trainer {
   hri_pace pace;
   uint64_t steps_at_start;
   char path[4096];
-  bool near_limit_told, rows_failed; /* rows could not be read: weights and states are those of the last step */
+  bool asked_to_stop, near_limit_told,
+      rows_failed;                  /* rows could not be read: weights and states are those of the last step */
   bool ways_anew;                   /* the library chooses how it computes products, though the run has a table of it */
   uint64_t unlabelled;              /* steps without a label that counts */
   uint64_t eval_tokens;             /* of the last evaluation */
@@ -103,6 +104,16 @@ static hr_status feed_step(trainer *t, const hri_shape **shape, uint64_t *counte
 
 /* ---- one step ---- */
 
+/* Whoever asks once has asked. */
+static bool is_to_stop(void *context) {
+  trainer *t = context;
+  const hr_run_options *o = t->options;
+  t->asked_to_stop = t->asked_to_stop || (o->should_stop && o->should_stop(o->context));
+  return t->asked_to_stop;
+}
+
+/* INTERRUPTED: it was asked to stop between two micro-batches. Nothing but gradients was changed by then, which the next
+ * step begins with anew: the run stands behind the step before. A profile and a record have whole steps. */
 static hr_status launch_programs(trainer *t, hri_executor *x, hr_error *error) {
   if (t->job->accumulate == 1) {
     HRI_CONTROL_SET(x, micro_index, 0);
@@ -112,6 +123,7 @@ static hr_status launch_programs(trainer *t, hri_executor *x, hr_error *error) {
   hri_memory_program(t->memory, HRI_BEGIN, 0);
   HRI_TRY(hri_executor_launch(x, HRI_BEGIN, error));
   for (uint32_t k = 0; k < t->job->accumulate; k++) {
+    if (k > 0 && !t->session.times && is_to_stop(t)) return HR_ERROR_INTERRUPTED;
     HRI_CONTROL_SET(x, micro_index, k);
     HRI_CONTROL_SET(x, row_base, (int64_t)k * t->job->micro_batch);
     hri_memory_program(t->memory, HRI_MICRO, k);
@@ -347,12 +359,10 @@ static void warn_near_limit(trainer *t) {
 /* Shows people something and is no part of the run: where it cannot be made, that is told, and what it means for the run,
  * its next step says. One that is left in the middle is not shown. */
 static void sample(trainer *t) {
-  const hr_run_options *o = t->options;
   hri_text text = {0};
   hr_error own = {0};
   bool left;
-  hr_status status =
-      hri_excerpt_write(&t->excerpt, &t->session, t->progress.step, o->should_stop, o->context, &left, &text, &own);
+  hr_status status = hri_excerpt_write(&t->excerpt, &t->session, t->progress.step, is_to_stop, t, &left, &text, &own);
   char why[900];
   (void)snprintf(why, sizeof why, "no sample: %s",
                  status == HR_ERROR_DIVERGED ? "the model's scores are not finite" : own.message);
@@ -479,6 +489,7 @@ static hr_status stop(trainer *t, hr_error *error) {
     status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped before the first step: there is nothing to save");
     return hri_hint(error, status, "the same command starts the run again");
   }
+  HRI_TRY(settle_all(t, error));
   if (t->saved != t->progress.step) HRI_TRY(checkpoint(t, false, error));
   status = hri_fail(error, HR_ERROR_INTERRUPTED, "stopped after step %llu of %llu; the checkpoint is %s",
                     (unsigned long long)t->progress.step, (unsigned long long)t->progress.steps, t->path);
@@ -502,7 +513,6 @@ static hr_status evaluate_before(trainer *t, hr_error *error) {
 
 /* One step, and what follows it. */
 static hr_status step_on(trainer *t, hr_error *error) {
-  const hr_run_options *o = t->options;
   uint64_t step;
   bool best = false;
   HRI_TRY(train_step(t, error));
@@ -511,9 +521,7 @@ static hr_status step_on(trainer *t, hr_error *error) {
   if (evaluates(t, step) || saves(t, step, false)) HRI_TRY(settle_all(t, error));
   if (evaluates(t, step)) HRI_TRY(evaluate(t, &best, error));
   if (saves(t, step, best)) HRI_TRY(checkpoint_if_room(t, best, error));
-  if (step == t->progress.steps || !o->should_stop || !o->should_stop(o->context)) return HR_OK;
-  HRI_TRY(settle_all(t, error));
-  return HR_ERROR_INTERRUPTED;
+  return step < t->progress.steps && is_to_stop(t) ? HR_ERROR_INTERRUPTED : HR_OK;
 }
 
 static hr_status loop(trainer *t, hr_error *error) {

@@ -82,7 +82,7 @@ for i in $(seq 100); do cat text.txt; done >long.txt
 long="$model --seq 12 --threads 1 --data text.txt --eval-data long.txt --no-eval-first --steps 3"
 "$program" train $long --out asked-last -q >out 2>err & # an evaluation of many seconds, behind the last step
 pid=$!
-await '[ "$(wc -l <asked-last/metrics.jsonl)" -eq 3 ]'; kill -TERM $pid; wait $pid; rc=$?
+await '[ -s asked-last/metrics.jsonl ] && [ "$(wc -l <asked-last/metrics.jsonl)" -eq 3 ]'; kill -TERM $pid; wait $pid; rc=$?
 last="a run that is stopped in its last evaluation"; expect_rc 130; expect_err 'stopped after step 3 of 3; the checkpoint is .*step-000003'
 [ -e asked-last/final ] && fail "final is there before the evaluation"
 run train --resume asked-last -q; expect_rc 0
@@ -95,6 +95,33 @@ last="a run that is stopped before its first step"; refuses 130; expect_err 'bef
 run explain asked-first; expect_rc 0; expect_out 'stopped on request, before its first step'
 run train $long --eval-first --eval-batches 1 --out asked-first -q; expect_rc 0
 rm long.txt
+
+# Nor does it wait for the end of a long step: its micro-batches count for nothing, and are made again.
+parts="$model --seq 12 --threads 1 --data text.txt --accumulate 15000 --steps 3 --dropout 0.1"
+"$program" train $parts --out parted -q >out 2>err &
+pid=$!
+await '[ -s parted/metrics.jsonl ]'; kill -TERM $pid; wait $pid; rc=$?
+last="a run that is stopped within a step"; expect_rc 130; expect_err 'stopped after step 1 of 3; the checkpoint is .*step-000001'
+run train --resume parted -q; expect_rc 0
+run train $parts --out unparted -q; expect_rc 0
+cmp -s parted/final/model.safetensors unparted/final/model.safetensors || fail "a step that was left in the middle left something behind"
+[ "$(course parted)" = "$(course unparted)" ] || fail "a step that was left in the middle changed the course"
+
+# A run that waits for another one's entry of the data cache has not begun, and goes when it is asked to.
+if command -v flock >/dev/null; then
+  echo '{"text": "a row that is tokenized once, and kept"}' >row.jsonl
+  shared="$model --seq 12 --threads 1 --data row.jsonl --data-cache shared --steps 1"
+  run train $shared --out maker -q; expect_rc 0
+  entry=$(echo shared/*.tokens); rm "$entry"
+  flock -F "${entry%.tokens}.lock" sleep 100 &
+  holder=$!
+  "$program" train $shared --out waiter >out 2>err &
+  pid=$!
+  await 'grep -q "waiting for another process" err'; kill -TERM $pid; wait $pid; rc=$?
+  last="a run that waits for the data cache"; refuses 130; expect_err 'stopped while the entry of the data cache was in use'
+  [ -e waiter ] && fail "a run that did not begin left a directory"
+  kill $holder; wait $holder 2>/dev/null
+fi
 
 # What is to be done about an entry of the cache is still said, behind that.
 for i in $(seq 10000); do echo "{\"text\": \"row $i of rows that are tokenized once, and kept\"}"; done >rows.jsonl

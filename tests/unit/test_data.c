@@ -751,6 +751,36 @@ static void bad_text_is_refused_by_name(void **state) {
                   "pre-tokenized JSONL");
 }
 
+static bool stop_at_the_third(void *context) { return ++*(int *)context == 3; }
+
+/* Whoever opens a data set may change their mind, whatever is read. */
+static void reading_can_be_stopped(void **state) {
+  enum { BYTES = 600000, ROWS = 10 };
+  static char text[BYTES + 1];
+  const char *paths[4];
+  size_t used = 0;
+  (void)state;
+  for (int r = 0; r < ROWS; r++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "{\"text\": \"row %d\"}\n", r);
+  paths[0] = write_text("stopped-rows.jsonl", text);
+  used = 0;
+  for (int r = 0; r < ROWS; r++)
+    used += (size_t)snprintf(text + used, sizeof text - used, "{\"input_ids\": [%d, 2, 3]}\n", r);
+  paths[1] = write_text("stopped-ids.jsonl", text);
+  memset(text, 'a', BYTES);
+  paths[2] = write_text("stopped.txt", text);
+  memset(text, 0, BYTES);
+  paths[3] = write_file("stopped.bin", text, BYTES);
+  for (int k = 0; k < 4; k++) {
+    int polls = 0;
+    hri_dataset_options options = options_for(&paths[k], 8, 256);
+    options.should_stop = stop_at_the_third;
+    options.stop_context = &polls;
+    open_fails_with(&options, HR_ERROR_INTERRUPTED, paths[k], "");
+    assert_int_equal(polls, 3);
+  }
+}
+
 static void bad_paths_and_options_are_refused(void **state) {
   const char *good = write_text("good.txt", "hello"), *path = in_directory("missing.txt");
   hri_dataset_options options = options_for(&path, 8, 256);
@@ -1131,6 +1161,7 @@ int main(void) {
       TEST(lines_have_at_most_64_mib),
       TEST(bad_text_is_refused_by_name),
       TEST(bad_paths_and_options_are_refused),
+      TEST(reading_can_be_stopped),
       TEST(the_hash_tells_data_apart),
       TEST(the_digest_does_not_depend_on_cuts),
       TEST(the_order_is_the_files_or_a_permutation),
