@@ -585,7 +585,7 @@ static hr_status refuse_nearby(grid *g, hr_error *error) {
   const family *f = family_of(g, &job);
   const cell *own = cell_of(f, &job);
   if (g->any || g->smallest == UINT64_MAX) return HR_OK;
-  HRI_TRY(try_packings(g, &job, error));
+  if (g->packs) HRI_TRY(try_packings(g, &job, error));
   for (uint32_t k = 0; f && k < f->cell_count && !g->any; k++) {
     uint64_t least;
     if (!f->cells[k].possible || &f->cells[k] == own) continue;
