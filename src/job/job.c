@@ -405,15 +405,18 @@ static hr_status fill_budget(hr_job *job, hr_error *error) {
   if (job->budget_share > 0) {
     job->budget_bytes = (uint64_t)(job->budget_share * (double)job->device.usable_bytes);
     job->budget_share = 0;
-    if (job->budget_bytes == 0)
-      return hri_fail(error, HR_ERROR_USAGE, "--budget: the share comes to 0 bytes of %s", job->device.name);
+    if (job->budget_bytes == 0) {
+      hri_fail(error, HR_ERROR_USAGE, "--budget: the share comes to 0 bytes of %s", job->device.name);
+      return hri_hint(error, HR_ERROR_USAGE, "give a size such as 6GiB, or the device its usable_bytes");
+    }
   }
   if ((job->given & HR_GIVEN_BUDGET) && job->budget_bytes == 0) {
     hri_fail(error, HR_ERROR_USAGE, "--budget is 0 bytes; nothing can run in it");
     return hri_hint(error, HR_ERROR_USAGE, "give a size such as 6GiB, or a share such as 90%%");
   }
   if (job->budget_bytes == 0) job->budget_bytes = job->device.usable_bytes;
-  if (job->device.usable_now || job->budget_bytes <= job->device.usable_bytes) return HR_OK;
+  if (job->device.usable_now || job->device.usable_bytes == 0 || job->budget_bytes <= job->device.usable_bytes)
+    return HR_OK; /* 0: a CPU that is described, and of which nobody said more than the budget */
   hri_fail(error, HR_ERROR_USAGE, "--budget is %s and %s has %s", hri_size_text(job->budget_bytes, a), job->device.name,
            hri_size_text(job->device.usable_bytes, b));
   return hri_hint(error, HR_ERROR_USAGE, "leave --budget out for all of it, or name a larger --device");
@@ -454,10 +457,11 @@ static hr_status check_device(const hr_device *d, hr_error *error) {
   return d->rates.threads && d->rates.seen ? check_seen(d, error) : HR_OK;
 }
 
-/* Of a device that was only named (hr_job_init, hr_job_set) the rest is looked up. */
+/* Of a device that was only named (hr_job_init, hr_job_set) the rest is looked up; one that was found, and perhaps described
+ * further, stays as it is. */
 static hr_status fill_device(hr_job *job, hr_error *error) {
   char name[sizeof job->device.name];
-  if (!job->device.name[0] || job->device.usable_bytes || job->device.capacity_bytes)
+  if (!job->device.name[0] || job->device.title[0] || job->device.usable_bytes || job->device.capacity_bytes)
     return check_device(&job->device, error);
   memcpy(name, job->device.name, sizeof name);
   return hr_device_find(name, &job->device, error);

@@ -585,7 +585,7 @@ static hr_status refuse_nearby(grid *g, hr_error *error) {
   const family *f = family_of(g, &job);
   const cell *own = cell_of(f, &job);
   if (g->any || g->smallest == UINT64_MAX) return HR_OK;
-  HRI_TRY(try_packings(g, &job, error));
+  if (g->packs) HRI_TRY(try_packings(g, &job, error));
   for (uint32_t k = 0; f && k < f->cell_count && !g->any; k++) {
     uint64_t least;
     if (!f->cells[k].possible || &f->cells[k] == own) continue;
@@ -688,6 +688,16 @@ static hr_status search_families(grid *g, hr_error *error) {
   return spend_less(g, error);
 }
 
+/* What a person can do whose job it is: a budget is no larger than its device, and only a training has an optimizer. */
+static void hint_refused(const grid *g, hr_error *error) {
+  const hr_job *job = g->asked;
+  const bool room = job->device.usable_now || !job->device.usable_bytes || g->smallest <= job->device.usable_bytes,
+             states = job->purpose == HR_PURPOSE_TRAIN && job->optimizer != HR_OPTIMIZER_SGD;
+  hri_hint(error, HR_ERROR_BUDGET, "%s, %sshorten %s%s", room ? "raise --budget to that" : "name a larger --device",
+           states ? "" : "or ", job->purpose == HR_PURPOSE_GENERATE ? "--context" : "--seq",
+           states ? ", or choose --optimizer sgd" : "");
+}
+
 static hr_status nothing_fits(const grid *g, hr_error *error) {
   char size[32];
   hr_status status;
@@ -709,7 +719,7 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
                : g->groups ? "groups of layers, "
                            : "",
                "rows of a micro-step, loss chunks, place of the update, packing of weights, but for what was given");
-  hri_hint(error, status, "raise --budget to that, shorten --seq, or choose --optimizer sgd");
+  hint_refused(g, error);
   if (error) error->requested_bytes = g->smallest;
   return status;
 }

@@ -9,6 +9,7 @@
 
 #include <cmocka.h>
 
+#include <headroom/field.h>
 #include <headroom/plan.h>
 
 #include "backend/backend.h"
@@ -31,16 +32,22 @@ static void make(hr_job *job, const char *model, const char *level, double facto
 }
 
 /* All scratch of all nodes, staging of weights included. */
+static uint64_t scratch_of(const hr_plan *plan) {
+  uint64_t bytes = 0;
+  for (size_t s = 0; s < plan->job.storages.count; s++)
+    if (plan->job.storages.items[s].role == HRI_ROLE_WORKSPACE) bytes += plan->job.storages.items[s].bytes;
+  return bytes;
+}
+
 static uint64_t workspace_bytes(const char *level, double factor, uint32_t threads) {
   static hr_job job;
   hr_error error;
   hr_plan *plan;
-  uint64_t bytes = 0;
+  uint64_t bytes;
   make(&job, "gpt2-124m", level, factor, threads);
   if (hr_plan_create(&job, &plan, &error) != HR_OK) fail_msg("%s", error.message);
   assert_true(hr_plan_get(plan)->scratch_exact);
-  for (size_t s = 0; s < plan->job.storages.count; s++)
-    if (plan->job.storages.items[s].role == HRI_ROLE_WORKSPACE) bytes += plan->job.storages.items[s].bytes;
+  bytes = scratch_of(plan);
   hr_plan_destroy(plan);
   return bytes;
 }
@@ -59,6 +66,34 @@ static void test_level_team_and_class_count(void **state) {
   assert_int_equal(full, workspace_bytes("", 2, 2));
   assert_int_equal(half, workspace_bytes("", 0.9, 2));
   assert_int_equal(tiles, workspace_bytes("", 6, 2));
+}
+
+/* A budget says how much such a CPU has where its usable_bytes do not, and what was said of it stays. */
+static void test_a_budget_describes_a_cpu(void **state) {
+  static hr_job job;
+  hr_error error;
+  hr_plan *plan;
+  uint64_t bytes[2];
+  (void)state;
+  for (int level = 0; level < 2; level++) {
+    hr_job_init(&job);
+    assert_int_equal(hr_model_open("gpt2-124m", &job.model, &error), HR_OK);
+    assert_int_equal(hr_device_find("cpu", &job.device, &error), HR_OK);
+    (void)snprintf(job.device.rates.instruction_set, sizeof job.device.rates.instruction_set, "%s",
+                   level ? "base" : "avx512");
+    assert_int_equal(hr_job_set(&job, "budget", "8GiB", &error), HR_OK);
+    job.threads = 2;
+    if (hr_job_finish(&job, &error) != HR_OK) fail_msg("%s", error.message);
+    assert_string_equal(job.device.rates.instruction_set, level ? "base" : "avx512");
+    assert_int_equal(hr_plan_create(&job, &plan, &error), HR_OK);
+    assert_true(hr_plan_get(plan)->fits && hr_plan_get(plan)->budget_bytes == UINT64_C(8) << 30);
+    bytes[level] = scratch_of(plan);
+    hr_plan_destroy(plan);
+  }
+  assert_true(bytes[0] != bytes[1]);
+  assert_int_equal(hr_job_set(&job, "budget", "50%", &error), HR_OK);
+  assert_int_equal(hr_job_finish(&job, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.hint, "usable_bytes"));
 }
 
 static void test_unknown_level_is_refused(void **state) {
@@ -126,6 +161,7 @@ static void test_absurd_shapes(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_level_team_and_class_count),
+      cmocka_unit_test(test_a_budget_describes_a_cpu),
       cmocka_unit_test(test_unknown_level_is_refused),
       cmocka_unit_test(test_large_and_other_devices),
       cmocka_unit_test(test_nothing_runs),

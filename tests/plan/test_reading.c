@@ -165,6 +165,38 @@ static void auto_says_whose_budget_is_too_small(void **state) {
   assert_non_null(strstr(e.hint, "host_budget_bytes"));
 }
 
+/* The remedies of a refusal are the job's: no larger budget than the device has, an optimizer of trainings alone. */
+static void remedies_of_a_refusal_are_the_jobs(void **state) {
+  static const struct {
+    const char *model, *hint;
+    hr_purpose purpose;
+    hr_optimizer optimizer;
+    uint64_t budget;
+  } cases[] = {
+      {"tiny-llama-bytes", "raise --budget to that, shorten --seq, or choose --optimizer sgd", HR_PURPOSE_TRAIN,
+       HR_OPTIMIZER_ADAMW, 1 << 20},
+      {"tiny-llama-bytes", "raise --budget to that, or shorten --seq", HR_PURPOSE_TRAIN, HR_OPTIMIZER_SGD, 1 << 20},
+      {"tiny-llama-bytes", "raise --budget to that, or shorten --seq", HR_PURPOSE_EVALUATE, HR_OPTIMIZER_ADAMW,
+       1 << 20},
+      {"tiny-llama-bytes", "raise --budget to that, or shorten --context", HR_PURPOSE_GENERATE, HR_OPTIMIZER_ADAMW,
+       1 << 20},
+      {"llama-2-13b", "name a larger --device, or shorten --seq", HR_PURPOSE_EVALUATE, HR_OPTIMIZER_ADAMW, 0},
+  };
+  (void)state;
+  for (size_t n = 0; n < sizeof cases / sizeof *cases; n++) {
+    hr_error e = {0};
+    hr_job job;
+    make_job(&job, cases[n].model, "rtx-3060");
+    job.purpose = cases[n].purpose;
+    job.optimizer = cases[n].optimizer;
+    job.budget_bytes = cases[n].budget;
+    if (cases[n].budget) job.given |= HR_GIVEN_BUDGET;
+    assert_int_equal(hr_job_finish(&job, &e), HR_OK);
+    assert_int_equal(hr_plan_auto(&job, NULL, NULL, &e), HR_ERROR_BUDGET);
+    assert_string_equal(e.hint, cases[n].hint);
+  }
+}
+
 /* ---- whether a job fits ---- */
 
 /* As the plan says it, in and around its need. */
@@ -333,6 +365,7 @@ int main(void) {
                                      cmocka_unit_test(samples_of_other_tiers),
                                      cmocka_unit_test(a_host_budget_counts),
                                      cmocka_unit_test(auto_says_whose_budget_is_too_small),
+                                     cmocka_unit_test(remedies_of_a_refusal_are_the_jobs),
                                      cmocka_unit_test(a_fit_is_what_the_plan_says),
                                      cmocka_unit_test(dumps_name_everything),
                                      cmocka_unit_test(refused_memory_is_survived)};
