@@ -66,7 +66,7 @@ static hr_status find_shown(const hri_job *job, hri_breakdown *out, hr_error *er
     hri_free(best);
     return hri_fail_memory(error, storages * sizeof *best, "the breakdown");
   }
-  memset(best, 0xFF, storages * sizeof *best); /* HRI_NONE */
+  memset(best, 0xFF, (size_t)storages * sizeof *best); /* HRI_NONE */
   for (hri_id t = 0; t < job->tensors.count; t++) {
     hri_id *of = &best[job->tensors.items[t].storage];
     if (*of == HRI_NONE || hri_tensor_bytes(&job->tensors.items[t]) > hri_tensor_bytes(&job->tensors.items[*of]))

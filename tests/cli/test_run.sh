@@ -101,12 +101,12 @@ for signals in 'INT INT INT' 'HUP HUP' 'TERM CONT TERM' 'TERM HUP INT' XCPU 'USR
   last="headroom train and SIG${signals// / SIG}"; expect_rc 130
   [ -e asked/checkpoints/last/manifest.json ] || fail "no checkpoint was saved"
 done
-# A second Ctrl-C leaves at once, in the middle of a step; SIGTERM and SIGHUP never do.
-"$program" train $job --data text.txt --out long --steps 2 --accumulate 200000 >out 2>err &
+# A second Ctrl-C leaves at once, in the middle of a micro-batch; SIGTERM and SIGHUP never do.
+"$program" train ${job/--micro-batch 2/--micro-batch 6000} --data text.txt --out long --steps 2 >out 2>err &
 pid=$!
 await '[ -s long/run.json ]'
 for signal in TERM HUP; do kill -$signal "$pid"; sleep 0.6; done
-last='headroom train, within a long step'; kill -0 "$pid" 2>/dev/null || fail "SIGHUP behind SIGTERM ended it"
+last='headroom train, within a long micro-batch'; kill -0 "$pid" 2>/dev/null || fail "SIGHUP behind SIGTERM ended it"
 kill -INT "$pid"; wait "$pid"; rc=$?
 expect_rc 130; [ -e long/checkpoints/last ] && fail "the step was over before the second request"
 
