@@ -275,6 +275,7 @@ static const struct {
     {"petsc", "memory requested", HRI_OOM_BARE, 300, HR_OOM_REQUESTED, BARE},
     {"web-ui", " need:", HRI_OOM_BARE, 160, HR_OOM_REQUESTED, SIZED},
     {"web-ui", " have:", HRI_OOM_BARE, 160, HR_OOM_FREE, SIZED},
+    {"jax", "free memory/total memory:", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, BARE},
     {"tensorrt", "total gpu memory (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_TOTAL, SIZED},
     {"tensorrt", "creation attempt (gib)", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, SIZED},
     {"kernel of the device", "memory size (requested", HRI_OOM_CHIP, 80, HR_OOM_REQUESTED, BARE},

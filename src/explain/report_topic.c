@@ -73,19 +73,27 @@ static bool is_meant(const hri_oom_place *p) {
   return hri_match_part(p->before, from, p->before_count, words) || hri_match_part(p->text, p->line, end, words);
 }
 
-/* A line that is the phrase alone, with its definition below: "CUDA out of memory", "- such an error occurs when ...". */
-static bool is_defined_below(const hri_oom_place *p, size_t from, size_t to) {
+/* Whether the line is a page's title, for all that it is built of: some words and nothing else. */
+static bool is_bare_title(const hri_oom_place *p) {
+  enum { LONGEST = 48 };
+  if (p->line_end - p->line > LONGEST) return false;
+  for (size_t i = p->line; i < p->line_end; i++)
+    if (!hri_is_name(p->text[i]) && !strchr(" -", p->text[i])) return false;
+  return true;
+}
+
+/* A title with its definition below: "CUDA out of memory", "- such an error occurs when ..."; or defined in its sentence. */
+static bool is_defined_below(const hri_oom_place *p, size_t from) {
   static const char defining[] =
-      "occurs when|usually happens|typically happens|often happens|happens when|is caused by";
+      "occurs when|usually happens|typically happens|often happens|happens when|is caused by|raises a|"
+      "one speaks of|is raised when";
   const size_t end = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
-  if (hri_oom_with_modifiers(p->text, p->line, from) > p->line) return false;
-  to = hri_match_next(p->text, to, p->line_end, " error| errors");
-  while (to < p->line_end && !hri_is_name(p->text[to])) to++;
-  return to >= p->line_end && hri_match_part(p->text, p->line_end, end, defining);
+  if (hri_match_end(p->text, p->line, from, "error messages that begin with ")) return true;
+  return is_bare_title(p) && hri_match_part(p->text, p->line_end, end, defining);
 }
 
 bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {
-  return is_one_of_several(p, to) || is_titled_advice(p, from, to) || is_defined_below(p, from, to) ||
+  return is_one_of_several(p, to) || is_titled_advice(p, from, to) || is_defined_below(p, from) ||
          hri_match_at(p->text, to, p->line_end, " -> | => | \xe2\x86\x92 "); /* an arrow to what is done about it */
 }
 

@@ -95,12 +95,23 @@ static bool closes_before(const char *text, size_t from, size_t to) {
 static bool find_quote(const hri_oom_place *p, size_t *quote) {
   const char *text = p->text;
   const size_t least = p->at > 120 ? p->at - 120 : 0;
+  unsigned closed = 0; /* double quotes that close one before the place: "the app \"x\" was killed" */
   for (size_t i = p->at; i > least; i--) {
     const char c = text[i - 1];
     if (c == '"' && i >= 2 && text[i - 2] == '\\') return false; /* inside a record of a log */
-    if ((c != '"' && c != '\'') || strchr(", ", text[i])) continue;
-    if (i >= 2 && (hri_is_name(text[i - 2]) || strchr(".)]", text[i - 2])) && !(i >= 3 && !hri_is_name(text[i - 3])))
+    if (c != '"' && c != '\'') continue;
+    if (strchr(", ", text[i])) { /* closed there, where a name ends before it */
+      closed += c == '"' && i >= 2 && hri_is_name(text[i - 2]);
+      continue;
+    }
+    if (i >= 2 && (hri_is_name(text[i - 2]) || strchr(".)]", text[i - 2])) && !(i >= 3 && !hri_is_name(text[i - 3]))) {
+      closed += c == '"';
       continue; /* "can't", or closed there; "f\"...\"" opens */
+    }
+    if (c == '"' && closed > 0) {
+      closed--;
+      continue;
+    }
     if (c == '\'' && closes_before(text, i, p->at)) continue;
     *quote = i - 1;
     for (size_t k = p->at, end = c == '\''                ? p->line_end
@@ -152,18 +163,19 @@ static bool has_placeholder(const hri_oom_place *p) {
 static bool is_foreign_condition(const char *text, size_t from, size_t to) {
   static const char whole[] =
       "wenn|falls|si|quand|lorsque|cuando|quando|caso|als|indien|evitar|\xc3\xa9viter|vermeiden|jika|nếu|se";
-  static const char parts[] = "\xe8\x8b\xa5|"                             /* Chinese: if */
-                              "\xe5\xa6\x82\xe6\x9e\x9c|"                 /* if */
-                              "\xe5\xa6\x82\xe9\x81\x87|"                 /* if one meets */
-                              "\xe5\xbd\x93|"                             /* when */
-                              "\xe9\x81\xbf\xe5\x85\x8d|"                 /* avoid */
-                              "\xe9\x98\xb2\xe6\xad\xa2|"                 /* prevent */
-                              "\xe5\xa0\xb4\xe5\x90\x88|"                 /* Japanese: in case */
-                              "\xe3\x82\x82\xe3\x81\x97|"                 /* if */
-                              "\xea\xb2\xbd\xec\x9a\xb0|"                 /* Korean: in case */
-                              "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"         /* Russian: if */
-                              "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"         /* the same at a beginning */
-                              "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"; /* when */
+  static const char parts[] = "\xe8\x8b\xa5|"                                     /* Chinese: if */
+                              "\xe5\xa6\x82\xe6\x9e\x9c|"                         /* if */
+                              "\xe5\xa6\x82\xe9\x81\x87|"                         /* if one meets */
+                              "\xe5\xbd\x93|"                                     /* when */
+                              "\xe6\x97\xb6\xe7\x9a\x84\xe6\x8a\xa5\xe9\x94\x99|" /* of errors when */
+                              "\xe9\x81\xbf\xe5\x85\x8d|"                         /* avoid */
+                              "\xe9\x98\xb2\xe6\xad\xa2|"                         /* prevent */
+                              "\xe5\xa0\xb4\xe5\x90\x88|"                         /* Japanese: in case */
+                              "\xe3\x82\x82\xe3\x81\x97|"                         /* if */
+                              "\xea\xb2\xbd\xec\x9a\xb0|"                         /* Korean: in case */
+                              "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
+                              "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
+                              "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0";         /* when */
   static const char phrases[] =
       "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
       "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"; /* the last two
@@ -452,6 +464,17 @@ static size_t intro_end(const hri_oom_place *p) {
   return end;
 }
 
+/* "If you take more, you will get the below error. Files of output are called so.": what somebody will come to. */
+static bool will_come(const char *text, size_t end) {
+  enum { REACH = 320 };
+  static const char will[] =
+      "you will get|you'll get|you will see|you'll see|you will receive|you may get|you might get|you may see|you might see";
+  const size_t from = end > REACH ? end - REACH : 0;
+  return hri_match_any(text, from, end, will) && hri_match_any(text, from, end, "error|errors|message") &&
+         hri_match_any(text, from, end, "if you|if your|when you|below|following") &&
+         !hri_match_any(text, from, end, HRI_OWN);
+}
+
 /* "If you got this error while running a script", without a colon: the last words before the message. */
 static bool sets_case(const char *text, size_t end) {
   enum { REACH = 200 };
@@ -477,12 +500,17 @@ static bool is_likened(const char *text, size_t end) {
 /* A page's label above an example, of a list of what goes wrong and what to do: causes or solutions follow. */
 static bool is_symptom(const hri_oom_place *p, size_t end) {
   enum { AHEAD = 600 };
+  static const char labels[] =
+      "symptom|symptoms|gejala|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng|"
+      /* Chinese and Japanese, Korean */
+      "\xe7\x97\x87\xe7\x8a\xb6|\xe7\x8e\xb0\xe8\xb1\xa1|\xe7\x8f\xbe\xe8\xb1\xa1|\xec\xa6\x9d\xec\x83\x81";
+  static const char answers[] =
+      "cause:|causes:|diagnosis:|mitigation:|workaround:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|"
+      "common causes|possible cause|solusi|penyebab|gi\xe1\xba\xa3i ph\xc3\xa1p|"
+      "\xe5\x8e\x9f\xe5\x9b\xa0|\xe8\xa7\xa3\xe5\x86\xb3|\xe8\xa7\xa3\xe6\xb1\xba|\xe5\xaf\xb9\xe7\xad\x96|\xe5\xaf\xbe\xe7\xad\x96|\xed\x95\xb4\xea\xb2\xb0|\xec\x9b\x90\xec\x9d\xb8";
   const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
   const size_t from = end > 32 ? end - 32 : 0;
-  return hri_match_any(p->before, from, end, "symptom|symptoms|gejala|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng") &&
-         hri_match_part(
-             p->text, p->line_end, to,
-             "cause:|causes:|diagnosis:|mitigation:|workaround:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|common causes|solusi|penyebab|gi\xe1\xba\xa3i ph\xc3\xa1p");
+  return hri_match_any(p->before, from, end, labels) && hri_match_part(p->text, p->line_end, to, answers);
 }
 
 /* "The log looks like this:" of a page, whose author met nothing in the lines before it. */
@@ -528,9 +556,9 @@ static bool is_quoted_case(const hri_oom_place *p) {
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char cases[] =
-      HRI_IF "|" HRI_MAY "|" HRI_SUCH "|could|you'll|an example|example of|example:|this example|look for|"
-             "one of these errors|one of the following errors|which results in";
+  enum { JUST = 32 }; /* right before the colon: "errors such as:"; "4k video (e.g. x) results in:" is a case of x */
+  static const char cases[] = HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
+                                     "one of these errors|one of the following errors|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
@@ -551,12 +579,14 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
     return p->shape & HRI_OOM_FENCED && is_symptom(p, end);
   if (is_answered(p)) return true;
   if (sets_case_wide(p->before, end)) return true;
+  if (p->shape & HRI_OOM_FENCED && will_come(p->before, end)) return true;
   if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   const bool will =
       hri_match_any(p->before, from, end, "will") &&
       (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
-  return is_symptom(p, end) ||
-         ((will || hri_match_any(p->before, from, end, cases)) && !hri_match_any(p->before, from, end, own));
+  return is_symptom(p, end) || ((will || hri_match_any(p->before, from, end, cases) ||
+                                 hri_match_any(p->before, from + JUST > end ? from : end - JUST, end, HRI_SUCH)) &&
+                                !hri_match_any(p->before, from, end, own));
 }
 
 /* Whether the line is a quotation as a whole, of somebody who is no program. */
