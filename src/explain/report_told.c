@@ -109,10 +109,23 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
   return head && (strcmp(head->words, "killed") == 0 || head->words[0] == '\xe8');
 }
 
+/* "The process was killed by the kernel's OOM killer": once, and by whom. */
+static bool was_killed_by_killer(const hri_oom_place *p, size_t phrase, size_t to) {
+  static const char once[] = "was|were|got|been|has|have";
+  const size_t from = hri_sentence_start(p->text, p->sentence, phrase),
+               end = hri_sentence_end(p->text, to, p->line_end);
+  const size_t by = hri_match_first(p->text, from, end, "killed by ");
+  const size_t near = by + 48 < end ? by + 48 : end;
+  return by < end && hri_match_part(p->text, by, near, "oom killer|oom-killer|oomkiller") &&
+         hri_match_any(p->text, from, by, once) &&
+         !hri_match_any(p->text, from, end, HRI_CASE "|" HRI_CAN "|when|means|any|each|every");
+}
+
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
          (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
-         is_passive(p, from, to) || hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'");
+         is_passive(p, from, to) || was_killed_by_killer(p, from, to) ||
+         hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'");
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {
