@@ -26,7 +26,7 @@
 #define HRI_CHANGE_MORE                                                                                                \
   "throw|return|use|turn|ignore|log|clear|set|skip|only|wait|drop|move|rename|switch|bump|"                            \
   "lower|raise|show|print|treat|keep|limit|propagate|convert|replace|rework|free|release|bail|tell|mention|clarify|"   \
-  "correct|mark|pass|apply|try|stub"
+  "correct|mark|pass|apply|try|stub|kill"
 #define HRI_CHANGED                                                                                                    \
   "fixes|fixed|adds|added|improved|enabled|disabled|feat|chore|changelog|test|tests|todo|fixme|workaround|skipped|"    \
   "troubleshooting"

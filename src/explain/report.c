@@ -101,6 +101,9 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
     signs &= ~(BIT(QUOTED) | BIT(COMMENT));
   if (signs & (BIT(PATTERN) | BIT(BEHIND) | BIT(ROW)) || (signs & BIT(TOPIC) && !(signs & BIT(TOLD))))
     signs &= ~CELL_SIGNS; /* what stands before it is no speaker */
+  if (figures == 0 && !(signs & BIT(MINE)) && hri_match_part(p->text, f.from, f.to, "kill|137") &&
+      hri_voice_is_meant(p))
+    return false; /* a page that tells what a code means names all that it may come from */
   if (signs & BIT(SOURCE)) signs &= ~SOURCE_SIGNS;
   if (p->shape & HRI_OOM_BOLD && signs & BIT(OPENS)) /* people set what was printed in bold, too */
     signs &= ~(BIT(ALONE) | BIT(LAST) | BIT(FIELD));

@@ -48,6 +48,8 @@ bool hri_voice_is_name(const hri_oom_place *place, size_t from, size_t to);
 uint64_t hri_voice_topic(const hri_oom_place *place, size_t from, size_t to);
 /* Whether it is a case beside others, or the title of advice; counts where no event is told of. */
 bool hri_voice_is_case(const hri_oom_place *place, size_t from, size_t to);
+/* Whether the lines around explain what such words mean: "137 means ...", "128 + 9". */
+bool hri_voice_is_meant(const hri_oom_place *place);
 /* What a change does, in the imperative, as its title or a line of its description begins: "[core] handle x", "explain
  * x". */
 bool hri_voice_is_change(const hri_oom_place *place);

@@ -64,7 +64,7 @@ static bool is_titled_advice(const hri_oom_place *p, size_t from, size_t to) {
 }
 
 /* "137 means ...", "128 + 9": the lines around explain what such words mean. */
-static bool is_meant(const hri_oom_place *p) {
+bool hri_voice_is_meant(const hri_oom_place *p) {
   static const char words[] =
       "137 mean|137 indicates|137 typically|137 usually|137 is the|137) means|137** means|137` means|oomkilled mean|"
       "sigkill means|killed mean|128 + 9|128+9|128 + signal|stands for|what is exit code";
@@ -86,8 +86,9 @@ static bool is_bare_title(const hri_oom_place *p) {
 static bool is_defined_below(const hri_oom_place *p, size_t from) {
   static const char defining[] =
       "occurs when|usually happens|typically happens|often happens|happens when|is caused by|raises a|"
-      "one speaks of|is raised when";
-  const size_t end = p->line_end + 240 < p->count ? p->line_end + 240 : p->count;
+      "one speaks of|is raised when| means the | means that ";
+  enum { BELOW = 400 };
+  const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
   if (hri_match_end(p->text, p->line, from, "error messages that begin with ")) return true;
   return is_bare_title(p) && hri_match_part(p->text, p->line_end, end, defining);
 }
@@ -159,7 +160,7 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
   do {                                                                                                                 \
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
-  SIGN(TOPIC, is_titled(p, first, near) || (is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
+  SIGN(TOPIC, is_titled(p, first, near) || (hri_voice_is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
                   hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end) && !is_met_again(p, from, phrase_from, phrase_to));
   SIGN(CONDITION,

@@ -527,7 +527,9 @@ static bool is_answered(const hri_oom_place *p) {
   size_t at = p->line_end;
   while (at < p->count && p->text[at] == ' ') at++;
   if (hri_match_at(p->text, at, p->count, "-> ") && p->text[p->line] != ' ' && !(p->shape & HRI_OOM_LEVEL)) return true;
-  return hri_match_at(p->text, p->line, p->at, "error: ") &&
+  return hri_match_at(
+             p->text, p->line, p->at,
+             "error: |issue: |problem: |issue 1|issue 2|issue 3|issue 4|issue 5|problem 1|problem 2|problem 3") &&
          hri_match_at(p->text, at, p->count, "solution:|solutions:|fix:|cause:|causes:|resolution:");
 }
 
