@@ -1,3 +1,5 @@
+/* The one table of the files beside a model's weights, and whether they are its tokenizer's. Names alone are looked at, but for ranks,
+ * which go by what their names end in; no file is opened here. */
 #include "convert/beside.h"
 
 #include <dirent.h>

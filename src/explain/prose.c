@@ -15,6 +15,7 @@
 #include <pthread.h>
 
 #include "explain/match.h"
+#include "explain/report_parts.h"
 
 enum {
   NEAREST = 14, /* words of the sentence on each side */
@@ -145,8 +146,8 @@ void hri_prose_each(const hri_voice_heard *h, void (*see)(void *context, const c
   const size_t from = h->from, to = h->to;
   seen s = {.see = see, .context = context};
   word around[AROUND], phrase[3];
-  const size_t begin = hri_sentence_start(p->text, p->sentence, from);
-  const size_t end = hri_sentence_end(p->text, to, p->line_end > to ? p->line_end : to);
+  const hri_oom_sentence sentence = hri_oom_sentence_of(p, from, to);
+  const size_t begin = sentence.from, end = sentence.end;
   const size_t far = end + FAR < p->count ? end + FAR : p->count;
   const size_t back = p->before_count > FAR ? p->before_count - FAR : 0;
   size_t count;
@@ -171,8 +172,8 @@ bool hri_prose_is_sentence(const hri_oom_place *p, size_t from, size_t to, uint6
 #define BIT(name) HRI_SIGN_BIT(HRI_SIGN_##name)
   const uint64_t printed = BIT(LEVEL) | BIT(DATED) | BIT(OPENS) | BIT(PLACE) | BIT(STACK) | BIT(FIGURE) | BIT(FIELD) |
                            BIT(SOURCE) | BIT(LITERAL) | BIT(PATTERN) | BIT(FENCED) | BIT(ROW) | BIT(ENTRY);
-  const size_t begin = hri_sentence_start(p->text, p->sentence, from);
-  const size_t end = hri_sentence_end(p->text, to, p->line_end > to ? p->line_end : to);
+  const hri_oom_sentence sentence = hri_oom_sentence_of(p, from, to);
+  const size_t begin = sentence.from, end = sentence.end;
   /* what anybody may say; the rest are whole sentences of speakers */
   const bool anybodys = signs & (BIT(GENERAL) | BIT(NAME) | BIT(LOOSE)) ||
                         (signs & BIT(KILL) && !hri_match_part(p->text, from, to, ": |;"));

@@ -13,7 +13,15 @@ typedef struct hri_oom_phrase {
   bool is_loose; /* words that any sentence may hold: "oom" wherever it stands, "the ram was full" */
 } hri_oom_phrase;
 
+/* The sentence around a phrase: text[from, end). It may begin in the line before, if that one was wrapped, and ends with the
+ * phrase's line at the latest. */
+typedef struct hri_oom_sentence {
+  size_t from, end;
+} hri_oom_sentence;
+
 /* ---- report_phrase.c ---- */
+
+hri_oom_sentence hri_oom_sentence_of(const hri_oom_place *place, size_t from, size_t to);
 
 /* The phrase to which the word at the place belongs. False when there is none, or it tells of an error of another kind. */
 bool hri_oom_find_phrase(const hri_oom_place *place, hri_oom_phrase *phrase);

@@ -392,6 +392,11 @@ static size_t phrase_end(const hri_oom_place *p) {
   return p->shape & (HRI_OOM_DATED | HRI_OOM_ROW) ? p->line_end : p->count;
 }
 
+hri_oom_sentence hri_oom_sentence_of(const hri_oom_place *p, size_t from, size_t to) {
+  return (hri_oom_sentence){hri_sentence_start(p->text, p->sentence, from),
+                            hri_sentence_end(p->text, to, p->line_end > to ? p->line_end : to)};
+}
+
 bool hri_oom_find_phrase(const hri_oom_place *p, hri_oom_phrase *f) {
   return find_phrase(p->text, p->line, p->at, phrase_end(p), f) && !is_other(p, f);
 }

@@ -230,9 +230,12 @@ typedef struct nearby {
 
 static nearby nearby_of(const hri_oom_place *p, const hri_oom_phrase *f) {
   enum { FAR = 240 };
-  nearby n = {.text = p->text, .before = p->before, .before_end = p->before_count};
-  n.from = hri_sentence_start(p->text, p->sentence, f->from);
-  n.end = hri_sentence_end(p->text, f->to, p->line_end > f->to ? p->line_end : f->to);
+  const hri_oom_sentence sentence = hri_oom_sentence_of(p, f->from, f->to);
+  nearby n = {.text = p->text,
+              .before = p->before,
+              .before_end = p->before_count,
+              .from = sentence.from,
+              .end = sentence.end};
   n.far_from = p->line;
   n.far_end = n.end + FAR < p->count ? n.end + FAR : p->count;
   n.before_from = p->before_count > FAR ? p->before_count - FAR : 0;

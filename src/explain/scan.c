@@ -102,8 +102,8 @@ static void begin_message(hr_explainer *e, size_t m) {
 static bool is_worth_it(hr_explainer *e, size_t m, bool english) {
   static const char words[] =
       "fail|unable|cannot|can't|could|not |out of|out_of|outof|out-of|insuff|exhaust|exceed|error|no |oom|lack|"
-      "than|too |full|overflow|enomem|refuse|ran out|run out|runs out|impossible|n't |paging|gone|eat|ate |short |maxe|blow|blew|used |"
-      "using up|consum|crash|explo|leak|takes|took|fill|low on|sin |falta|plus de|manque|genug|wenig|voll|reicht";
+      "than|too |full|overflow|enomem|refuse|ran out|run out|runs out|impossible|n't |paging|gone|eat|ate |maxe|blow|blew|used |"
+      "using up|consum|crash|explo|takes|took|fill|sin |falta|plus de|manque|genug|wenig|voll|reicht";
   const hri_scan_window *w = &e->window;
   size_t line = w->marks.items[m].offset, end = hri_scan_mark_end(w, m);
   end = end + 120 < w->count ? end + 120 : w->count; /* or in the next line, where one was wrapped */

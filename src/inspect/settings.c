@@ -1,3 +1,5 @@
+/* The allocator's settings that a snapshot was recorded under: of its text where that parses, else of its fields, else only whether
+ * segments grew. inspect, explain and replay take them from here, so that all three ask the driver for the same sizes. */
 #include "inspect/lives.h"
 
 static void from_fields(const hr_snapshot_settings *have, hr_alloc_config *c) {

@@ -3,7 +3,8 @@
  *
  *   explain_signs --names     the name of each sign, the first bit first
  *   explain_signs <LIST       a line for each file that LIST names, one a line: "+" where a failure is reported whatever
- *                             the weights are, else "-"; then each different set of signs, in hexadecimal
+ *                             the weights are, else "-"; then each different set of signs of a line, in hexadecimal: those
+ *                             of sentences weigh in prose.c
  *   explain_signs --keys      the same, and before it a line for each place: "line" or "sentence", the signs, and for a
  *                             sentence its keys, with tabs between
  *
@@ -39,6 +40,7 @@ static bool listen(void *context, const hri_voice_heard *place) {
     if (place->in_sentence) hri_prose_each(place, print_key, NULL);
     (void)printf("\n");
   }
+  if (place->in_sentence) return false; /* which voice.c does not weigh */
   for (size_t i = 0; i < h->count; i++)
     if (h->signs[i] == signs) return false;
   if (h->count < MOST_PLACES) h->signs[h->count++] = signs;
