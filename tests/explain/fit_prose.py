@@ -86,7 +86,7 @@ class Model:
         column, row, owner = [], [], []
         for i in chosen:
             for sentence in texts.sentences[i]:
-                for key in sentence:
+                for key in sorted(sentence):  # sums come out alike each time
                     if key in keys:
                         column.append(keys[key])
                         row.append(len(owner))
