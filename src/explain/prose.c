@@ -179,6 +179,7 @@ bool hri_prose_is_sentence(const hri_oom_place *p, size_t from, size_t to, uint6
                         (signs & BIT(KILL) && !hri_match_part(p->text, from, to, ": |;"));
   size_t count = 0;
   if (hri_match_end(p->text, p->line, from, "result '|result=")) return false; /* systemd's */
+  if (signs & BIT(AMONG) && signs & BIT(QUOTED)) return false; /* a literal of a program, whatever it says */
   if (signs & printed || !anybodys || (signs & BIT(ALONE) && hri_oom_word(p->text, begin, from, ":") < from))
     return false;
 #undef BIT

@@ -36,10 +36,17 @@ static bool is_known_class(const hri_oom_place *p, size_t from) {
   return hri_match_end(p->text, p->line, from, "torch.|torch.cuda.|system.");
 }
 
+/* A comment that ends the line of a statement: "SHARED = 5  # no vram of its own". */
+static bool is_behind_statement(const hri_oom_place *p) {
+  const size_t mark = hri_match_first(p->text, p->line, p->at, " #| //");
+  const size_t equals = hri_match_first(p->text, p->line, mark, " = |(");
+  return mark < p->at && equals < mark && !hri_match_part(p->text, p->line, mark, ": ");
+}
+
 /* A comment among a program's lines: what its author met once, or expects. People set what was printed in comments too: an
  * exception without its figures, and all of it in a block of its own; each line of Java's report begins so. */
 static bool is_noted_in_source(const hri_oom_place *p, const hri_oom_message *m, uint32_t figures) {
-  if (p->shape & HRI_OOM_ENCLOSED) return true;
+  if (p->shape & HRI_OOM_ENCLOSED || (p->shape & HRI_OOM_AMONG && figures == 0 && is_behind_statement(p))) return true;
   if (!(p->shape & (HRI_OOM_REMARK | HRI_OOM_HASHES)) || !(p->shape & HRI_OOM_AMONG) || p->shape & HRI_OOM_LEVEL)
     return false;
   if (figures > 0) return !(p->shape & HRI_OOM_FENCED);

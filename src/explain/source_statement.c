@@ -321,6 +321,22 @@ static bool opens_call(const hri_source_span *s) {
   return depth > 0 && hri_source_has(s, " = ");
 }
 
+/* The same, set in, where a literal that goes on in the next line is all there is: `info("job %u exceeded its limit "`. */
+static bool opens_literal(const hri_source_span *s) {
+  const size_t at = hri_source_name_end(s, s->from);
+  size_t end;
+  return s->from > 0 && at > s->from && at + 1 < s->to && s->text[at] == '(' && s->text[at + 1] == '"' &&
+         !hri_source_names_error(s, at) && hri_source_literal_at(s, at + 1, &end) && end == s->to;
+}
+
+/* What a test asks of a value, set in: `e.message == "pod x failed"`. */
+static bool is_comparison(const hri_source_span *s) {
+  const size_t at = hri_source_name_end(s, s->from);
+  size_t end;
+  return s->from > 0 && at > s->from && hri_match_at(s->text, at, s->to, " == | != ") &&
+         hri_source_literal_at(s, at + 4, &end) && end == s->to;
+}
+
 /* A member of a class whose body is empty, "bad_alloc::bad_alloc(const char *msg) : what{msg} {}". */
 static bool is_empty_member(const hri_source_span *s) {
   const size_t at = hri_source_name_end(s, s->from);
@@ -342,6 +358,7 @@ bool hri_source_is_member(const hri_source_span *s) {
 
 bool hri_source_is_statement(const hri_source_span *s, bool commented) {
   return begins_statement(s) || is_declaration(s) || ends_statement(s) || is_assignment(s) || is_call(s) ||
-         is_entry(s, commented) || hri_source_is_member(s) || is_numbered(s) || opens_call(s) || is_empty_member(s) ||
-         is_closed_statement(s) || is_chained(s) || is_typed_name(s) || is_computation(s);
+         is_entry(s, commented) || hri_source_is_member(s) || is_numbered(s) || opens_call(s) || opens_literal(s) ||
+         is_comparison(s) || is_empty_member(s) || is_closed_statement(s) || is_chained(s) || is_typed_name(s) ||
+         is_computation(s);
 }
