@@ -41,7 +41,7 @@ static size_t skip_adverbs(const char *text, size_t from, size_t at) {
 /* What makes the sentence before "killed" a rule, a case beside others or what a change was about. */
 static const char rules[] =
     "until|allowed|whose|for which|after which|in which|when one of|while they|after it's|automatically|to be|"
-    "needs to|instead of|should|e.g.|as if|like the";
+    "needs to|instead of|should|e.g.|as if|like the|letting|let the";
 
 /* Who has no memory to run out of. */
 static const char persons[] =

@@ -121,11 +121,17 @@ static bool was_killed_by_killer(const hri_oom_place *p, size_t phrase, size_t t
          !hri_match_any(p->text, from, end, HRI_CASE "|" HRI_CAN "|when|means|any|each|every");
 }
 
+/* "Be wary of OOMs", "to avoid OOMs": the plural of the noun. */
+static bool are_several(const hri_oom_place *p, size_t from) {
+  return hri_match_end(p->text, p->line, from,
+                       "of |no |any |avoid |prevent |the |these |from |about |for |without |fewer |less ");
+}
+
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
          (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
          is_passive(p, from, to) || was_killed_by_killer(p, from, to) ||
-         hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'");
+         (hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'") && !are_several(p, from));
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {

@@ -9,7 +9,7 @@
 /* Back over what stands between a verb and an error's name: "got a weird cuda error:". */
 static size_t skip_article(const char *text, size_t line, size_t end) {
   static const char small[] =
-      "a|an|the|this|some|another|following|same|error|exception|message|with|me|outright|torch|pytorch";
+      "a|an|the|this|some|many|several|frequent|constant|random|another|following|same|error|exception|message|with|me|outright|torch|pytorch";
   for (size_t at = end;; end = at) {
     while (end > line && strchr(" :,(", text[end - 1])) end--;
     at = hri_match_last(text, line, end, small);
@@ -25,6 +25,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   const size_t verb = hri_match_last(text, line, verb_end, HRI_MEETS "|" HRI_DIED "|" HRI_DIES);
   while (end > line && text[end - 1] == ' ') end--;
   if (hri_match_any(text, from, end, HRI_CASE "|" HRI_CAN)) return false;
+  if (verb < verb_end && hri_match_end(text, line, verb, "seem to be |seems to be ")) return true;
   if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
   if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
   return hri_match_end(text, line, end, " with| by| as| due to| because of") && /* "it crashed after an hour with" */
