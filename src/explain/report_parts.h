@@ -56,11 +56,18 @@ bool hri_voice_is_name(const hri_oom_place *place, size_t from, size_t to);
 uint64_t hri_voice_topic(const hri_oom_place *place, size_t from, size_t to);
 /* Whether it is a case beside others, or the title of advice; counts where no event is told of. */
 bool hri_voice_is_case(const hri_oom_place *place, size_t from, size_t to);
-/* Whether the lines around explain what such words mean: "137 means ...", "128 + 9". */
-bool hri_voice_is_meant(const hri_oom_place *place);
 /* What a change does, in the imperative, as its title or a line of its description begins: "[core] handle x", "explain
  * x". */
 bool hri_voice_is_change(const hri_oom_place *place);
+
+/* ---- report_page.c ---- */
+
+/* Whether a page explains it to whoever comes to it: a symptom of a list, a question that is asked often, one of several causes. */
+bool hri_page_explains(const hri_oom_place *place);
+/* Whether a label of symptoms stands right before `before[end]`, and causes or solutions follow the line. */
+bool hri_page_shows_symptom(const hri_oom_place *place, size_t end);
+/* Whether the lines around explain what such words mean: "137 means ...", "128 + 9". */
+bool hri_voice_is_meant(const hri_oom_place *place);
 
 /* ---- report_told.c, whose hri_voice_happened is in voice.h ---- */
 

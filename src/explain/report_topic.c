@@ -27,7 +27,7 @@ static size_t skip_scope(const hri_oom_place *p, size_t at) {
 
 bool hri_voice_is_change(const hri_oom_place *p) {
   size_t at = p->line, end;
-  while (at < p->line_end && strchr("[-* ", p->text[at])) { /* "[spark-40781][core]" */
+  while (at < p->line_end && strchr("[-*# ", p->text[at])) { /* "[spark-40781][core]" */
     if (p->text[at] == '[') at = hri_oom_word(p->text, at, p->line_end, "]");
     if (at < p->line_end) at++;
   }
@@ -54,23 +54,16 @@ static bool is_titled_advice(const hri_oom_place *p, size_t from, size_t to) {
   static const char dealing[] =
       " logic for | fallback for | handling for | handling of | support for | test for | tests for | check for |"
       " message for | detection of | workaround for | recovery from | guard for | protection against ";
+  static const char deals[] = "dealing with |handling |avoiding |preventing |fixing |solving |diagnosing |debugging |"
+                              "troubleshooting |understanding |mitigating |resolving |tackling |overcoming ";
   size_t joint;
   if (!(p->shape & HRI_OOM_TITLE)) return false;
   while (from > p->line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == ':')) from--; /* "std::" */
   if (hri_match_end(p->text, p->line, from, dealing)) return true;
+  if (hri_match_at(p->text, p->line, from, deals)) return true;
   joint = hri_match_next(p->text, to, p->line_end, " (oom): |: | - | \xe2\x80\x94 ");
   return joint > to && hri_match_at(p->text, joint, p->line_end,
                                     "reduce |lower |use |set |increase |decrease |try |how |what |why |when |tips ");
-}
-
-/* "137 means ...", "128 + 9": the lines around explain what such words mean. */
-bool hri_voice_is_meant(const hri_oom_place *p) {
-  static const char words[] =
-      "137 mean|137 indicates|137 typically|137 usually|137 is the|137) means|137** means|137` means|oomkilled mean|"
-      "sigkill means|killed mean|128 + 9|128+9|128 + signal|stands for|what is exit code";
-  const size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
-  const size_t end = p->line_end + 300 < p->count ? p->line_end + 300 : p->count;
-  return hri_match_part(p->before, from, p->before_count, words) || hri_match_part(p->text, p->line, end, words);
 }
 
 /* Whether the line is a page's title, for all that it is built of: some words and nothing else. */

@@ -39,7 +39,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
  * A call takes a literal in programs; in logs it is how an exception prints itself, at the line's beginning. */
 static bool quotes_a_report(const char *text, size_t line, size_t quote, bool ticked, bool among, bool title) {
   static const char before[] =
-      "failure|error with|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=|(message=| exception=|"
+      "failure|error with|error log:|panicked at|failure 2| msg=| error=| err=| message=| reason=|,message=|(message=| exception=|"
       " stderr=|by|err(|(error|last error:|value: |error_out_of_memory,|following error|instance of|throwing|search for|"
       "result|. stream";
   /* what somebody tells of one event; a document says these things in the present */
@@ -191,30 +191,6 @@ static bool is_foreign_advice(const char *text, size_t from, size_t to) {
       "\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88|\xed\x95\x98\xeb\xa9\xb4|\xe8\xaf\xb7|\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97|"
       "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6|\xe5\xbb\xba\xe8\xae\xae|\xe5\x8f\xaf\xe4\xbb\xa5\xe9\x80\x9a\xe8\xbf\x87";
   return hri_match_part(text, from, to, parts);
-}
-
-/* What explains the words to a reader, as the next sentence: "This happens when your GPU is full." Who tells of their own
- * says when it happens, too ("This usually happens at night"), and programs explain themselves ("This error means ..."). */
-static bool is_explained(const hri_oom_place *p) {
-  static const char begins[] =
-      "this happens when you|this error happens when you|this occurs when you|this error occurs when you";
-  const size_t far = p->at + 240 < p->line_end ? p->at + 240 : p->line_end;
-  size_t at = hri_sentence_end(p->text, p->at, far);
-  if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
-  if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
-    return false; /* who meets it; a page may ask for "my" model */
-  while (at < p->count && strchr(" .!?\"'", p->text[at]) && p->text[at]) at++;
-  return (at < p->line_end && hri_match_at(p->text, at, p->line_end, begins)) ||
-         hri_match_at(p->text, at, p->count, "as the error message suggests");
-}
-
-/* An item of a list of questions that are asked often, or of errors that are common; what a page explains. */
-bool hri_voice_is_frequent(const hri_oom_place *p) {
-  static const char words[] =
-      "frequently asked|faq|faqs|common errors|common issues|common problems|known issues|known errors";
-  size_t from = p->before_count > 600 ? p->before_count - 600 : 0;
-  if (p->shape & HRI_OOM_FENCED) return false;
-  return is_explained(p) || (p->shape & HRI_OOM_COMMENT && hri_match_any(p->before, from, p->before_count, words));
 }
 
 /* A field of a test's data: what is expected of it is the next field. */
@@ -438,9 +414,22 @@ static bool is_zero(const hri_oom_place *p) {
          hri_match_at(p->text, at, p->line_end, " 0 0.0| 0 .| 0 -");
 }
 
+/* "This will keep the database from getting oomkilled": what is prevented. */
+static bool is_prevented(const hri_oom_place *p) {
+  enum { FAR = 140 };
+  static const char keeps[] =
+      "keep|keeps|keeping|stop|stops|stopping|prevent|prevents|preventing|save|saves|protect|protects";
+  const size_t from = hri_sentence_start(p->text, p->at > p->line + FAR ? p->at - FAR : p->line, p->at);
+  const size_t verb = hri_match_whole(p->text, from, p->at, keeps);
+  const size_t joint = verb < p->at ? hri_match_whole(p->text, verb, p->at, "from") : p->at;
+  return joint < p->at &&
+         hri_match_any(p->text, joint, p->at, "getting|being|going|running|throwing|raising|hitting") &&
+         !hri_match_any(p->text, verb, p->at, "but|however|still|did not|didn't");
+}
+
 bool hri_voice_denies(const hri_oom_place *p) {
   return is_zero(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) || is_optional(p) ||
-         is_corruption(p);
+         is_corruption(p) || is_prevented(p);
 }
 
 /* "{{value}}", in a text that a program fills in; "out of memory kills = yes", a setting. */
@@ -496,22 +485,6 @@ static bool is_likened(const char *text, size_t end) {
   const size_t from = end > 80 ? end - 80 : 0;
   return !hri_match_any(text, from, end, HRI_OWN) &&
          hri_match_end(text, from, end, "messages alike|message alike|errors alike");
-}
-
-/* A page's label above an example, of a list of what goes wrong and what to do: causes or solutions follow. */
-static bool is_symptom(const hri_oom_place *p, size_t end) {
-  enum { AHEAD = 600 };
-  static const char labels[] =
-      "symptom|symptoms|gejala|tri\xe1\xbb\x87u ch\xe1\xbb\xa9ng|"
-      /* Chinese and Japanese, Korean */
-      "\xe7\x97\x87\xe7\x8a\xb6|\xe7\x8e\xb0\xe8\xb1\xa1|\xe7\x8f\xbe\xe8\xb1\xa1|\xec\xa6\x9d\xec\x83\x81";
-  static const char answers[] =
-      "cause:|causes:|diagnosis:|mitigation:|workaround:|solution:|solutions:|solution 1|resolution:|fix:|root cause|root-cause|"
-      "common causes|possible cause|solusi|penyebab|gi\xe1\xba\xa3i ph\xc3\xa1p|"
-      "\xe5\x8e\x9f\xe5\x9b\xa0|\xe8\xa7\xa3\xe5\x86\xb3|\xe8\xa7\xa3\xe6\xb1\xba|\xe5\xaf\xb9\xe7\xad\x96|\xe5\xaf\xbe\xe7\xad\x96|\xed\x95\xb4\xea\xb2\xb0|\xec\x9b\x90\xec\x9d\xb8";
-  const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
-  const size_t from = end > 32 ? end - 32 : 0;
-  return hri_match_any(p->before, from, end, labels) && hri_match_part(p->text, p->line_end, to, answers);
 }
 
 /* "The log looks like this:" of a page, whose author met nothing in the lines before it. */
@@ -579,17 +552,18 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   if (end == 0) return false;
   if (colon && is_shown(p->before, from, end)) return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
   if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
-    return p->shape & HRI_OOM_FENCED && is_symptom(p, end);
+    return p->shape & HRI_OOM_FENCED && hri_page_shows_symptom(p, end);
   if (is_answered(p)) return true;
   if (sets_case_wide(p->before, end)) return true;
   if (p->shape & HRI_OOM_FENCED && will_come(p->before, end)) return true;
-  if (!colon) return is_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
+  if (!colon) return hri_page_shows_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   const bool will =
       hri_match_any(p->before, from, end, "will") &&
       (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
-  return is_symptom(p, end) || ((will || hri_match_any(p->before, from, end, cases) ||
-                                 hri_match_any(p->before, from + JUST > end ? from : end - JUST, end, HRI_SUCH)) &&
-                                !hri_match_any(p->before, from, end, own));
+  return hri_page_shows_symptom(p, end) ||
+         ((will || hri_match_any(p->before, from, end, cases) ||
+           hri_match_any(p->before, from + JUST > end ? from : end - JUST, end, HRI_SUCH)) &&
+          !hri_match_any(p->before, from, end, own));
 }
 
 /* Whether the line is a quotation as a whole, of somebody who is no program. */

@@ -94,8 +94,6 @@ bool hri_voice_denies(const hri_oom_place *place);
 bool hri_voice_foreseen(const hri_oom_place *place);
 /* Whether the words behind text[to] say that it happened: "is reported at the second epoch", "came out". */
 bool hri_voice_happened(const hri_oom_place *place, size_t to);
-/* Whether it is an item of a list of questions that are asked often, or of errors that are common. */
-bool hri_voice_is_frequent(const hri_oom_place *place);
 /* Whether a placeholder stands where a figure always does. */
 bool hri_voice_placeholder(const hri_oom_place *place);
 
