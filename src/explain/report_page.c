@@ -22,10 +22,15 @@ static bool is_explained(const hri_oom_place *p) {
   static const char begins[] =
       "this happens when you|this error happens when you|this occurs when you|this error occurs when you";
   static const char meanings[] = "usually means|typically means|often means|mostly means";
+  static const char because[] = /* behind a heading; the last three are Chinese */
+      "this usually means|this is usually|this is because|this means|this error is |this error occurs|this error means|"
+      "this happens|this can happen|this typically|this indicates|usually this is|"
+      "\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba";
   static const char reading[] =
       "as the error message suggests|as the error message says|as the message says|as the error says";
   const size_t far = p->at + 240 < p->line_end ? p->at + 240 : p->line_end;
   size_t at = hri_sentence_end(p->text, p->at, far);
+  if (p->shape & HRI_OOM_HEADING && hri_match_at(p->text, next_line(p), p->count, because)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
     return false; /* who meets it; a page may ask for "my" model */

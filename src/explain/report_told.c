@@ -127,9 +127,22 @@ static bool are_several(const hri_oom_place *p, size_t from) {
                        "of |no |any |avoid |prevent |the |these |from |about |for |without |fewer |less ");
 }
 
+/* "Exclude OOM-killed builds": of what kind they are; "two OOM-killed pods" were so. */
+static bool is_attribute(const hri_oom_place *p, size_t from, size_t to) {
+  static const char what[] = " builds| pods| containers| jobs| tasks| processes| workers| runs";
+  size_t at = from;
+  while (at > p->line && p->text[at - 1] == ' ') at--;
+  return hri_match_at(p->text, from, to, "oomkilled|oom-killed|oom killed|killed") &&
+         hri_match_at(p->text, to, p->line_end, what) &&
+         hri_match_last(p->text, p->line, at,
+                        "two|three|four|several|some|many|these|those|our|my|were|are|was|is|got|been") == at &&
+         !(at > p->line && hri_is_digit(p->text[at - 1]));
+}
+
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
-         (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC))) ||
+         (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC)) &&
+          !is_attribute(p, from, to)) ||
          is_passive(p, from, to) || was_killed_by_killer(p, from, to) ||
          (hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'") && !are_several(p, from));
 }

@@ -154,7 +154,7 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
     if (when) signs |= HRI_SIGN_BIT(HRI_SIGN_##name);                                                                  \
   } while (0)
   SIGN(TOPIC, is_titled(p, first, near) || (hri_voice_is_meant(p) && !(p->shape & HRI_OOM_TITLE)) ||
-                  hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#"));
+                  hri_match_part(p->text, p->line, p->line_end, "fixes #|closes #|fix #|resolves #|(#|([#"));
   SIGN(BEHIND, is_spoken_of(p, from, phrase_to, end) && !is_met_again(p, from, phrase_from, phrase_to));
   SIGN(CONDITION,
        hri_match_any(p->text, phrase_to, end, "unless") || is_when(p, from, phrase_to) || hri_voice_is_change(p) ||

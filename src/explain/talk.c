@@ -414,16 +414,26 @@ static bool is_zero(const hri_oom_place *p) {
          hri_match_at(p->text, at, p->line_end, " 0 0.0| 0 .| 0 -");
 }
 
-/* "This will keep the database from getting oomkilled": what is prevented. */
+/* What is prevented: "this will keep the database from getting oomkilled", "protects it from out-of-memory failures", "for a lower
+ * probability of oom crashes". */
 static bool is_prevented(const hri_oom_place *p) {
-  enum { FAR = 140 };
-  static const char keeps[] =
-      "keep|keeps|keeping|stop|stops|stopping|prevent|prevents|preventing|save|saves|protect|protects";
+  enum { FAR = 140, NEAR = 48 };
+  static const char keeps[] = "keep|keeps|keeping|stop|stops|stopping";
+  static const char prevents[] = "prevent|prevents|preventing|save|saves|protect|protects|protecting|guard|guards";
+  static const char less[] =
+      "reduce the|reduces the|reducing the|lower the|lowers the|lowering the|a lower|decrease the|decreases the|"
+      "decreasing the|minimize the|minimizes the|minimizing the|minimise the|reduce|reduces|reducing";
+  static const char odds[] = "probability of|risk of|likelihood of|chance of|chances of|possibility of|odds of";
   const size_t from = hri_sentence_start(p->text, p->at > p->line + FAR ? p->at - FAR : p->line, p->at);
-  const size_t verb = hri_match_whole(p->text, from, p->at, keeps);
+  const size_t near = p->at > from + NEAR ? p->at - NEAR : from;
+  const size_t keep = hri_match_whole(p->text, from, p->at, keeps),
+               other = hri_match_whole(p->text, from, p->at, prevents);
+  const size_t verb = other < p->at ? other : keep;
   const size_t joint = verb < p->at ? hri_match_whole(p->text, verb, p->at, "from") : p->at;
+  if (hri_match_any(p->text, near, p->at, odds) && hri_match_any(p->text, from, p->at, less)) return true;
   return joint < p->at &&
-         hri_match_any(p->text, joint, p->at, "getting|being|going|running|throwing|raising|hitting") &&
+         (other < p->at ||
+          hri_match_any(p->text, joint, p->at, "getting|being|going|running|throwing|raising|hitting")) &&
          !hri_match_any(p->text, verb, p->at, "but|however|still|did not|didn't");
 }
 
