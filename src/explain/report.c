@@ -31,6 +31,9 @@ static bool speaks_to_user(const hri_oom_message *m) {
    BIT(LEVEL) | BIT(ENDED) | BIT(TOLD) | BIT(CODE))
 #define CELL_SIGNS (BIT(OPENS) | BIT(ALONE) | BIT(LAST) | BIT(LABELLED) | BIT(FIELD))
 
+/* What makes of something that was met no report all the same. */
+#define AGAINST_MET (BIT(CONDITION) | BIT(BEHIND) | BIT(TOPIC) | BIT(QUOTED) | BIT(HEADING) | BIT(AMONG))
+
 /* "torch.outofmemoryerror", "system.outofmemoryexception": a name that nobody else has. */
 static bool is_known_class(const hri_oom_place *p, size_t from) {
   return hri_match_end(p->text, p->line, from, "torch.|torch.cuda.|system.");
@@ -67,6 +70,25 @@ static bool is_filled_in(const hri_oom_place *p) {
 static bool is_case_of(const hri_oom_place *p) {
   size_t from = hri_sentence_start(p->text, p->sentence, p->at);
   return hri_match_any(p->text, from, p->at, HRI_CASE "|" HRI_CAN "|when|what");
+}
+
+/* "We hit OOM as early as the third step": who met it, and what, side by side at the sentence's beginning. */
+static bool is_met_by_us(const hri_oom_place *p, size_t from) {
+  enum { OPENING = 40 };
+  static const char us[] = "i|we|i've|we've|i'm|we're";
+  static const char met[] =
+      " hit| got| get| am getting| are getting| was getting| were getting| keep getting| kept getting| ran into|"
+      " run into| encountered| met| saw| see| faced| am facing| experienced| had|'m getting| still get| still got";
+  const size_t start = hri_sentence_start(p->text, p->sentence, from);
+  size_t end = hri_match_last(p->text, start, from - (from > start && p->text[from - 1] == ' '), "a|an|the|this");
+  while (end > start && p->text[end - 1] == ' ') end--;
+  if (end > start + OPENING ||
+      hri_match_any(p->text, start, end, HRI_CASE "|" HRI_CAN "|when|until|before|once|after|to|that|than"))
+    return false;
+  for (size_t i = start; i < end; i++)
+    if (p->text[i] == ' ' && hri_match_last(p->text, start, i, us) < i && hri_match_next(p->text, i, end, met) == end)
+      return true;
+  return false;
 }
 
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
@@ -118,6 +140,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   const hri_voice_heard heard = {p, f.from, f.to, signs,
                                  m->kind != HRI_OOM_ENDED && hri_prose_is_sentence(p, f.from, f.to, signs)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
+  if (heard.in_sentence && !(signs & AGAINST_MET) && is_met_by_us(p, f.from)) return true;
   if (p->ear) return p->ear->hears(p->ear->context, &heard);
   return (heard.in_sentence ? hri_prose_weigh(&heard) : hri_voice_weigh(signs)) > 0;
 }

@@ -58,6 +58,14 @@ static bool is_among_questions(const hri_oom_place *p) {
   return hri_match_at(p->before, at, p->before_count, "frequently asked questions|faq ");
 }
 
+/* "What exit code 137 actually means": the title of an answer. */
+static bool is_titled_answer(const hri_oom_place *p) {
+  const size_t at = hri_match_next(p->text, p->line, p->line_end, "## |### |# ");
+  return p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING) &&
+         hri_match_at(p->text, at, p->line_end, "what |why |how |understanding ") &&
+         hri_match_any(p->text, p->at, p->line_end, "mean|means|indicates|happens");
+}
+
 /* An item of a list of questions that are asked often, or of errors that are common; what a page explains. */
 static bool is_frequent(const hri_oom_place *p) {
   static const char words[] =
@@ -117,7 +125,8 @@ static bool is_one_of_causes(const hri_oom_place *p) {
 }
 
 bool hri_page_explains(const hri_oom_place *p) {
-  return is_frequent(p) || is_interpreted(p) || is_listed_symptom(p) || is_entry_of_reference(p) || is_one_of_causes(p);
+  return is_frequent(p) || is_titled_answer(p) || is_interpreted(p) || is_listed_symptom(p) ||
+         is_entry_of_reference(p) || is_one_of_causes(p);
 }
 
 bool hri_voice_is_meant(const hri_oom_place *p) {
