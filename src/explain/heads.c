@@ -184,6 +184,7 @@ static const hri_oom_head heads[] = {
     {"enforce allocating <= available failed", "paddle", HRI_OOM_FOREIGN},
     {"cupy.cuda.memory.outofmemoryerror", "cupy", HRI_OOM_FOREIGN},
     {"out of resource: shared memory", "triton", HRI_OOM_CHIP},
+    {"outofresources: shared memory", "triton", HRI_OOM_CHIP},
     {"uses too much shared data", "ptxas", HRI_OOM_CHIP},
     {"local memory (", "", HRI_OOM_NOTHING}, /* LLVM's: "local memory (98304) exceeds limit (65536) in function" */
     {"threadgroup memory size (", "", HRI_OOM_NOTHING},

@@ -27,15 +27,18 @@ static bool is_explained(const hri_oom_place *p) {
       "this happens|this can happen|this typically|this indicates|usually this is|"
       "\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba";
   static const char reading[] =
-      "as the error message suggests|as the error message says|as the message says|as the error says";
+      "as the error message suggests|as the error message says|as the message says|as the error says|"
+      "in other words";
   const size_t far = p->at + 240 < p->line_end ? p->at + 240 : p->line_end;
-  size_t at = hri_sentence_end(p->text, p->at, far);
+  size_t at = hri_sentence_end(p->text, p->at, far), sentence = hri_sentence_start(p->text, p->line, p->at);
+  while (sentence < p->at && p->text[sentence] == ' ') sentence++;
   if (p->shape & HRI_OOM_HEADING && hri_match_at(p->text, next_line(p), p->count, because)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
     return false; /* who meets it; a page may ask for "my" model */
   while (at < p->count && strchr(" .!?\"'", p->text[at]) && p->text[at]) at++;
-  if (hri_match_at(p->text, p->line, p->line_end, reading) || hri_match_at(p->text, at, p->count, reading)) return true;
+  if (hri_match_at(p->text, sentence, p->line_end, reading) || hri_match_at(p->text, at, p->count, reading))
+    return true;
   return (at < p->line_end && hri_match_at(p->text, at, p->line_end, begins)) ||
          hri_match_at(p->text, next_line(p), p->count, meanings);
 }
@@ -44,18 +47,44 @@ static bool is_explained(const hri_oom_place *p) {
  * says of its own. */
 static bool is_interpreted(const hri_oom_place *p) {
   static const char meaning[] =
-      "usually means|typically means|generally means|often means|usually indicates|typically indicates";
+      "usually means|typically means|generally means|often means|usually indicates|typically indicates|significa|bedeutet|signifie|indica que";
+  static const char meaning_parts[] = /* Russian: means, says that; Chinese: means */
+      "\xd0\xbe\xd0\xb7\xd0\xbd\xd0\xb0\xd1\x87\xd0\xb0\xd0\xb5\xd1\x82|\xd0\xb3\xd0\xbe\xd0\xb2\xd0\xbe\xd1\x80\xd0\xb8\xd1\x82, \xd1\x87\xd1\x82\xd0\xbe|"
+      "\xe6\x84\x8f\xe5\x91\xb3\xe7\x9d\x80";
   const size_t at = hri_match_whole(p->text, p->at, p->line_end, meaning);
-  return at < p->line_end && !hri_match_end(p->text, p->at, at, "this |it |which |error |that ") &&
-         !hri_match_any(p->text, p->line, p->at, HRI_OWN);
+  if (hri_match_any(p->text, p->line, p->at, HRI_OWN)) return false;
+  if (hri_match_part(p->text, p->at, p->line_end, meaning_parts)) return true;
+  return at < p->line_end && !hri_match_end(p->text, p->at, at, "this |it |which |error |that ");
 }
 
-/* Whether the text is a page of questions that are asked often, by its title. */
+/* An item of a list, also of a numbered one. */
+static bool is_item(const hri_oom_place *p) {
+  size_t at = p->line, digits;
+  while (at < p->at && p->text[at] == ' ') at++;
+  for (digits = at; digits < p->at && hri_is_digit(p->text[digits]);) digits++;
+  return p->shape & HRI_OOM_COMMENT || (digits > at && hri_match_at(p->text, digits, p->at, ". |) "));
+}
+
+/* "Look for a line like: out of memory: killed process 12": what one may find. */
+static bool is_pointed_at(const hri_oom_place *p) {
+  enum { NEAR = 48 };
+  static const char looks[] =
+      "look for|search for|watch for|check for|grep for|you should see|you will see|you'll see|you may see|you might see";
+  const size_t from = hri_sentence_start(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at);
+  return hri_match_any(p->text, from, p->at, looks) && !hri_match_any(p->text, from, p->at, HRI_OWN);
+}
+
+/* Whether the text is a page of questions that are asked often, or of errors that one may come to, by its title. */
 static bool is_among_questions(const hri_oom_place *p) {
+  enum { TITLE = 80, PAGE = 4000 }; /* how far a title reaches; what stands before a place is kept farther than that */
+  static const char errors[] = "errors|failures|problems|mistakes|pitfalls",
+                    met[] = "you'll|you will|you may|common|typical|most frequent";
+  const size_t end = p->before_count < TITLE ? p->before_count : TITLE;
   size_t at = 0;
-  if (p->before_count == 0 || p->before != p->text) return false;
-  while (at < p->before_count && strchr("#*= ", p->before[at])) at++;
-  return hri_match_at(p->before, at, p->before_count, "frequently asked questions|faq ");
+  if (p->before_count == 0 || p->before_count > PAGE) return false;
+  while (at < end && strchr("#*= ", p->before[at])) at++;
+  return hri_match_at(p->before, at, end, "frequently asked questions|faq ") ||
+         (is_item(p) && hri_match_any(p->before, at, end, errors) && hri_match_any(p->before, at, end, met));
 }
 
 /* "What exit code 137 actually means": the title of an answer. */
@@ -107,11 +136,16 @@ static bool is_listed_symptom(const hri_oom_place *p) {
   return is_symptom_of(p, p->before_count > LIST ? p->before_count - LIST : 0, p->before_count);
 }
 
-/* An error's name with its symptom, cause and solution below: an entry of a reference. */
+/* An error's name with its symptom, cause and solution below, or its symptom with the cause below: an entry of a reference. */
 static bool is_entry_of_reference(const hri_oom_place *p) {
   enum { BELOW = 600 };
   const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
-  return !(p->shape & HRI_OOM_DATED) && hri_match_at(p->text, next_line(p), p->count, "symptom ") &&
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) return false;
+  if (hri_match_at(p->text, p->line, p->at, "failure pattern: |failure mode: |pattern: |symptom: |symptoms: ") &&
+      hri_match_at(p->text, next_line(p), p->count, "root cause|cause: |causes: |reason: "))
+    return true;
+  return hri_match_at(p->text, next_line(p), p->count,
+                      "symptom |symptoms |symptom: |symptoms: |failure pattern: |failure mode: ") &&
          hri_match_any(p->text, p->line_end, end, "possible cause|possible causes|cause|causes|solution|solutions");
 }
 
@@ -124,9 +158,46 @@ static bool is_one_of_causes(const hri_oom_place *p) {
   return hri_match_part(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at, causes);
 }
 
+/* "Console shows "killed", "out of memory", or similar messages": several that one may see. */
+static bool is_one_of_several(const hri_oom_place *p) {
+  const size_t end = hri_sentence_end(p->text, p->at, p->at + 120 < p->line_end ? p->at + 120 : p->line_end);
+  return hri_match_part(p->text, p->at, end, "or similar|or the like|or a similar|or something similar") &&
+         !hri_match_any(p->text, p->line, p->at, HRI_OWN "|got|getting");
+}
+
+/* "Running into an out of memory error? No need to panic": whoever is. */
+static bool is_asked(const hri_oom_place *p) {
+  static const char begins[] =
+      "running into |getting |seeing |facing |struggling with |tired of |dealing with |hitting |experiencing |encountering |"
+      "are you |do you |have you |did you |does your |is your |ever seen |ever had ";
+  const size_t from = hri_sentence_start(p->text, p->line, p->at), end = hri_sentence_end(p->text, p->at, p->line_end);
+  const size_t at = hri_match_next(p->text, from, p->at, " |- |# |## ");
+  return end < p->line_end && p->text[end] == '?' && hri_match_at(p->text, at, p->at + 1, begins) &&
+         !hri_match_any(p->text, from, end, HRI_OWN "|anyone|the same|same issue|same problem|same error");
+}
+
+/* "How to fix X", as a title in other languages. */
+static bool is_titled_elsewhere(const hri_oom_place *p) {
+  static const char whole[] =
+      "wie|warum|beheben|behebung|comment|pourquoi|r\xc3\xa9soudre|corriger|c\xc3\xb3mo|solucionar|soluci\xc3\xb3n|como|corrigir|resolver";
+  static const char parts[] =
+      /* Russian: how, why, fix */
+      "\xd0\x9a\xd0\xb0\xd0\xba |\xd0\xba\xd0\xb0\xd0\xba |\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xb8\xd1\x81\xd0\xbf\xd1\x80\xd0\xb0\xd0\xb2|"
+      /* Chinese: how, what way, what does one do, solve, way to */
+      "\xe5\xa6\x82\xe4\xbd\x95|\xe6\x80\x8e\xe4\xb9\x88|\xe6\x80\x8e\xe6\xa0\xb7|\xe8\xa7\xa3\xe5\x86\xb3|\xe6\x96\xb9\xe6\xb3\x95|"
+      /* Japanese: what to do about it, ways; Korean: solution, ways */
+      "\xe5\xaf\xbe\xe5\x87\xa6|\xe5\xaf\xbe\xe7\xad\x96|\xe8\xa7\xa3\xe6\xb1\xba|\xed\x95\xb4\xea\xb2\xb0|\xeb\xb0\xa9\xeb\xb2\x95";
+  static const char own[] = /* Chinese: I, cannot, has not; Russian: at mine */
+      "\xe6\x88\x91|\xe6\x97\xa0\xe6\xb3\x95|\xe6\xb2\xa1|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f";
+  if (hri_match_part(p->text, p->line, p->line_end, own)) return false;
+  return p->shape & HRI_OOM_TITLE &&
+         (hri_match_any(p->text, p->line, p->line_end, whole) || hri_match_part(p->text, p->line, p->line_end, parts));
+}
+
 bool hri_page_explains(const hri_oom_place *p) {
-  return is_frequent(p) || is_titled_answer(p) || is_interpreted(p) || is_listed_symptom(p) ||
-         is_entry_of_reference(p) || is_one_of_causes(p);
+  return is_pointed_at(p) || is_frequent(p) || is_titled_answer(p) || is_interpreted(p) || is_listed_symptom(p) ||
+         is_entry_of_reference(p) || is_one_of_causes(p) || is_one_of_several(p) || is_asked(p) ||
+         is_titled_elsewhere(p);
 }
 
 bool hri_voice_is_meant(const hri_oom_place *p) {

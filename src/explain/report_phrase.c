@@ -176,11 +176,11 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
   /* what took all of it, and what came of it: neither says that something was refused */
   static const char taking[] =
       "used up|uses up|using up|eats up|eat up|ate up|eats|eating|ate|fills|filled|filling|takes all|took all|consumes|consumed|"
-      "used all|uses all|maxes out|maxed out|maxing out|exceed|exceeds|exceeded|lacks|blows up|blew up|lack of";
+      "used all|uses all|maxes out|maxed out|maxing out|exceed|exceeds|exceeded|lacks|blows up|blew up|lack of|exhaustion of";
   static const char ending[] =
       " runs out| run out| ran out| running out| is gone| was gone| full| is full| was full| gets full| got full| fills up| filled up|"
       " is used up| was used up| gets exhausted| got exhausted| blows up| blew up| explodes| exploded| explosion| is too small|"
-      " is out| error| errors| overflows| overflowed| crash";
+      " is out| error| errors| overflows| overflowed| crash| exhaustion";
   const bool shared = hri_match_end(text, line, from, "shared ");
   const size_t near = hri_sentence_end(text, to, to + 80 < count ? to + 80 : count);
   size_t at = find_back(text, line, from, 48, before, 8), between = hri_match_next(text, at, from, before), close;

@@ -277,6 +277,9 @@ void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_
     m->kind = HRI_OOM_HOST;
     m->failure.source = "kernel";
     m->anybodys = false;
+  } else if (unnamed && hri_match_part(n.text, n.far_from, n.far_end, "/dev/shm|shm size|shm_size|shm-size")) {
+    m->kind = HRI_OOM_HOST_LIKELY;
+    m->failure.source = "shared-memory";
   } else if (unnamed && says_nearby(&n, hosts, host_parts) && !says_nearby(&n, devices, device_parts)) {
     m->kind = HRI_OOM_HOST_LIKELY;
     m->failure.source = "host";

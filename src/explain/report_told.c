@@ -139,11 +139,22 @@ static bool is_attribute(const hri_oom_place *p, size_t from, size_t to) {
          !(at > p->line && hri_is_digit(p->text[at - 1]));
 }
 
+/* "The kernel OOM-kills the build"; "the OOM killer killed it" in Russian, two aspects, and in French. */
+static bool kills_one(const hri_oom_place *p, size_t from, size_t to) {
+  if (hri_match_at(p->text, from, to, "oom-kills|oom-killed") &&
+      hri_match_at(p->text, to, p->line_end, " the | my | our | it"))
+    return true;
+  return hri_match_end(p->text, from, to, "killer") &&
+         hri_match_at(
+             p->text, to, p->line_end,
+             " \xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb| \xd1\x83\xd0\xb1\xd0\xb8\xd0\xb2\xd0\xb0\xd0\xbb| a tu\xc3\xa9");
+}
+
 bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t topic) {
   return hri_oom_is_told(p) || is_telling(p, p->line, from) || hri_voice_happened(p, to) ||
          (hri_voice_tells_of_kill(p) && !(p->shape & HRI_OOM_HEADING) && !(topic & HRI_SIGN_BIT(HRI_SIGN_TOPIC)) &&
           !is_attribute(p, from, to)) ||
-         is_passive(p, from, to) || was_killed_by_killer(p, from, to) ||
+         is_passive(p, from, to) || was_killed_by_killer(p, from, to) || kills_one(p, from, to) ||
          (hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'") && !are_several(p, from));
 }
 

@@ -62,7 +62,8 @@ static char plain_of(const char *c) {
   static const struct {
     unsigned char last;
     char plain;
-  } marks[] = {{0x9c, '"'}, {0x9d, '"'}, {0x98, '\''}, {0x99, '\''}, {0x91, '-'}, {0x89, ' '}, {0xaf, ' '}};
+  } marks[] = {{0x9c, '"'},  {0x9d, '"'}, {0x9e, '"'}, {0x98, '\''},
+               {0x99, '\''}, {0x91, '-'}, {0x89, ' '}, {0xaf, ' '}};
   for (size_t i = 0; i < HRI_COUNT(marks) && c[1] == (char)0x80; i++)
     if (c[2] == (char)marks[i].last) return marks[i].plain;
   return 0;
@@ -116,6 +117,10 @@ static size_t add_other(hri_scan_window *w, const char *line, size_t at, size_t 
   }
   if (c == (char)0xc2 && at + 1 < end && line[at + 1] == (char)0xa0) {
     hri_scan_window_add_blank(w); /* the blank that does not break */
+    return at + 2;
+  }
+  if (c == (char)0xc2 && at + 1 < end && (line[at + 1] == (char)0xab || line[at + 1] == (char)0xbb)) {
+    w->text[w->count++] = '"'; /* as French and Russian set it */
     return at + 2;
   }
   if (c == (char)0xe2 && at + 2 < end && plain_of(line + at)) {

@@ -136,6 +136,7 @@ static bool is_word_at(const hri_oom_place *p, size_t at) {
 
 /* Where a figure always follows, something else does: "tried to allocate x gib", "tried to allocate \" + size". */
 static bool has_placeholder(const hri_oom_place *p) {
+  enum { BEFORE = 40 };
   static const char asks[] =
       "tried to allocate|trying to allocate|(mps allocated:|oom allocating|memory allocating|total-vm:|"
       "dataloader worker (pid|gpu memory utilization (|system memory (|system memory(|requested buffer of size|vector of size|"
@@ -148,8 +149,9 @@ static bool has_placeholder(const hri_oom_place *p) {
   if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
     return false; /* some print a "%d" themselves */
   if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins)) return true;
-  if (!hri_match_part(p->text, p->at, end, asks)) return false;
-  for (size_t from = p->at; from < end; from++) {
+  const size_t begin = p->at > p->line + BEFORE ? p->at - BEFORE : p->line;
+  if (!hri_match_part(p->text, begin, end, asks)) return false;
+  for (size_t from = begin; from < end; from++) {
     size_t at = hri_match_next(p->text, from, end, asks);
     if (at == from) continue;
     while (at < p->count && strchr(" :=[(", p->text[at])) at++;
@@ -176,13 +178,18 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
                               "\xea\xb2\xbd\xec\x9a\xb0|"                         /* Korean: in case */
                               "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
                               "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
-                              "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0";         /* when */
+                              "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* when */
+                              " \xd0\xb2\xd1\x8b ";                               /* you */
   static const char phrases[] =
       "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
       "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"; /* the last two
                                                                                are Chinese: common errors */
   return hri_match_part(text, from, to, phrases) || hri_match_any(text, from, to, whole) ||
          hri_match_part(text, from, to, parts);
+}
+
+bool hri_voice_addresses(const hri_oom_place *p) {
+  return hri_match_part(p->text, hri_sentence_start(p->text, p->sentence, p->at), p->at, " \xd0\xb2\xd1\x8b ");
 }
 
 /* What follows in such languages: "in case of", "please". */
@@ -360,7 +367,7 @@ static bool is_explained_item(const hri_oom_place *p, size_t first) {
   static const char joints[] = ": | - | -> | \xe2\x80\x94 | \xe2\x80\x93 | \xe2\x86\x92 ";
   const size_t at = hri_oom_word(p->text, first, p->line_end, "out of memory"), end = at + strlen("out of memory");
   size_t joint;
-  if (p->at > end || at > first + 32 || (at > first && !hri_match_end(p->text, first, at, "error: |cuda ")))
+  if (p->at > end || at > first + 72 || (at > first && !hri_match_end(p->text, first, at, "error: |cuda ")))
     return false;
   joint = hri_match_next(p->text, end, p->line_end, joints);
   return joint > end && joint + 8 < p->line_end && !hri_oom_is_concrete(p->text, end, p->line_end);
@@ -517,19 +524,28 @@ static bool is_answered(const hri_oom_place *p) {
          hri_match_at(p->text, at, p->count, "solution:|solutions:|fix:|cause:|causes:|resolution:");
 }
 
-/* Chinese: if the following error, if there appears, if one meets, if it reports. */
+/* Chinese: if the following error, if there appears, if one meets, if it reports; Japanese: may come, there are cases of, possibly. */
 #define IF_SUCH_WIDE                                                                                                   \
   "\xe5\xa6\x82\xe6\x9e\x9c\xe6\x9c\x89\xe4\xbb\xa5\xe4\xb8\x8b|\xe5\xa6\x82\xe6\x9e\x9c\xe5\x87\xba\xe7\x8e\xb0|"     \
-  "\xe5\xa6\x82\xe6\x9e\x9c\xe9\x81\x87\xe5\x88\xb0|\xe5\xa6\x82\xe6\x9e\x9c\xe6\x8a\xa5"
+  "\xe5\xa6\x82\xe6\x9e\x9c\xe9\x81\x87\xe5\x88\xb0|\xe5\xa6\x82\xe6\x9e\x9c\xe6\x8a\xa5|"                             \
+  "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe5\xa0\xb4\xe5\x90\x88\xe3\x81\x8c\xe3\x81\x82|\xe5\x8f\xaf\xe8\x83\xbd\xe6\x80\xa7\xe3\x81\x8c"
+
+/* What is supposed, or said of whoever reads: German, French, Spanish, Portuguese, Russian. */
+#define IF_SUCH_ABROAD                                                                                                 \
+  "nehmen wir an|angenommen|erhalten sie|bekommen sie|erscheint dann|vous obtenez|vous verrez|si vous|ver\xc3\xa1|"    \
+  "si recibe|puede aparecer|se voc\xc3\xaa|voc\xc3\xaa pode|\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b|"        \
+  "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|\xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb8\xd1\x82\xd0\xb5"
 
 /* The same as the last sentence before the message; who is asked for their output ("please paste") has met it. */
 static bool sets_case_wide(const char *text, size_t end) {
-  enum { REACH = 160 };
+  enum { REACH = 160, ABROAD = 320 };
   static const char stop[] = "\xe3\x80\x82", please[] = "\xe8\xaf\xb7";
-  size_t from = end > REACH ? end - REACH : 0;
-  for (size_t at = hri_oom_word(text, from, end, stop); at < end; at = hri_oom_word(text, from, end, stop))
+  size_t from = end > REACH ? end - REACH : 0, to = end;
+  if (hri_match_part(text, end > ABROAD ? end - ABROAD : 0, end, IF_SUCH_ABROAD)) return true;
+  if (hri_match_end(text, from, to, stop)) to -= sizeof stop - 1; /* its own */
+  for (size_t at = hri_oom_word(text, from, to, stop); at < to; at = hri_oom_word(text, from, to, stop))
     from = at + sizeof stop - 1;
-  return hri_match_part(text, from, end, IF_SUCH_WIDE) && hri_oom_word(text, from, end, please) == end;
+  return hri_match_part(text, from, to, IF_SUCH_WIDE) && hri_oom_word(text, from, to, please) == to;
 }
 
 /* "If you get `...`, then reduce the batch": a case within its sentence. */

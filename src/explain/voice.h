@@ -97,4 +97,7 @@ bool hri_voice_happened(const hri_oom_place *place, size_t to);
 /* Whether a placeholder stands where a figure always does. */
 bool hri_voice_placeholder(const hri_oom_place *place);
 
+/* Whether its sentence speaks of whoever reads, "you run it, and then", before the place: in Russian. */
+bool hri_voice_addresses(const hri_oom_place *place);
+
 #endif

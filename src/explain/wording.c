@@ -218,6 +218,16 @@ static bool is_named_so(const hri_oom_around *a) {
   return at < a->at && hri_match_next(a->text, at, a->at, labels) == a->at;
 }
 
+/* "So the kernel OOM-kills the build during the crawl": of one thing, as it happens. */
+static bool kills_by_kernel(const hri_oom_around *a) {
+  size_t from = hri_sentence_start(a->text, a->start, a->at);
+  for (size_t at = from; at < a->at; at++)
+    if (a->text[at] == ',') from = at; /* the last clause */
+  return after_starts(a, "s the |s my |s our |s it|ed the |ed my |ed our |ed it") &&
+         before_ends(a, "kernel|linux|system|node|kubelet|os") &&
+         !hri_match_any(a->text, from, a->at, HRI_CASE "|" HRI_CAN "|when|until|before|to|each|any|every");
+}
+
 /* Reports of the kernel, Slurm, systemd, docker and Kubernetes; not names of settings, and not counters that stand at
  * 0. */
 static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a) {
@@ -258,6 +268,7 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
   }
   for (size_t i = 0; i < sizeof reports / sizeof *reports; i++)
     if (after_starts(a, reports[i]) && (reports[i][0] != ' ' || counts_events(a))) return certain;
+  if (strcmp(words, "oom-kill") == 0 && kills_by_kernel(a)) return certain;
   if (after_starts(a, "er") && before_ends(a, "invoked")) return certain;
   if (before_ends(a, "result '|result=")) return certain; /* systemd */
   while (at < a->count && strchr(" :=\"", a->text[at]) && a->text[at]) at++;
