@@ -381,7 +381,7 @@ static bool is_other(const hri_oom_place *p, const hri_oom_phrase *f) {
   static const char other[] =
       "driver version|no cuda-capable|invalid device|permission denied|invalid argument|device-side assert|"
       "illegal memory|not supported|initialization error|invalid configuration|unauthorized|timed out|number of devices|"
-      "pointer being freed|no such device|invalid pointer|corrupted";
+      "pointer being freed|no such device|invalid pointer|corrupted|request for 'nvidia.com|request for 'amd.com";
   return hri_match_any(p->text, p->line, f->to,
                        "disk|inodes|license|file system|nodes are available|skipped|system call (socket|fishy") ||
          hri_match_part(p->text, f->to, hri_sentence_end(p->text, f->to, p->line_end), other);

@@ -249,6 +249,20 @@ static bool is_entry(const hri_source_span *s, bool commented) {
   return commented && at == s->to && hri_source_has(s, " = ");
 }
 
+/* A constant with its type, as Go writes them: "ERROR_X   syscall.Errno = 8429". */
+static bool is_typed_constant(const hri_source_span *s) {
+  size_t at = hri_source_name_end(s, s->from), type;
+  if (s->from == 0 || at == s->from) return false;
+  for (size_t i = s->from; i < at; i++)
+    if (s->text[i] != '_' && !hri_is_digit(s->text[i]) && (s->text[i] < 'A' || s->text[i] > 'Z')) return false;
+  for (type = at; type < s->to && hri_line_is_blank(s->text[type]);) type++;
+  at = hri_source_name_end(s, type);
+  while (at > type && at < s->to && hri_line_is_blank(s->text[at])) at++;
+  if (at == type || at >= s->to || s->text[at] != '=') return false;
+  for (at++; at < s->to && hri_line_is_blank(s->text[at]);) at++;
+  return at < s->to && hri_is_digit(s->text[at]) && !memchr(s->text + at, ' ', s->to - at);
+}
+
 /* An entry of a table of codes that a number names, `9:  "killed",`. */
 static bool is_numbered(const hri_source_span *s) {
   size_t at = s->from, end;
@@ -358,7 +372,7 @@ bool hri_source_is_member(const hri_source_span *s) {
 
 bool hri_source_is_statement(const hri_source_span *s, bool commented) {
   return begins_statement(s) || is_declaration(s) || ends_statement(s) || is_assignment(s) || is_call(s) ||
-         is_entry(s, commented) || hri_source_is_member(s) || is_numbered(s) || opens_call(s) || opens_literal(s) ||
-         is_comparison(s) || is_empty_member(s) || is_closed_statement(s) || is_chained(s) || is_typed_name(s) ||
-         is_computation(s);
+         is_entry(s, commented) || hri_source_is_member(s) || is_numbered(s) || is_typed_constant(s) || opens_call(s) ||
+         opens_literal(s) || is_comparison(s) || is_empty_member(s) || is_closed_statement(s) || is_chained(s) ||
+         is_typed_name(s) || is_computation(s);
 }
