@@ -33,6 +33,10 @@
 /* How it is in general. */
 #define HRI_RULE                                                                                                       \
   "usually|error indicates|error means|never|means|raises|common|potential|possible|risk|likely to|lead to|leads to|leading to"
+/* Labels of threads that ask for something, or are about it. */
+#define HRI_REQUEST_TAGS                                                                                               \
+  "[feature request]|[feature]|[feature req]|[rfc]|[proposal]|[enhancement]|[docs]|[doc]|[documentation]|[roadmap]|"   \
+  "[idea]|[request]|[question]|[discussion]"
 /* That it is not so. */
 #define HRI_NOT "don't|do not|doesn't|does not|not an"
 /* Another thing was meant to be, or was there. */

@@ -2,6 +2,7 @@
  * dressing. */
 #include "explain/line.h"
 
+#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report.h"
 
@@ -59,7 +60,7 @@ static int32_t rank_inside(const char *line, size_t from, size_t to) {
   return at == to ? rank : -1;
 }
 
-/* Whether a bracket holds the name of who speaks, "[TRT]", which stays in the text. */
+/* Whether a bracket holds the name of who speaks, "[TRT]", or says what a thread is, "[Feature Request]", which stays in the text. */
 static bool is_tag(const char *line, size_t from, size_t to) {
   char text[64];
   size_t count = to - from < sizeof text - 2 ? to - from : sizeof text - 2;
@@ -70,7 +71,8 @@ static bool is_tag(const char *line, size_t from, size_t to) {
     letter = letter || hri_is_letter(text[i + 1]);
   }
   text[count + 1] = ']';
-  return letter && hri_oom_names_speaker(text, count + 2);
+  return letter &&
+         (hri_match_next(text, 0, count + 2, HRI_REQUEST_TAGS) == count + 2 || hri_oom_names_speaker(text, count + 2));
 }
 
 /* One more sign of whose a line is, line[from, to), beside those that are in `who`; past all ranks. */

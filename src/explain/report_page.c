@@ -1,6 +1,6 @@
 /* Pages that help: what stands around a phrase shows that it is explained to whoever comes to it, and that nobody reports it there. A
- * symptom of a list whose causes follow, a question that is asked often, a code of which the next line says what it means, one
- * of several causes that a program names.
+ * symptom of a list whose causes follow, a question that is asked often, a code of which the next line says what it means, one of several
+ * causes that a program names.
  *
  * The neighbours may rely on this: who tells of it as their own in the same lines ("we see", "my run") reports all the same, and so does
  * a block of a log with times. */
@@ -33,14 +33,14 @@ static bool is_explained(const hri_oom_place *p) {
   size_t at = hri_sentence_end(p->text, p->at, far), sentence = hri_sentence_start(p->text, p->line, p->at);
   while (sentence < p->at && p->text[sentence] == ' ') sentence++;
   if (p->shape & HRI_OOM_HEADING && hri_match_at(p->text, next_line(p), p->count, because)) return true;
+  if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
     return false; /* who meets it; a page may ask for "my" model */
   while (at < p->count && strchr(" .!?\"'", p->text[at]) && p->text[at]) at++;
   if (hri_match_at(p->text, sentence, p->line_end, reading) || hri_match_at(p->text, at, p->count, reading))
     return true;
-  return (at < p->line_end && hri_match_at(p->text, at, p->line_end, begins)) ||
-         hri_match_at(p->text, next_line(p), p->count, meanings);
+  return at < p->line_end && hri_match_at(p->text, at, p->line_end, begins);
 }
 
 /* "Getting the message "x" usually means that ...": said of the message in its own sentence. What begins with "this" is what a program
@@ -71,7 +71,8 @@ static bool is_pointed_at(const hri_oom_place *p) {
   static const char looks[] =
       "look for|search for|watch for|check for|grep for|you should see|you will see|you'll see|you may see|you might see";
   const size_t from = hri_sentence_start(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at);
-  return hri_match_any(p->text, from, p->at, looks) && !hri_match_any(p->text, from, p->at, HRI_OWN);
+  return hri_match_any(p->text, from, p->at, looks) && !hri_match_any(p->text, from, p->at, HRI_OWN) &&
+         !hri_match_part(p->text, p->at, p->line_end, "' in https"); /* PyTorch names the page of an error */
 }
 
 /* Whether the text is a page of questions that are asked often, or of errors that one may come to, by its title. */
@@ -149,7 +150,7 @@ static bool is_entry_of_reference(const hri_oom_place *p) {
          hri_match_any(p->text, p->line_end, end, "possible cause|possible causes|cause|causes|solution|solutions");
 }
 
-/* "There are some potential root causes. (1) The process is killed by the OOM killer. (2) ..." */
+/* "There are some potential root causes. (1) The process is killed by the OOM killer. (2) ...", as Ray prints: nobody knows. */
 static bool is_one_of_causes(const hri_oom_place *p) {
   enum { NEAR = 120 };
   static const char causes[] =

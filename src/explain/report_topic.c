@@ -93,13 +93,11 @@ bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {
 
 /* "fix(cuda): ...", "tip: ...": what the sentence text[first, near) begins with says what it is about. */
 static bool is_titled(const hri_oom_place *p, size_t first, size_t near) {
-  static const char tags[] =
-      "[feature request]|[feature]|[rfc]|[proposal]|[enhancement]|[docs]|[doc]|[roadmap]|[idea]|[request]|[question]";
   static const char labels[] =
       "fix|feat|docs|test|tests|chore|refactor|changelog|todo|fixme|known issues|known issue|perf|ci|build|revert|tips|tip|note|hint|faq|q|a|re|subject|"
       "title|issue|problem|question|answer|solution|bug|example|usage|help|summary|root cause|"
       "cause|check|symptoms|symptom";
-  if (first > p->line && hri_match_at(p->text, first - 1, p->line_end, tags)) return true;
+  if (first > p->line && hri_match_at(p->text, first - 1, p->line_end, HRI_REQUEST_TAGS)) return true;
   for (size_t end = first; end < near && end < first + 16; end++)
     if (strchr(":(!", p->text[end])) return hri_match_last(p->text, first, end, labels) == first;
   return false;

@@ -317,8 +317,6 @@ static const sample
                  HR_OOM_HOST_MEMORY, LIKELY, 0, 0, 0, 0, 0, 0},
                 {"[enforce fail at alloc_cpu.cpp:75] . DefaultCPUAllocator: can't allocate memory: you tried to allocate 9223372036854775808 bytes.",
                  HR_OOM_TOO_BIG, CERTAIN, 9223372036854775808.0, 0, 0, 0, 0, 0},
-                {"Worker exits with a connection error. There are some potential root causes. (1) The process is killed by SIGKILL by OOM killer. (2) stop was called. (3) SIGSEGV",
-                 UNDECIDED, 0, 0, 0, 0, 0, 0},
                 {"RuntimeError: Not enough memory. Please try to increase --mem-fraction-static.", HR_OOM_CAP, LIKELY,
                  0, 0, 0, 0, 0, 0},
                 {"bfc_arena.cc:368 BFCArena::AllocateRawInternal Failed to allocate memory for requested buffer of size 1415086080",
