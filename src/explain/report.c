@@ -128,7 +128,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
     signs &= ~BIT(COMMENT);
   if (speaks_to_user(m)) signs &= ~(BIT(CONDITION) | BIT(PERSON));
   if (strcmp(m->failure.source, "notebook") == 0 && !is_case_of(p)) /* whoever quotes it: it speaks to one person */
-    signs &= ~(BIT(QUOTED) | BIT(COMMENT));
+    signs &= ~(BIT(QUOTED) | BIT(COMMENT) | (p->shape & HRI_OOM_BOLD && p->text[p->line] != '"' ? BIT(HEADING) : 0));
   if (signs & (BIT(PATTERN) | BIT(BEHIND) | BIT(ROW)) || (signs & BIT(TOPIC) && !(signs & BIT(TOLD))))
     signs &= ~CELL_SIGNS; /* what stands before it is no speaker */
   if (figures == 0 && !(signs & BIT(MINE)) && hri_match_part(p->text, f.from, f.to, "kill|137") &&

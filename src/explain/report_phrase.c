@@ -171,7 +171,10 @@ static bool find_lack(const char *text, size_t line, size_t from, size_t to, siz
       " exhausted| is exhausted| limit exceeded| exceeded| is full| overflow| is insufficient| insufficient| isn't enough|"
       " is not enough| not enough| not sufficient| is not sufficient| limit reached| was exhausted| ran out| has run out|"
       " usage limit reached| allocation limit reached| budget exceeded| quota exceeded| quota!|"
-      " depleted| space exhausted| isn't sufficient";
+      " depleted| space exhausted| isn't sufficient|"
+      /* Korean: lacks; Chinese and Japanese: lacking, not enough, overflowed, burst */
+      "\xea\xb0\x80 \xeb\xb6\x80\xec\xa1\xb1| \xeb\xb6\x80\xec\xa1\xb1|\xeb\xb6\x80\xec\xa1\xb1|"
+      "\xe4\xb8\x8d\xe8\xb6\xb3| \xe4\xb8\x8d\xe8\xb6\xb3|\xe4\xb8\x8d\xe5\xa4\x9f|\xe6\xba\xa2\xe5\x87\xba|\xe7\x88\x86";
   static const char doing[] = " while allocating| when allocating| trying to allocate| while trying to allocate";
   /* what took all of it, and what came of it: neither says that something was refused */
   static const char taking[] =

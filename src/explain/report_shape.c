@@ -55,6 +55,7 @@ static bool has_code(const char *text, size_t from, size_t to) {
 
 /* Whether only labels stand before the phrase: "foo:", "[gpu 0]", "module.function:", "src/x.cu:12", numbers. */
 static bool is_label_only(const char *text, size_t from, size_t to) {
+  enum { LABEL = 5 };
   unsigned words = 0;
   for (size_t at = from; at < to;) {
     size_t end = at;
@@ -72,7 +73,8 @@ static bool is_label_only(const char *text, size_t from, size_t to) {
       at++;
       continue;
     }
-    if (text[end - 1] == ':') words = 0; /* what came before is a label with blanks */
+    if (text[end - 1] == ':' && (words <= LABEL || !hri_match_end(text, at, end, "error:|exception:")))
+      words = 0; /* what came before is a label with blanks; before an exception's name it may be a sentence */
     else if (name && !label) words++;
     at = end + 1;
   }

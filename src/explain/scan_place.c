@@ -104,6 +104,13 @@ static bool is_first(const hri_scan_window *w, size_t m) {
   return w->marks.items[m].line == 1 && m + 1 < w->marks.count && w->marks.items[m + 1].line > 2;
 }
 
+/* Whether mark `m` is a thread's title, "# x", as some who store threads write it: who began it stands below, "name \xc2\xb7 description". */
+static bool is_thread(const hri_scan_window *w, size_t m) {
+  static const char begun[] = " \xc2\xb7 description";
+  return is_first(w, m) && w->marks.items[m].shape & HRI_OOM_REMARK &&
+         hri_match_part(w->text, w->marks.items[m + 1].offset, hri_scan_mark_end(w, m + 1), begun);
+}
+
 /* Whether a program's source stands around the line of mark `m`, close by: on both sides, right beside it, or anywhere beside
  * a comment. What was pasted before the message that it led to stands on one side, and a blank line between. */
 static bool is_among_source(const hri_scan_window *w, size_t m) {
@@ -227,6 +234,7 @@ static unsigned shape_of(const hri_scan_window *w, size_t m) {
   if (is_enclosed(w, m)) shape |= HRI_OOM_ENCLOSED;
   if (is_among_source(w, m)) shape |= HRI_OOM_AMONG;
   else if (is_printed(w, m)) shape |= HRI_OOM_PRINTED;
+  if (is_thread(w, m)) shape &= ~(unsigned)(HRI_OOM_COMMENT | HRI_OOM_REMARK);
   if (is_first(w, m) && !(shape & (HRI_OOM_HEADING | HRI_OOM_COMMENT))) shape |= HRI_OOM_TITLE;
   if (!(shape & HRI_OOM_PRINTED) && is_element(w, m))
     shape |= shape & HRI_OOM_AMONG ? HRI_OOM_LITERAL | HRI_OOM_SOURCE : HRI_OOM_LITERAL;
