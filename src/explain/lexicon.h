@@ -18,7 +18,7 @@
 #define HRI_AVOID "avoid|avoids|avoided|avoiding|prevent|prevents|prevented|preventing"
 /* What programs do about it. */
 #define HRI_HANDLE                                                                                                     \
-  "handle|handles|handling|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect"
+  "handle|handles|handling|dealing with|deal with|deals with|catch|catches|detect|detects|detecting|recover|simulate|simulates|protect|retry|assert|expect"
 /* What a change to a program does, as its title begins; what lists of changes say of it. */
 #define HRI_CHANGE                                                                                                     \
   "fix|add|improve|support|refactor|feature|docs|document|explain|make|allow|update|remove|implement|enable|disable|"  \
@@ -44,7 +44,9 @@
 /* Nothing that happened, but a case of it. */
 #define HRI_CASE HRI_IF "|" HRI_MAY "|" HRI_ASK "|" HRI_SUCH "|" HRI_AVOID
 /* Whoever it may happen to. */
-#define HRI_ANYBODY "you|your|you'll|users|people|they|anyone|anybody|someone|others"
+#define HRI_ANYBODY                                                                                                    \
+  "you|your|you'll|users|people|they|anyone|anybody|someone|others|developers|beginners|engineers|customers|players|"  \
+  "practitioners|researchers"
 /* Who tells of it as their own. */
 #define HRI_OWN "i|i'm|we|my|our|me|us"
 /* Something came to its end by itself, once; or does so. */

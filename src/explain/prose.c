@@ -1,4 +1,4 @@
-/* The words of a sentence around a phrase, as keys of the table: a letter for where they stand, and the words.
+/* The words around a phrase, as keys of the table: a letter for where they stand, and the words.
  *
  *   b, a   a word before or behind the phrase, among the nearest NEAREST of its sentence
  *   c, d   two that follow each other, close before or behind; "^" begins the sentence, "$" ends it
@@ -6,6 +6,7 @@
  *   s      the first, and the first two, of the sentence
  *   e      what ends the sentence
  *   t      who speaks and how, in the sentences around: of few words only
+ *   w      of the text on both sides
  *   p      the phrase itself
  *
  * A word is letters with what an apostrophe joins to them, a number of whatever size ("0"), or one character of anything
@@ -21,9 +22,10 @@ enum {
   NEAREST = 14, /* words of the sentence on each side */
   AROUND = 40,  /* words of the sentences before and behind */
   FAR = 300,    /* bytes of those */
+  PAGE = 700,   /* bytes on each side that tell what kind of text it is */
   LEAST = 4,    /* words of letters besides the phrase that make a sentence */
   KEY = 80,
-  MOST_FOUND = 160
+  MOST_FOUND = 480
 };
 
 typedef struct word {
@@ -141,31 +143,74 @@ static void see_around(seen *s, const char *text, const word *words, size_t coun
   }
 }
 
-void hri_prose_each(const hri_voice_heard *h, void (*see)(void *context, const char *key), void *context) {
+/* What kind of text it stands in, by its words on both sides: a page that explains to whoever comes to it speaks otherwise than
+ * who has the trouble. Of scripts without blanks two characters are a word. */
+static void see_page(seen *s, const char *text, size_t from, size_t end) {
+  word last = {0, 0};
+  for (word w; next_word(text, from, end, &w); from = w.to) {
+    const bool wide = (text[w.from] & 0x80) != 0;
+    if (wide && last.to == w.from && last.to > last.from) see_two(s, 'w', text, last, text, w);
+    else if (!wide && hri_is_letter(text[w.from]) && w.to - w.from >= 2) see_one(s, 'w', text, w);
+    last = wide ? w : (word){0, 0};
+  }
+}
+
+static void see_sentence(seen *s, const hri_voice_heard *h, size_t begin, size_t end) {
   const hri_oom_place *p = h->place;
-  const size_t from = h->from, to = h->to;
-  seen s = {.see = see, .context = context};
   word around[AROUND], phrase[3];
-  const hri_oom_sentence sentence = hri_oom_sentence_of(p, from, to);
-  const size_t begin = sentence.from, end = sentence.end;
   const size_t far = end + FAR < p->count ? end + FAR : p->count;
   const size_t back = p->before_count > FAR ? p->before_count - FAR : 0;
   size_t count;
-  see_before(&s, p->text, begin, from);
-  see_behind(&s, p->text, to, end);
+  see_before(s, p->text, begin, h->from);
+  see_behind(s, p->text, h->to, end);
   count = take_words(p->text, end, far, false, around, AROUND);
-  see_one(&s, 'e', count ? p->text : ends, count ? around[0] : edge);
-  if (count > 1) see_around(&s, p->text, around + 1, count - 1);
+  see_one(s, 'e', count ? p->text : ends, count ? around[0] : edge);
+  if (count > 1) see_around(s, p->text, around + 1, count - 1);
   count = take_words(p->before, back, p->before_count, true, around, AROUND);
-  see_around(&s, p->before, around, count);
+  see_around(s, p->before, around, count);
   if (p->line < begin) { /* the sentences before it in its line */
     count = take_words(p->text, p->line, begin, true, around, AROUND);
-    see_around(&s, p->text, around, count);
+    see_around(s, p->text, around, count);
   }
-  count = take_words(p->text, from, to, false, phrase, 3);
-  key_begin(&s, 'p');
-  for (size_t i = 0; i < count; i++) key_add(&s, p->text, phrase[i]);
-  key_end(&s);
+  count = take_words(p->text, h->from, h->to, false, phrase, 3);
+  key_begin(s, 'p');
+  for (size_t i = 0; i < count; i++) key_add(s, p->text, phrase[i]);
+  key_end(s);
+}
+
+void hri_prose_each(const hri_voice_heard *h, void (*see)(void *context, const char *key), void *context) {
+  const hri_oom_place *p = h->place;
+  seen s = {.see = see, .context = context};
+  const hri_oom_sentence sentence = hri_oom_sentence_of(p, h->from, h->to);
+  /* of a sentence its own words have their places; a line with no words beside the message says nothing else */
+  const bool bare = !h->in_sentence && !(h->signs & (HRI_SIGN_BIT(HRI_SIGN_PROSE) | HRI_SIGN_BIT(HRI_SIGN_TAIL)));
+  const size_t begin = h->in_sentence ? sentence.from
+                       : bare         ? p->line
+                                      : h->from,
+               end = h->in_sentence                ? sentence.end
+                     : bare && p->line_end > h->to ? p->line_end
+                                                   : h->to;
+  if (h->in_sentence) see_sentence(&s, h, begin, end);
+  if (!h->on_page) return;
+  see_page(&s, p->before, p->before_count > PAGE ? p->before_count - PAGE : 0, p->before_count);
+  if (p->line < begin) see_page(&s, p->text, p->line, begin);
+  see_page(&s, p->text, end, end + PAGE < p->count ? end + PAGE : p->count);
+}
+
+bool hri_prose_is_on_page(uint64_t signs, bool in_sentence) {
+#define BIT(name) HRI_SIGN_BIT(HRI_SIGN_##name)
+  if (!in_sentence && signs & (BIT(CONCRETE) | BIT(CODE))) return false;
+  return !(signs &
+           (BIT(FIGURE) | BIT(LEVEL) | BIT(DATED) | BIT(STACK) | BIT(PLACE) | BIT(SOURCE) | BIT(LITERAL) | BIT(AMONG)));
+}
+
+/* What the text around may take at most from a line that is no sentence: what a program prints in full stays a report, more so where
+ * nothing is beside it. */
+static int most_of_page(uint64_t signs) {
+  const uint64_t beside =
+      BIT(PROSE) | BIT(TAIL) | BIT(TITLE) | BIT(HEADING) | BIT(COMMENT) | BIT(QUOTED) | BIT(TICKED) | BIT(GENERAL);
+#undef BIT
+  return signs & beside ? 30 : 12;
 }
 
 bool hri_prose_is_sentence(const hri_oom_place *p, size_t from, size_t to, uint64_t signs) {
@@ -177,10 +222,13 @@ bool hri_prose_is_sentence(const hri_oom_place *p, size_t from, size_t to, uint6
   /* what anybody may say; the rest are whole sentences of speakers */
   const bool anybodys = signs & (BIT(GENERAL) | BIT(NAME) | BIT(LOOSE)) ||
                         (signs & BIT(KILL) && !hri_match_part(p->text, from, to, ": |;"));
-  size_t count = 0;
-  if (hri_match_end(p->text, p->line, from, "result '|result=")) return false; /* systemd's */
+  size_t count = 0, named = 0;
+  if (hri_match_at(p->text, to, p->line_end, ": kill process |: killed process ")) return false; /* the kernel's */
+  if (hri_match_end(p->text, p->line, from, "result '|result=")) return false;                   /* systemd's */
   if (signs & BIT(AMONG) && signs & BIT(QUOTED)) return false; /* a literal of a program, whatever it says */
-  if (signs & printed || !anybodys || (signs & BIT(ALONE) && hri_oom_word(p->text, begin, from, ":") < from))
+  for (word w = {begin, begin}; named < LEAST && next_word(p->text, w.to, from, &w);) named += is_letters(p->text, w);
+  if (signs & printed || !(anybodys || (named == LEAST && !(signs & BIT(ALONE)))) ||
+      (signs & BIT(ALONE) && hri_oom_word(p->text, begin, from, ":") < from))
     return false;
 #undef BIT
   for (word w = {begin, begin}; count < LEAST && next_word(p->text, w.to, from, &w);) count += is_letters(p->text, w);
@@ -231,10 +279,15 @@ static void weigh_key(void *context, const char *key) {
 
 int hri_prose_weigh(const hri_voice_heard *h) {
   const uint64_t signs = hri_voice_pairs(h->signs);
-  found f = {.sum = hri_prose_bias};
+  found f = {.sum = 0};
   (void)pthread_once(&once, fill_slots);
+  if (h->in_sentence || h->on_page) hri_prose_each(h, weigh_key, &f);
+  if (!h->in_sentence) {
+    const int most = most_of_page(h->signs);
+    return hri_voice_weigh(h->signs) + (f.sum < -most ? -most : f.sum);
+  }
+  f.sum += hri_prose_bias;
   for (int i = 0; i < HRI_SIGN_COUNT; i++)
     if (signs >> i & 1) f.sum += hri_prose_signs[i];
-  hri_prose_each(h, weigh_key, &f);
   return f.sum;
 }

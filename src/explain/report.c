@@ -138,12 +138,13 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (p->shape & HRI_OOM_BOLD && signs & BIT(OPENS)) /* people set what was printed in bold, too */
     signs &= ~(BIT(ALONE) | BIT(LAST) | BIT(FIELD));
   else if (signs & BIT(HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
-  const hri_voice_heard heard = {p, f.from, f.to, signs,
-                                 m->kind != HRI_OOM_ENDED && hri_prose_is_sentence(p, f.from, f.to, signs)};
+  const bool in_sentence =
+      m->kind != HRI_OOM_ENDED && !(speaks_to_user(m) && !m->general) && hri_prose_is_sentence(p, f.from, f.to, signs);
+  const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
   if (heard.in_sentence && !(signs & AGAINST_MET) && is_met_by_us(p, f.from)) return true;
   if (p->ear) return p->ear->hears(p->ear->context, &heard);
-  return (heard.in_sentence ? hri_prose_weigh(&heard) : hri_voice_weigh(signs)) > 0;
+  return hri_prose_weigh(&heard) > 0;
 }
 
 void hri_oom_add_words(const hri_oom_place *p, hri_oom_message *m) {

@@ -166,6 +166,18 @@ static bool is_one_of_several(const hri_oom_place *p) {
          !hri_match_any(p->text, p->line, p->at, HRI_OWN "|got|getting");
 }
 
+/* "Error 701 indicates that the server cannot allocate memory": a code, and what it is. */
+static bool is_code_explained(const hri_oom_place *p) {
+  size_t at = hri_sentence_start(p->text, p->line, p->at);
+  while (at < p->at && strchr(" #*-", p->text[at])) at++;
+  const size_t name = hri_match_next(p->text, at, p->at, "error code |exit code |error |code |ora-|msg ");
+  size_t end = name;
+  while (end < p->at && hri_is_digit(p->text[end])) end++;
+  return name > at && end > name &&
+         hri_match_at(p->text, end, p->line_end,
+                      " indicates | means | occurs | is raised | is returned | happens | appears ");
+}
+
 /* "Running into an out of memory error? No need to panic": whoever is. */
 static bool is_asked(const hri_oom_place *p) {
   static const char begins[] =
@@ -197,8 +209,8 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
 
 bool hri_page_explains(const hri_oom_place *p) {
   return is_pointed_at(p) || is_frequent(p) || is_titled_answer(p) || is_interpreted(p) || is_listed_symptom(p) ||
-         is_entry_of_reference(p) || is_one_of_causes(p) || is_one_of_several(p) || is_asked(p) ||
-         is_titled_elsewhere(p);
+         is_entry_of_reference(p) || is_code_explained(p) || is_one_of_causes(p) || is_one_of_several(p) ||
+         is_asked(p) || is_titled_elsewhere(p);
 }
 
 bool hri_voice_is_meant(const hri_oom_place *p) {

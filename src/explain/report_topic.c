@@ -21,6 +21,8 @@ static size_t skip_scope(const hri_oom_place *p, size_t at) {
   while (end < p->line_end && end < at + LONGEST && (hri_is_name(p->text[end]) || strchr("./-*, ", p->text[end])) &&
          !(p->text[end] == '.' && end + 1 < p->line_end && p->text[end + 1] == ' '))
     blanks += p->text[end++] == ' ';
+  if (hri_match_part(p->text, at, end, "memory|killer|oom"))
+    return at; /* who ends processes says so: "out of memory: kill process 12" */
   if (end + 1 >= p->line_end || blanks > 2 || !strchr(":.", p->text[end]) || p->text[end + 1] != ' ') return at;
   return p->before_count == 0 || memchr(p->text + at, '/', end - at) ? end + 2 : at;
 }

@@ -26,7 +26,7 @@ bool hri_voice_meets(const char *text, size_t line, size_t end) {
   while (end > line && text[end - 1] == ' ') end--;
   if (hri_match_any(text, from, end, HRI_CASE "|" HRI_CAN)) return false;
   if (verb < verb_end && hri_match_end(text, line, verb, "seem to be |seems to be ")) return true;
-  if (verb < verb_end) return !hri_match_any(text, verb > line + 14 ? verb - 14 : line, verb, HRI_ANYBODY "|when|to");
+  if (verb < verb_end) return !hri_match_any(text, verb > line + 24 ? verb - 24 : line, verb, HRI_ANYBODY "|when|to");
   if (hri_match_end(text, line, end, ":") && hri_match_any(text, from, end, HRI_DIED)) return true;
   return hri_match_end(text, line, end, " with| by| as| due to| because of") && /* "it crashed after an hour with" */
          hri_match_any(
@@ -139,7 +139,7 @@ static bool has_placeholder(const hri_oom_place *p) {
   enum { BEFORE = 40 };
   static const char asks[] =
       "tried to allocate|trying to allocate|(mps allocated:|oom allocating|memory allocating|total-vm:|"
-      "dataloader worker (pid|gpu memory utilization (|system memory (|system memory(|requested buffer of size|vector of size|"
+      "dataloader worker (pid|would be [|than the limit of [|gpu memory utilization (|system memory (|system memory(|requested buffer of size|vector of size|"
       "is smaller than requested bytes of";
   static const char meant[] = "more than 1eb|more memory|a |memory|buffer|tensor|the ";
   static const char stand_ins[] =
@@ -475,11 +475,12 @@ static size_t intro_end(const hri_oom_place *p) {
 static bool will_come(const char *text, size_t end) {
   enum { REACH = 320 };
   static const char will[] =
-      "you will get|you'll get|you will see|you'll see|you will receive|you may get|you might get|you may see|you might see";
+      "you will get|you'll get|you will see|you'll see|you will receive|you may get|you might get|you may see|you might see|"
+      "you may meet|you may encounter|can stop with|may stop with|can fail with|may fail with|might fail with|could fail with";
   const size_t from = end > REACH ? end - REACH : 0;
   return hri_match_any(text, from, end, will) && hri_match_any(text, from, end, "error|errors|message") &&
-         hri_match_any(text, from, end, "if you|if your|when you|below|following") &&
-         !hri_match_any(text, from, end, HRI_OWN);
+         hri_match_any(text, from, end, "if you|if your|when you|below|following|like") &&
+         !hri_match_any(text, from, end, HRI_OWN "|the reason");
 }
 
 /* "If you got this error while running a script", without a colon: the last words before the message. */
@@ -536,6 +537,12 @@ static bool is_answered(const hri_oom_place *p) {
   "si recibe|puede aparecer|se voc\xc3\xaa|voc\xc3\xaa pode|\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b|"        \
   "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|\xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb8\xd1\x82\xd0\xb5"
 
+/* What may be, or will: Chinese, Japanese, Korean, Russian, German, French, Spanish. */
+#define MAY_ABROAD                                                                                                                                           \
+  "\xe5\x8f\xaf\xe8\x83\xbd|\xe9\x80\x9a\xe5\xb8\xb8\xe4\xbc\x9a|\xe4\xbc\x9a\xe7\x9c\x8b\xe5\x88\xb0|\xe4\xbc\x9a\xe9\x81\x87\xe5\x88\xb0|"                 \
+  "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe5\xa0\xb4\xe5\x90\x88|\xec\x88\x98 \xec\x9e\x88|\xea\xb2\x8c \xeb\x90\x9c|\xea\xb2\x8c \xeb\x90\xa8|" \
+  "\xea\xb2\xbd\xec\x9a\xb0|\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82|\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xbd\xd0\xbe|k\xc3\xb6nnen|k\xc3\xb6nnte|peut |pouvez|puede |puedes "
+
 /* The same as the last sentence before the message; who is asked for their output ("please paste") has met it. */
 static bool sets_case_wide(const char *text, size_t end) {
   enum { REACH = 160, ABROAD = 320 };
@@ -581,11 +588,12 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
     return p->shape & HRI_OOM_FENCED && hri_page_shows_symptom(p, end);
   if (is_answered(p)) return true;
   if (sets_case_wide(p->before, end)) return true;
-  if (p->shape & HRI_OOM_FENCED && will_come(p->before, end)) return true;
+  if (will_come(p->before, end)) return true;
   if (!colon) return hri_page_shows_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   const bool will =
       hri_match_any(p->before, from, end, "will") &&
       (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
+  if (hri_match_part(p->before, from, end, MAY_ABROAD)) return true;
   return hri_page_shows_symptom(p, end) ||
          ((will || hri_match_any(p->before, from, end, cases) ||
            hri_match_any(p->before, from + JUST > end ? from : end - JUST, end, HRI_SUCH)) &&

@@ -65,15 +65,16 @@ int hri_voice_weigh(uint64_t signs);
 uint64_t hri_voice_pairs(uint64_t signs);
 const char *hri_voice_sign_name(hri_sign sign);
 
-/* What is weighed: the signs of a phrase text[from, to), and whether it stands in a sentence (prose.h). */
+/* What is weighed: the signs of a phrase text[from, to), whether it stands in a sentence, and whether the text around it counts
+ * (prose.h). */
 typedef struct hri_voice_heard {
   const hri_oom_place *place;
   size_t from, to;
   uint64_t signs;
-  bool in_sentence;
+  bool in_sentence, on_page;
 } hri_voice_heard;
 
-/* Who hears a text in place of hri_voice_weigh and hri_prose_weigh, and says whether a place is a report.
+/* Who hears a text in place of hri_prose_weigh, and says whether a place is a report.
  * tests/explain/signs.c lists them so. */
 typedef struct hri_voice_ear {
   bool (*hears)(void *context, const hri_voice_heard *heard);

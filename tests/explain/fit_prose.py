@@ -1,17 +1,17 @@
 #!/usr/bin/env python3
-"""The weights of src/explain/prose_words.c: how much each word of a sentence, by where it stands, and each sign speak for a failure that
-is told of.
+"""The weights of src/explain/prose_words.c: how much each word of a sentence, by where it stands, each word of the text on both sides, and
+each sign speak for a failure that is told of.
 
     fit_prose.py SIGNS FOLDER ...                  four-fold cross-validation
     fit_prose.py SIGNS FOLDER ... --write          fits all, and writes src/explain/prose_words.c
     fit_prose.py SIGNS FOLDER ... --test FOLDER    fits without these folders and counts on them
 
 SIGNS is the program explain_signs of a build (tests/explain/signs.c), a FOLDER a collection of texts with labels (collection.py); to these
-come the project's own cases, tests/explain/cases. Only sentences are weighed here (hri_prose_is_sentence); what is heard in another way is
-counted as it is.
+come the project's own cases, tests/explain/cases. Only places with keys are weighed here: sentences (hri_prose_is_sentence), and lines around
+which the text counts (hri_prose_is_on_page), whose signs weigh what voice.c says. What is heard in another way is counted as it is.
 
-The fit is a logistic regression with a quadratic penalty. A text tells of a failure where the best of its sentences does: of a failure's
-sentences the one that weighs most is fitted, chosen anew in each of some rounds, of other texts all are. Keys that fewer than LEAST texts
+The fit is a logistic regression with a quadratic penalty. A text tells of a failure where the best of its places does: of a failure's
+places the one that weighs most is fitted, chosen anew in each of some rounds, of other texts all are. Keys that fewer than LEAST texts
 hold are left out, and so are weights below SMALL: of those that remain each is read as what it says. Needs NumPy."""
 import argparse
 import collections
@@ -32,7 +32,12 @@ TABLE = os.path.join(ROOT, "src/explain/prose_words.c")
 VOICE = os.path.join(ROOT, "src/explain/voice.c")
 LEAST, SMALL, SCALE = 5, 1, 10  # texts, and tenths
 PENALTY, ROUNDS = 3.0, 4
+RATE = 0.05  # of a step: there are many keys a place, and they come together
+PAGE_PENALTY = 12.0  # of a word of the text around: it says less than where a word stands in its sentence
 CASE = 5.0  # what a case counts for: the least that must stay right
+# tenths that the text around may take from a line, and from one with nothing beside the message (prose.c, most_of_page)
+MOST, MOST_ALONE = 30, 12
+BESIDE = {"PROSE", "TAIL", "TITLE", "HEADING", "COMMENT", "QUOTED", "TICKED", "GENERAL"}
 MARGIN = 5  # what a sentence must weigh more than evens, in tenths: alarms cost more than what is missed
 
 
@@ -43,7 +48,9 @@ class Texts:
         self.program = program
         self.names = subprocess.run([program, "--names"], capture_output=True, text=True, check=True).stdout.split()
         self.failure, self.weight, self.origin, self.path = [], [], [], []
-        self.sentences, self.heard = [], []  # of each text: lists of sets of keys; whether it is heard without them
+        # of each text: its places as (None for a sentence, or what the text around may take from a line; what the signs of a line
+        # weigh; keys); whether it is heard without them
+        self.places, self.heard = [], []
         with open(VOICE, encoding="utf-8") as file:
             source = file.read()
         self.bias = int(re.search(r"BIAS = (-?\d+)", source)[1])
@@ -69,11 +76,15 @@ class Texts:
                 self.weight.append(weight)
                 self.origin.append(origin)
                 signs = [int(place[1], 16) for place in places]
+                line_weights = [self.bias + sum(self.voice.get(name, 0) for name in self.names_of(sign)) for sign in signs]
                 self.heard.append(line[0] == "+" or any(
-                    self.bias + sum(self.voice.get(name, 0) for name in self.names_of(sign)) > 0
-                    for sign, place in zip(signs, places, strict=True) if place[0] == "line"))
-                self.sentences.append([set(place[2:]) | {"S " + name for name in self.names_of(sign)}
-                                       for sign, place in zip(signs, places, strict=True) if place[0] == "sentence"])
+                    weight > 0 for weight, place in zip(line_weights, places, strict=True) if place[0] == "line" and len(place) == 2))
+                self.places.append([
+                    (None if place[0] == "sentence" else MOST if BESIDE.intersection(self.names_of(sign)) else MOST_ALONE,
+                     0.0 if place[0] == "sentence" else weight / SCALE,
+                     set(place[2:]) | ({"S " + name for name in self.names_of(sign)} if place[0] == "sentence" else set()))
+                    for sign, weight, place in zip(signs, line_weights, places, strict=True)
+                    if place[0] == "sentence" or len(place) > 2])
                 places = []
 
 
@@ -81,25 +92,29 @@ class Model:
     """Weights of keys, fitted to some of the texts."""
 
     def __init__(self, texts, chosen):
-        count = collections.Counter(key for i in chosen for key in set().union(*texts.sentences[i]))
+        count = collections.Counter(key for i in chosen for key in set().union(*(keys for _, _, keys in texts.places[i])))
         keys = {key: number for number, key in enumerate(sorted(key for key, texts_with in count.items() if texts_with >= LEAST))}
-        column, row, owner = [], [], []
+        column, row, owner, sentence, base = [], [], [], [], []
         for i in chosen:
-            for sentence in texts.sentences[i]:
-                for key in sorted(sentence):  # sums come out alike each time
+            for most, weight, of_place in texts.places[i]:
+                for key in sorted(of_place):  # sums come out alike each time
                     if key in keys:
                         column.append(keys[key])
                         row.append(len(owner))
                 owner.append(i)
+                sentence.append(most is None)
+                base.append(weight)
         self.keys, self.count = keys, len(keys)
+        self.penalty = numpy.array([PAGE_PENALTY if key.startswith("w ") else PENALTY for key in keys])
         row, column, owner = numpy.array(row, int), numpy.array(column, int), numpy.array(owner, int)
+        self.sentence, self.base = numpy.array(sentence, float), numpy.array(base)
         truth = numpy.array([texts.failure[i] for i in owner], float)
-        share = numpy.array([texts.weight[i] / len(texts.sentences[i]) ** 0.5 for i in owner])
+        share = numpy.array([texts.weight[i] / len(texts.places[i]) ** 0.5 for i in owner])
         active = numpy.ones(len(owner))
         self.w, self.b = numpy.zeros(len(keys)), 0.0
         for _ in range(ROUNDS):
             self.descend(row, column, truth, share * active)
-            score = numpy.bincount(row, self.w[column], len(owner)) + self.b
+            score = numpy.bincount(row, self.w[column], len(owner)) + self.b * self.sentence + self.base
             best = {}
             for place, i in enumerate(owner):
                 if truth[place] and (i not in best or score[place] > score[best[i]]):
@@ -109,17 +124,17 @@ class Model:
 
     def descend(self, row, column, truth, weight, steps=300):
         """Gradient descent with Nesterov's momentum from where the weights are."""
-        rate = 4.0 / (numpy.bincount(column, weight[row], self.count) + PENALTY)  # each key its own
+        rate = 4.0 / (numpy.bincount(column, weight[row], self.count) + self.penalty)  # each key its own
         rate_b = 4.0 / (weight.sum() + 1)
         w, b, old_w, old_b = self.w.copy(), self.b, self.w, self.b
         for step in range(steps):
             momentum = step / (step + 3)
             ahead, ahead_b = w + momentum * (w - old_w), b + momentum * (b - old_b)
-            score = numpy.bincount(row, ahead[column], len(truth)) + ahead_b
+            score = numpy.bincount(row, ahead[column], len(truth)) + ahead_b * self.sentence + self.base
             wrong = weight * (1 / (1 + numpy.exp(-numpy.clip(score, -30, 30))) - truth)
-            slope = numpy.bincount(column, wrong[row], self.count) + PENALTY * ahead
+            slope = numpy.bincount(column, wrong[row], self.count) + self.penalty * ahead
             old_w, old_b = w, b
-            w, b = ahead - rate * slope * 0.15, ahead_b - rate_b * wrong.sum() * 0.15
+            w, b = ahead - rate * slope * RATE, ahead_b - rate_b * (wrong * self.sentence).sum() * RATE
         self.w, self.b = w, b
 
     def table(self):
@@ -129,7 +144,11 @@ class Model:
 
 
 def tells(texts, i, table, bias):
-    return texts.heard[i] or any(bias + sum(table.get(key, 0) for key in sentence) > 0 for sentence in texts.sentences[i])
+    for most, weight, keys in texts.places[i]:
+        words = sum(table.get(key, 0) for key in keys)
+        if (bias + words if most is None else round(SCALE * weight) + max(words, -most)) > 0:
+            return True
+    return texts.heard[i]
 
 
 def count(texts, chosen, table, bias, result, wrong):

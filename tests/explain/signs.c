@@ -5,8 +5,8 @@
  *   explain_signs <LIST       a line for each file that LIST names, one a line: "+" where a failure is reported whatever
  *                             the weights are, else "-"; then each different set of signs of a line, in hexadecimal: those
  *                             of sentences weigh in prose.c
- *   explain_signs --keys      the same, and before it a line for each place: "line" or "sentence", the signs, and for a
- *                             sentence its keys, with tabs between
+ *   explain_signs --keys      the same, and before it a line for each place: "line" or "sentence", the signs, and
+ *                             its keys, with tabs between
  *
  * No place counts as a report here, so that all of them are met. */
 #include <inttypes.h>
@@ -37,7 +37,7 @@ static bool listen(void *context, const hri_voice_heard *place) {
   const uint64_t signs = hri_voice_pairs(place->signs);
   if (with_keys) {
     (void)printf("%s\t%" PRIx64, place->in_sentence ? "sentence" : "line", signs);
-    if (place->in_sentence) hri_prose_each(place, print_key, NULL);
+    hri_prose_each(place, print_key, NULL);
     (void)printf("\n");
   }
   if (place->in_sentence) return false; /* which voice.c does not weigh */
