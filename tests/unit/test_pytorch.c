@@ -924,26 +924,53 @@ static void test_interface(void **state) {
   hr_job job = job_on("gpt2-124m", "rtx-3060");
   hr_pytorch *pytorch;
   hr_snapshot *snapshot;
-  hr_pytorch_live live;
   hr_error error;
   const hr_pytorch_info *info;
-  uint64_t sum = 0, shown = 0;
   (void)state;
   job.micro_batch = 4;
   assert_int_equal(hr_job_finish(&job, &error), HR_OK);
   assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
   info = hr_pytorch_get(pytorch);
-  for (int role = 0; role < HR_ROLE_COUNT; role++) sum += info->at_peak_by_role[role];
-  for (uint32_t i = 0; hr_pytorch_live_get(pytorch, i, &live); i++) shown += live.bytes;
-  assert_int_equal(sum, shown);
-  assert_true(sum <= info->allocated_bytes &&
-              info->allocated_bytes - sum < info->allocated_bytes / 50); /* unsplit rests */
   assert_true(info->reserved_bytes >= info->allocated_bytes);
   assert_int_equal(info->device_used_bytes, info->reserved_bytes + info->context_bytes);
   assert_int_equal(hr_pytorch_snapshot(pytorch, &snapshot, &error), HR_OK);
   assert_true(snapshot->event_count >= info->request_count);
   hr_snapshot_destroy(snapshot);
   hr_pytorch_destroy(pytorch);
+}
+
+/* What is told of the peak is what the allocator counts there: its phase is the one whose peak is the highest, and what is live adds up to it, with
+ * the rests of blocks that are not split and with what a setting rounds up. By requests alone the first job's peak would be in the backward. */
+static void test_peak_adds_up(void **state) {
+  static const struct {
+    const char *model, *device, *alloc_conf;
+    uint32_t tokens, rows;
+  } cases[] = {{"custom:layers=2,hidden=768,heads=8,family=qwen3,vocab=1000,positions=512,kv-heads=8,mlp=1024", "rtx-3060",
+                "", 7, 3},
+               {"llama-3.2-1b", "a100-80", "roundup_power2_divisions:2", 1500, 3},
+               {"gpt2-124m", "rtx-3060", "expandable_segments:True", 512, 2}};
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hr_job job = job_on(cases[k].model, cases[k].device);
+    hr_pytorch_options options;
+    hr_pytorch *pytorch;
+    hr_pytorch_live live;
+    hr_error error;
+    uint64_t roles = 0, shown = 0;
+    job.sequence_length = cases[k].tokens;
+    job.micro_batch = cases[k].rows;
+    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+    hr_pytorch_options_init(&options);
+    options.alloc_conf = cases[k].alloc_conf;
+    assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
+    const hr_pytorch_info *info = hr_pytorch_get(pytorch);
+    for (int role = 0; role < HR_ROLE_COUNT; role++) roles += info->at_peak_by_role[role];
+    for (uint32_t i = 0; hr_pytorch_live_get(pytorch, i, &live); i++) shown += live.bytes;
+    assert_int_equal(roles, info->allocated_bytes);
+    assert_int_equal(shown, info->allocated_bytes);
+    assert_int_equal(info->allocated_by_phase[info->peak_phase], info->allocated_bytes);
+    hr_pytorch_destroy(pytorch);
+  }
 }
 
 /* A budget that holds the peak but not the cache: PyTorch returns cached memory and goes on. One that does not hold the
@@ -1237,7 +1264,9 @@ static void test_sharing(void **state) {
   zero[2] = info_of_ranks(&job, 8, "zero_stage=2,reduce_bucket_size=1000000");
   zero[3] = info_of_ranks(&job, 8, "zero_stage=3,reduce_bucket_size=1000000");
   assert_true(zero[1].allocated_bytes > zero[2].allocated_bytes && zero[2].allocated_bytes > zero[3].allocated_bytes);
-  assert_int_equal(zero[1].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], zero[2].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE]);
+  const double states[] = {(double)zero[1].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE],
+                           (double)zero[2].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE]};
+  assert_true(fabs(states[0] / states[1] - 1) < 0.01); /* but for rests of blocks */
   assert_true(info_of_ranks(&job, 8, "zero_stage=3,offload_optimizer=cpu,offload_param=cpu").host_bytes >=
               2 * parameters);
 }
@@ -1276,6 +1305,7 @@ int main(void) {
       cmocka_unit_test(test_gradients_meet),
       cmocka_unit_test(test_checkpointing),
       cmocka_unit_test(test_interface),
+      cmocka_unit_test(test_peak_adds_up),
       cmocka_unit_test(test_budget),
       cmocka_unit_test(test_verdict),
       cmocka_unit_test(test_kinds),
