@@ -1219,6 +1219,34 @@ static void test_evaluation(void **state) {
   assert_int_equal(info_with(&job, "").allocated_by_phase[HR_PYTORCH_EVALUATE], 0);
 }
 
+/* Of many micro-steps six are run, whoever runs them: a million ask for what six do, and are answered at once. */
+static void test_many_micro_steps(void **state) {
+  static const hr_pytorch_stack stacks[] = {HR_PYTORCH_TRAINER, HR_PYTORCH_PLAIN, HR_PYTORCH_TORCHTUNE};
+  (void)state;
+  for (size_t k = 0; k < sizeof stacks / sizeof *stacks; k++) {
+    hr_pytorch_info infos[2];
+    for (int many = 0; many < 2; many++) {
+      hr_job job = job_on("llama-3.2-1b", "a100-80");
+      hr_pytorch_options options;
+      hr_pytorch *pytorch;
+      hr_error error;
+      job.precision = HR_PRECISION_BF16_PURE;
+      job.sequence_length = 256;
+      job.accumulate = many ? 1u << 20 : 6;
+      assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+      hr_pytorch_options_init(&options);
+      options.stack = stacks[k];
+      assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
+      infos[many] = *hr_pytorch_get(pytorch);
+      hr_pytorch_destroy(pytorch);
+    }
+    assert_int_equal(infos[1].accumulate, 1u << 20);
+    assert_int_equal(infos[0].request_count, infos[1].request_count);
+    assert_int_equal(infos[0].allocated_bytes, infos[1].allocated_bytes);
+    assert_int_equal(infos[0].reserved_bytes, infos[1].reserved_bytes);
+  }
+}
+
 static hr_pytorch_info info_of_ranks(const hr_job *job, uint32_t ranks, const char *conf) {
   hr_pytorch_options options;
   hr_pytorch *pytorch;
@@ -1312,6 +1340,7 @@ int main(void) {
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_settings),
       cmocka_unit_test(test_evaluation),
+      cmocka_unit_test(test_many_micro_steps),
       cmocka_unit_test(test_ddp),
       cmocka_unit_test(test_fsdp2),
       cmocka_unit_test(test_fsdp1),
