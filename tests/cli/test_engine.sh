@@ -373,6 +373,8 @@ refused '--micro-batch N stands for it' --engine-conf batch_size=2
 refused 'optimizer._component_' --engine-conf optim=adamw_torch
 refused 'AdamW8bit, ' --engine-conf optimizer._component_=torch.optim.Adam
 refused '1 to 32' --engine-conf loss.num_output_chunks=40
+refused 'optimizer._component_ is named twice' --engine-conf optimizer._component_=torch.optim.SGD,optimizer._component_=torch.optim.AdamW
+refused 'optimizer sgd and optimizer.fused' --optimizer sgd --engine-conf optimizer.fused=True
 refused 'is of CEWithChunkedOutputLoss' --engine-conf loss._component_=torch.nn.CrossEntropyLoss,loss.num_output_chunks=4
 refused 'ranks' --ranks 2
 refused 'fp16' --precision fp16

@@ -225,6 +225,11 @@ static hr_status refuse_torchtune(const hr_job *job, const hri_torch_settings *s
   const char *what =
       ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
   HRI_TRY(refuse_two_optimizers(job, settings->optim, error));
+  if (settings->recipe.fused && settings->optim == HRI_OPTIM_OF_JOB && job->optimizer != HR_OPTIMIZER_ADAMW)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "--optimizer %s and optimizer.fused of --engine-conf exclude each other: the kernel is of "
+                    "torch.optim.AdamW here; leave one of them out",
+                    hr_optimizer_name(job->optimizer));
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has %s", what) : HR_OK;
 }
 
