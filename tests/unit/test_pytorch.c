@@ -1130,6 +1130,119 @@ static hr_pytorch_info info_with(const hr_job *job, const char *conf) {
   return info;
 }
 
+/* One of a job's arguments has the text. */
+static bool says(const hr_pytorch *pytorch, const char *text) {
+  hr_pytorch_argument argument;
+  for (uint32_t i = 0; hr_pytorch_argument_get(pytorch, i, &argument); i++)
+    if (strstr(argument.text, text)) return true;
+  return false;
+}
+
+/* Arguments are all settings, to be copied: what would train something else where it is left out is among them, by the stack's own words. */
+static void test_arguments(void **state) {
+  static const struct {
+    hr_pytorch_stack stack;
+    const char *model, *options, *conf, *said[4];
+  } cases[] = {
+      {HR_PYTORCH_AXOLOTL, "llama-3.2-1b", "clip=0", "", {"max_grad_norm: 0"}},
+      {HR_PYTORCH_LLAMA_FACTORY, "llama-3.2-1b", "clip=0.5", "", {"max_grad_norm: 0.5"}},
+      {HR_PYTORCH_PLAIN, "llama-3.2-1b", "clip=0.5", "", {"clip_grad_norm_(model.parameters(), 0.5)"}},
+      {HR_PYTORCH_TRL, "llama-3.2-1b", "seq=4096", "", {"max_length=4096"}},
+      {HR_PYTORCH_PLAIN, "gpt2-124m", "optimizer=momentum", "", {"torch.optim.SGD(model.parameters(), momentum=0.9)"}},
+      {HR_PYTORCH_TRAINER, "gpt2-124m", "optimizer=momentum", "", {"optim=\"sgd\", optim_args=\"momentum=0.9\""}},
+      {HR_PYTORCH_TRAINER,
+       "gpt2-124m",
+       "optimizer=momentum",
+       "transformers=4.57",
+       {"create_optimizer() makes torch.optim.SGD(model.parameters(), momentum=0.9)"}},
+      {HR_PYTORCH_AXOLOTL, "llama-3.2-1b", "optimizer=momentum", "", {"optimizer: sgd", "optim_args: momentum=0.9"}},
+      {HR_PYTORCH_TRAINER,
+       "gpt2-124m",
+       "",
+       "optim=adafactor_torch",
+       {"create_optimizer() makes torch.optim.Adafactor(model.parameters())"}},
+      {HR_PYTORCH_TRAINER,
+       "gpt2-124m",
+       "dropout=0.2",
+       "eval_batches=2,eval_strategy=steps,compute_metrics=true",
+       {"\"resid_pdrop\": 0.2", "eval_strategy=\"steps\"", "compute_metrics=...", "trainer.evaluate()"}},
+      {HR_PYTORCH_LLAMA_FACTORY,
+       "llama-3.2-1b",
+       "",
+       "eval_batches=2,eval_accumulation_steps=3",
+       {"per_device_eval_batch_size: 8", "eval_accumulation_steps: 3", "eval_strategy: epoch"}},
+      {HR_PYTORCH_TRAINER,
+       "llama-3.2-1b",
+       "lora=r=16,alpha=64,layers=0-1,rank_pattern=q_proj:64,rslora",
+       "",
+       {"lora_alpha=64", "layers_to_transform=[0, 1]", "rank_pattern={\"q_proj\": 64}", "use_rslora=True"}},
+      {HR_PYTORCH_PLAIN,
+       "llama-3.2-1b",
+       "lora=r=16,targets=.*layers\\.0\\.self_attn\\.q_proj|.*layers\\.3\\.mlp\\.up_proj",
+       "",
+       {"target_modules=[\"model.layers.0.self_attn.q_proj\", \"model.layers.3.mlp.up_proj\"]"}},
+      {HR_PYTORCH_AXOLOTL,
+       "llama-3.2-1b",
+       "lora=r=16,alpha=64,layers=0-1,rank_pattern=q_proj:64",
+       "",
+       {"lora_alpha: 64", "peft_layers_to_transform: [0, 1]", "lora_rank_pattern: {q_proj: 64}"}},
+      {HR_PYTORCH_LLAMA_FACTORY,
+       "llama-3.2-1b",
+       "lora=r=16,alpha=64,targets=q_proj,layers=3",
+       "",
+       {"lora_alpha: 64", "lora_target: model.layers.3.self_attn.q_proj"}},
+      {HR_PYTORCH_TORCHTUNE, "llama-3-8b", "lora=r=16;quantize=nf4+dq", "", {"model.quantize_base=True"}},
+      {HR_PYTORCH_PLAIN,
+       "llama-3.2-1b",
+       "freeze=embed;train-only=embed,layers.3",
+       "",
+       {"requires_grad_(False) of embed", "all parameters but embed,layers.3"}},
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hr_job job = job_on(cases[k].model, "a100-80");
+    hr_pytorch_options options;
+    hr_pytorch *pytorch;
+    hr_error error;
+    char words[200], *option, *rest = words;
+    (void)snprintf(words, sizeof words, "%s", cases[k].options);
+    while ((option = strsep(&rest, ";")))
+      if (*option) {
+        char *value = strchr(option, '=');
+        *value++ = 0;
+        assert_int_equal(hr_job_set(&job, option, value, &error), HR_OK);
+      }
+    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+    hr_pytorch_options_init(&options);
+    options.stack = cases[k].stack;
+    options.conf = cases[k].conf;
+    assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
+    for (int i = 0; i < 4 && cases[k].said[i]; i++)
+      if (!says(pytorch, cases[k].said[i])) fail_msg("case %zu does not say '%s'", k, cases[k].said[i]);
+    assert_false(says(pytorch, "adafactor_torch"));
+    hr_pytorch_destroy(pytorch);
+  }
+}
+
+/* However many names are frozen, the rest of what is said of the job is not lost behind them, and the argument has them all. */
+static void test_many_names(void **state) {
+  hr_job job = job_on("llama-3.2-1b", "a100-80");
+  hr_pytorch *pytorch;
+  hr_error error;
+  char names[4000] = "";
+  (void)state;
+  for (int i = 0; i < 16; i++)
+    (void)snprintf(names + strlen(names), sizeof names - strlen(names),
+                   "%smodel.layers.%d.mlp.gate_proj.weight,model.layers.%d.mlp.up_proj.weight", i ? "," : "", i, i);
+  job.freeze = names;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
+  assert_non_null(strstr(hr_pytorch_get(pytorch)->settings, "... without gradient, autocast to bf16, fp32 weights"));
+  assert_non_null(strstr(hr_pytorch_get(pytorch)->settings, "attention sdpa"));
+  assert_true(says(pytorch, names));
+  hr_pytorch_destroy(pytorch);
+}
+
 /* The course has each request and free: its highest moments are the figures, and what a free takes away was there. */
 static void test_course(void **state) {
   hr_job job = job_on("gpt2-124m", "a100-80");
@@ -1350,6 +1463,8 @@ int main(void) {
       cmocka_unit_test(test_sharing),
       cmocka_unit_test(test_context),
       cmocka_unit_test(test_course),
+      cmocka_unit_test(test_arguments),
+      cmocka_unit_test(test_many_names),
       cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons),
       cmocka_unit_test(test_open_rows),

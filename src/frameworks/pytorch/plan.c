@@ -222,10 +222,13 @@ static hr_status run(hr_pytorch *p, const hri_torch_asked *asked, hr_pytorch_sta
   hri_torch_translate(asked, &translation);
   memcpy(p->info.settings, translation.settings, sizeof p->info.settings);
   memcpy(p->info.unlike, translation.unlike, sizeof p->info.unlike);
-  hri_torch_arguments_write(&(hri_torch_arguments_of){asked->job, &translation.job, asked->settings,
-                                                      hri_torch_stack_optim(asked->stack, asked->job, asked->settings),
-                                                      stack, asked->alloc_conf},
-                            &p->arguments);
+  const hri_torch_arguments_of of = {asked->job,
+                                     &translation.job,
+                                     asked->settings,
+                                     hri_torch_stack_optim(asked->stack, asked->job, asked->settings),
+                                     stack,
+                                     asked->alloc_conf};
+  if (!hri_torch_arguments_write(&of, &p->arguments)) return hri_fail_memory(error, LISTS, "PyTorch's settings");
   p->device = hri_aten_device_of(asked->job->device.compute_capability);
   p->torch.device = &p->device;
   if (!hri_torch_run(&p->torch, &translation.job)) return hri_fail_memory(error, LISTS, "PyTorch's requests");
@@ -268,8 +271,8 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
 const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch) { return &pytorch->info; }
 
 bool hr_pytorch_argument_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_argument *argument) {
-  if (index >= pytorch->arguments.count) return false;
-  argument->text = pytorch->arguments.texts[index];
+  if (index >= pytorch->arguments.texts.count) return false;
+  argument->text = hri_text_get(&pytorch->arguments.texts.items[index]);
   return true;
 }
 
@@ -326,6 +329,7 @@ hr_status hr_pytorch_snapshot(const hr_pytorch *pytorch, hr_snapshot **snapshot,
 void hr_pytorch_destroy(hr_pytorch *pytorch) {
   if (!pytorch) return;
   hri_torch_deinit(&pytorch->torch);
+  hri_torch_arguments_deinit(&pytorch->arguments);
   hri_array_free(&pytorch->live);
   hri_free(pytorch);
 }

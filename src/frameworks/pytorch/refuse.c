@@ -314,6 +314,11 @@ static hr_status refuse_stack(const hr_job *job, const hri_torch_settings *s, co
     what =
         "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
         "autocast); --precision bf16";
+  if (!what && stack->adapters_alike && job->model.lora.own[0].rank)
+    what = "no ranks and alphas of single modules by this stack, whose configuration has no key for them (rank_pattern, "
+           "alpha_pattern); --engine pytorch:trainer";
+  if (!what && stack->version && !stack->fused_head && s->optim == HRI_OPTIM_ADAFACTOR_TORCH)
+    what = "no optim=adafactor_torch by this stack, whose configuration has no name for it; optim=adafactor";
   if (!what && trains_fp16(job, stack))
     what =
         "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "

@@ -100,12 +100,18 @@ static void set_batch(const hri_torch_asked *asked, hri_torch_translation *out) 
   t->liger = asked->settings->liger;
 }
 
+/* Names of tensors may be longer than all that is said; arguments have them whole. */
+static void say_names(hri_torch_translation *out, const char *before, const char *names) {
+  enum { MOST = 100 };
+  const size_t length = strlen(names);
+  hri_torch_say(out, "%s%.*s%s", before, length > MOST ? MOST - 3 : (int)length, names, length > MOST ? "..." : "");
+}
+
 static void set_frozen(const hr_job *job, hri_torch_translation *out) {
   out->job.frozen = (hri_module_frozen){job->freeze, job->train_only};
-  if (job->freeze || job->train_only)
-    hri_torch_say(out, "%s%s%s%s without gradient, ", job->freeze ? job->freeze : "",
-                  job->freeze && job->train_only ? ", " : "", job->train_only ? "all but " : "",
-                  job->train_only ? job->train_only : "");
+  if (job->freeze) say_names(out, "", job->freeze);
+  if (job->train_only) say_names(out, job->freeze ? ", all but " : "all but ", job->train_only);
+  if (job->freeze || job->train_only) hri_torch_say(out, " without gradient, ");
 }
 
 /* 16 bits under autocast. */
