@@ -1243,6 +1243,39 @@ static void test_many_names(void **state) {
   hr_pytorch_destroy(pytorch);
 }
 
+/* What an evaluation is by the stacks whose own defaults differ from the Trainer's. */
+static void test_evaluation_of_stacks(void **state) {
+  hr_job job = job_on("llama-3.2-1b", "a100-80");
+  static const struct {
+    hr_pytorch_stack stack;
+    const char *conf, *says; /* in the settings, or the refusal */
+    hr_status status;
+  } cases[] = {
+      {HR_PYTORCH_AXOLOTL, "eval_batches=3", "evaluation of 3 batches of 2, eval_accumulation_steps=5", HR_OK},
+      {HR_PYTORCH_AXOLOTL, "eval_batches=3,per_device_eval_batch_size=4", "3 batches of 4, ", HR_OK},
+      {HR_PYTORCH_LLAMA_FACTORY, "eval_batches=3", "evaluation of 3 batches of 8", HR_OK},
+      {HR_PYTORCH_AXOLOTL, "eval_batches=3,compute_metrics=true", "compute_metrics", HR_ERROR_UNSUPPORTED},
+      {HR_PYTORCH_AXOLOTL, "eval_batches=3,predict=true", "predict", HR_ERROR_UNSUPPORTED},
+      {HR_PYTORCH_AXOLOTL, "eval_batches=3,eval_accumulation_steps=2", "gradient_accumulation_steps", HR_ERROR_UNSUPPORTED},
+      {HR_PYTORCH_LLAMA_FACTORY, "eval_batches=3,compute_metrics=true", "token ids", HR_ERROR_UNSUPPORTED},
+  };
+  (void)state;
+  job.micro_batch = 2;
+  job.accumulate = 5;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hr_pytorch_options options;
+    hr_pytorch *pytorch;
+    hr_error error;
+    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+    hr_pytorch_options_init(&options);
+    options.stack = cases[k].stack;
+    options.conf = cases[k].conf;
+    assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), cases[k].status);
+    assert_non_null(strstr(pytorch ? hr_pytorch_get(pytorch)->settings : error.message, cases[k].says));
+    hr_pytorch_destroy(pytorch);
+  }
+}
+
 /* The course has each request and free: its highest moments are the figures, and what a free takes away was there. */
 static void test_course(void **state) {
   hr_job job = job_on("gpt2-124m", "a100-80");
@@ -1465,6 +1498,7 @@ int main(void) {
       cmocka_unit_test(test_course),
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_evaluation_of_stacks),
       cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons),
       cmocka_unit_test(test_open_rows),

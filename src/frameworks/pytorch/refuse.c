@@ -288,6 +288,18 @@ static hr_status refuse_settings(const hr_job *job, const hri_torch_settings *s,
   if (stack->fused_head && (s->metrics || s->predict))
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
+  if (stack->keeps_losses && s->metrics)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:%s has no logits of an evaluation to keep: %s; leave compute_metrics out, or "
+                    "--engine pytorch:trainer",
+                    stack->name,
+                    stack->evaluates_as_trains ? "its Trainer is given no compute_metrics"
+                                               : "its compute_accuracy makes token ids of them first");
+  if (stack->evaluates_as_trains && (s->predict || s->eval_to_host))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:%s has no %s: %s; leave it out", stack->name,
+                    s->predict ? "predict" : "eval_accumulation_steps",
+                    s->predict ? "its evaluation is of losses alone" : "it takes gradient_accumulation_steps for it");
   if (s->liger && stack->fused_head)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for use_liger_kernel=true: its own head makes no logits either");

@@ -262,12 +262,15 @@ static void set_cache(const hri_torch_settings *s, hri_torch_translation *out) {
   hri_torch_say(out, ", use_cache left on");
 }
 
-static void set_evaluation(const hri_torch_settings *s, hri_torch_translation *out) {
+static void set_evaluation(const hri_torch_asked *asked, hri_torch_translation *out) {
   enum { USUAL = 8 }; /* TrainingArguments.per_device_eval_batch_size */
+  const hri_torch_settings *s = asked->settings;
+  const bool alike = asked->stack->evaluates_as_trains;
+  const uint64_t usual = alike ? out->job.batch : USUAL;
   hri_torch_evaluation *e = &out->job.evaluation;
   if (s->eval_batches == 0) return;
-  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics || s->predict,
-                              s->eval_to_host, s->eval_steps};
+  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : usual, s->eval_batches, s->metrics || s->predict,
+                              alike ? out->job.accumulate : s->eval_to_host, s->eval_steps};
   hri_torch_say(out, ", evaluation of %u batches of %u%s", e->batches, (unsigned)e->rows,
                 s->metrics ? " with compute_metrics" : "");
   if (s->predict) hri_torch_say(out, ", predict()");
@@ -413,7 +416,7 @@ static void translate(const hri_torch_asked *asked, hri_torch_translation *out) 
   say_dropout(out);
   if (t->liger) hri_torch_say(out, ", kernels of liger-kernel 0.8.5");
   say_stack(asked, out);
-  set_evaluation(asked->settings, out);
+  set_evaluation(asked, out);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !t->fused_head && !t->liger)
     hri_torch_say_unlike(out, "the loss is not chunked");
   hri_torch_say_left_out(out, job);
