@@ -1243,6 +1243,54 @@ static void test_many_names(void **state) {
   hr_pytorch_destroy(pytorch);
 }
 
+#define SMALL "custom:layers=2,hidden=64,heads=4,kv-heads=2,vocab=500,positions=64,family="
+
+/* Memory that is refused, whichever request for it: MEMORY, no answer, and nothing is left behind. */
+static void test_refused_memory(void **state) {
+  static const struct {
+    hr_pytorch_stack stack;
+    uint32_t ranks;
+    const char *model, *lora, *conf;
+    bool checkpoint;
+  } cases[] = {
+      {HR_PYTORCH_TRAINER, 1, SMALL "llama", NULL, "eval_batches=2,compute_metrics=true", false},
+      {HR_PYTORCH_PLAIN, 1, SMALL "qwen3", NULL, "use_cache=true", true},
+      {HR_PYTORCH_TRAINER, 1, SMALL "llama", NULL, "use_reentrant=true", true},
+      {HR_PYTORCH_AXOLOTL, 1, SMALL "llama", "r=4,targets=all-linear", "", false},
+      {HR_PYTORCH_TRAINER, 2, SMALL "llama", "r=4", "fsdp=true,fsdp_version=1", false},
+      {HR_PYTORCH_PLAIN, 2, SMALL "llama", NULL, "fsdp=true,cpu_offload=true", false},
+      {HR_PYTORCH_TRAINER, 2, SMALL "llama", NULL, "zero_stage=2,offload_optimizer=cpu", false},
+      {HR_PYTORCH_TRAINER, 2, SMALL "llama", NULL, "zero_stage=3", true},
+      {HR_PYTORCH_TORCHTUNE, 1, "llama-3.2-1b", "r=4,dora", "", false},
+  };
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hr_job job = job_on(cases[k].model, "a100-80");
+    hr_pytorch_options options;
+    hr_pytorch *pytorch;
+    hr_error error;
+    hr_status status = HR_ERROR_MEMORY;
+    job.lora = cases[k].lora;
+    job.sequence_length = 64;
+    if (cases[k].checkpoint) job.recompute.kind = HR_RECOMPUTE_BLOCK;
+    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+    hr_pytorch_options_init(&options);
+    options.stack = cases[k].stack;
+    options.ranks = cases[k].ranks;
+    options.conf = cases[k].conf;
+    const uint64_t live = hri_mem_live_bytes();
+    for (uint64_t nth = 1; status == HR_ERROR_MEMORY; nth++) {
+      hri_mem_fail_after(nth);
+      status = hr_pytorch_create(&job, &options, &pytorch, &error);
+      hri_mem_fail_after(0);
+      if (status == HR_OK) hr_pytorch_destroy(pytorch);
+      else assert_null(pytorch);
+      assert_int_equal(hri_mem_live_bytes(), live);
+    }
+    assert_int_equal(status, HR_OK);
+  }
+}
+
 /* What an evaluation is by the stacks whose own defaults differ from the Trainer's. */
 static void test_evaluation_of_stacks(void **state) {
   hr_job job = job_on("llama-3.2-1b", "a100-80");
@@ -1498,6 +1546,7 @@ int main(void) {
       cmocka_unit_test(test_course),
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_evaluation_of_stacks),
       cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons),

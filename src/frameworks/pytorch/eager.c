@@ -15,6 +15,10 @@ void hri_torch_init(hri_torch *torch) {
 }
 
 void hri_torch_deinit(hri_torch *torch) {
+  for (hri_frame *frame = torch->frames, *after; frame; frame = after) {
+    after = frame->after;
+    frame->calls->release(frame);
+  }
   for (size_t i = 0; i < torch->blocks.count; i++) hri_free(torch->blocks.items[i]);
   hri_array_free(&torch->requests);
   hri_array_free(&torch->labels);
