@@ -1243,6 +1243,39 @@ static void test_many_names(void **state) {
   hr_pytorch_destroy(pytorch);
 }
 
+/* What an option asks for and the framework does not do is said, whichever way round. */
+static void test_unlike(void **state) {
+  static const struct {
+    hr_pytorch_stack stack;
+    hr_states_8bit states;
+    hr_workspace workspace;
+    const char *unlike; /* NULL: nothing of it */
+  } cases[] = {{HR_PYTORCH_TRAINER, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_AUTO, NULL},
+               {HR_PYTORCH_TRAINER, HR_STATES_8BIT_ALL, HR_WORKSPACE_AUTO, "embeddings keep states of 32 bits"},
+               {HR_PYTORCH_PLAIN, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_AUTO, "embeddings have states of 8 bits too"},
+               {HR_PYTORCH_TORCHTUNE, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_AUTO, "embeddings have states of 8 bits too"},
+               {HR_PYTORCH_PLAIN, HR_STATES_8BIT_ALL, HR_WORKSPACE_AUTO, NULL},
+               {HR_PYTORCH_TRAINER, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_NONE, "usual workspace"}};
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    hr_job job = job_on("llama-3.2-1b", "a100-80");
+    hr_pytorch_options options;
+    hr_pytorch *pytorch;
+    hr_error error;
+    job.optimizer = HR_OPTIMIZER_ADAMW8BIT;
+    job.states_8bit = cases[k].states;
+    job.workspace = cases[k].workspace;
+    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+    hr_pytorch_options_init(&options);
+    options.stack = cases[k].stack;
+    assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
+    const char *unlike = hr_pytorch_get(pytorch)->unlike;
+    if (cases[k].unlike) assert_non_null(strstr(unlike, cases[k].unlike));
+    else assert_true(!strstr(unlike, "states of") && !strstr(unlike, "usual workspace"));
+    hr_pytorch_destroy(pytorch);
+  }
+}
+
 #define SMALL "custom:layers=2,hidden=64,heads=4,kv-heads=2,vocab=500,positions=64,family="
 
 /* Memory that is refused, whichever request for it: MEMORY, no answer, and nothing is left behind. */
@@ -1547,6 +1580,7 @@ int main(void) {
       cmocka_unit_test(test_arguments),
       cmocka_unit_test(test_many_names),
       cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_unlike),
       cmocka_unit_test(test_evaluation_of_stacks),
       cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons),

@@ -76,7 +76,17 @@ void hri_torch_set_optimizer(hri_torch_translation *out, hri_torch_optim optim, 
   if (out->job.paged) hri_torch_say_unlike(out, "paged states are host memory as far as the device's figures go");
 }
 
+/* Which tensors have states of 8 bits is nobody's to choose there. */
+static void say_states(hri_torch_translation *out, const hr_job *job) {
+  const bool wide = out->job.wide_embeddings && out->job.sharing < HRI_TORCH_ZERO; /* DeepSpeed's tensors are joined ones */
+  if (job->optimizer != HR_OPTIMIZER_ADAMW8BIT || wide == (job->states_8bit == HR_STATES_8BIT_WEIGHTS)) return;
+  hri_torch_say_unlike(out, wide ? "embeddings keep states of 32 bits, as the Trainer asks"
+                                 : "embeddings have states of 8 bits too");
+}
+
 void hri_torch_say_left_out(hri_torch_translation *out, const hr_job *job) {
+  say_states(out, job);
+  if (job->workspace != HR_WORKSPACE_AUTO) hri_torch_say_unlike(out, "cuBLAS takes its usual workspace");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) hri_torch_say_unlike(out, "without noise and smoothing");
 }
 
@@ -419,8 +429,8 @@ static void translate(const hri_torch_asked *asked, hri_torch_translation *out) 
   set_evaluation(asked, out);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !t->fused_head && !t->liger)
     hri_torch_say_unlike(out, "the loss is not chunked");
-  hri_torch_say_left_out(out, job);
   set_ranks(asked, out);
+  hri_torch_say_left_out(out, job);
 }
 
 void hri_torch_translate(const hri_torch_asked *asked, hri_torch_translation *out) {
