@@ -294,7 +294,8 @@ static hr_status unknown_device(const char *name, hr_error *error) {
     near = near_row(dashed);
     hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops", name);
     return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE%s, with the memory that yours has, such as 8GiB",
-                    near ? near : "NAME", near ? "" : ", the NAME of a card of its generation that `headroom devices` lists");
+                    near ? near : "NAME",
+                    near ? "" : ", the NAME of a card of its generation that `headroom devices` lists");
   }
   near = near_row(dashed);
   hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);

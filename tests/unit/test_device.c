@@ -207,7 +207,9 @@ static void test_memory_behind_many_groups(void **state) {
   assert_non_null(text);
   used = (size_t)sprintf(text, "Name:\theadroom\nVmRSSX:\t1 kB\nGroups:\t");
   for (unsigned group = 0; group < 5000; group++) used += (size_t)sprintf(text + used, "%u ", 1234500000 + group);
-  (void)sprintf(text + used, "\nNStgid:\t7\nVmPeak:\t  900 kB\nVmSize:\t     800 kB\nVmHWM:\t 400 kB\nVmRSS:\t     300 kB\nVmData:\t 200 kB\n");
+  (void)sprintf(
+      text + used,
+      "\nNStgid:\t7\nVmPeak:\t  900 kB\nVmSize:\t     800 kB\nVmHWM:\t 400 kB\nVmRSS:\t     300 kB\nVmData:\t 200 kB\n");
   assert_int_equal(mkdir(path_of("%s/proc", machine), 0700), 0);
   assert_int_equal(mkdir(path_of("%s/proc/self", machine), 0700), 0);
   put_text(path_of("%s/proc/self/status", machine), text);

@@ -945,8 +945,8 @@ static void test_peak_adds_up(void **state) {
   static const struct {
     const char *model, *device, *alloc_conf;
     uint32_t tokens, rows;
-  } cases[] = {{"custom:layers=2,hidden=768,heads=8,family=qwen3,vocab=1000,positions=512,kv-heads=8,mlp=1024", "rtx-3060",
-                "", 7, 3},
+  } cases[] = {{"custom:layers=2,hidden=768,heads=8,family=qwen3,vocab=1000,positions=512,kv-heads=8,mlp=1024",
+                "rtx-3060", "", 7, 3},
                {"llama-3.2-1b", "a100-80", "roundup_power2_divisions:2", 1500, 3},
                {"gpt2-124m", "rtx-3060", "expandable_segments:True", 512, 2}};
   (void)state;
@@ -1253,7 +1253,8 @@ static void test_unlike(void **state) {
   } cases[] = {{HR_PYTORCH_TRAINER, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_AUTO, NULL},
                {HR_PYTORCH_TRAINER, HR_STATES_8BIT_ALL, HR_WORKSPACE_AUTO, "embeddings keep states of 32 bits"},
                {HR_PYTORCH_PLAIN, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_AUTO, "embeddings have states of 8 bits too"},
-               {HR_PYTORCH_TORCHTUNE, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_AUTO, "embeddings have states of 8 bits too"},
+               {HR_PYTORCH_TORCHTUNE, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_AUTO,
+                "embeddings have states of 8 bits too"},
                {HR_PYTORCH_PLAIN, HR_STATES_8BIT_ALL, HR_WORKSPACE_AUTO, NULL},
                {HR_PYTORCH_TRAINER, HR_STATES_8BIT_WEIGHTS, HR_WORKSPACE_NONE, "usual workspace"}};
   (void)state;
@@ -1337,7 +1338,8 @@ static void test_evaluation_of_stacks(void **state) {
       {HR_PYTORCH_LLAMA_FACTORY, "eval_batches=3", "evaluation of 3 batches of 8", HR_OK},
       {HR_PYTORCH_AXOLOTL, "eval_batches=3,compute_metrics=true", "compute_metrics", HR_ERROR_UNSUPPORTED},
       {HR_PYTORCH_AXOLOTL, "eval_batches=3,predict=true", "predict", HR_ERROR_UNSUPPORTED},
-      {HR_PYTORCH_AXOLOTL, "eval_batches=3,eval_accumulation_steps=2", "gradient_accumulation_steps", HR_ERROR_UNSUPPORTED},
+      {HR_PYTORCH_AXOLOTL, "eval_batches=3,eval_accumulation_steps=2", "gradient_accumulation_steps",
+       HR_ERROR_UNSUPPORTED},
       {HR_PYTORCH_LLAMA_FACTORY, "eval_batches=3,compute_metrics=true", "token ids", HR_ERROR_UNSUPPORTED},
   };
   (void)state;

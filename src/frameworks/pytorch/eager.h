@@ -149,11 +149,11 @@ struct hri_torch {
   uint32_t label_index;     /* of `label` in `labels`; UINT32_MAX: not there yet */
   uint64_t sequence, pass;
   uint32_t step;
-  bool grad_mode;   /* torch.is_grad_enabled() */
-  uint32_t engines; /* backwards that run, one within the other with reentrant checkpointing */
-  bool meta;        /* what is made has no bytes yet (device "meta"): hri_ten_materialize gives it some */
-  bool stopped;     /* a recomputation has all that it was for: what runs on is never executed in PyTorch */
-  hri_frame *frames;             /* all that are there */
+  bool grad_mode;    /* torch.is_grad_enabled() */
+  uint32_t engines;  /* backwards that run, one within the other with reentrant checkpointing */
+  bool meta;         /* what is made has no bytes yet (device "meta"): hri_ten_materialize gives it some */
+  bool stopped;      /* a recomputation has all that it was for: what runs on is never executed in PyTorch */
+  hri_frame *frames; /* all that are there */
   hri_frame *packing, *remaking; /* the frame whose forward runs; the one that is made again */
   hri_ten_type autocast;         /* HRI_F32: off */
   HRI_ARRAY(hri_ten *) casts;    /* parameters whose cast is cached */

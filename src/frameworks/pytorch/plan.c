@@ -222,12 +222,9 @@ static hr_status run(hr_pytorch *p, const hri_torch_asked *asked, hr_pytorch_sta
   hri_torch_translate(asked, &translation);
   memcpy(p->info.settings, translation.settings, sizeof p->info.settings);
   memcpy(p->info.unlike, translation.unlike, sizeof p->info.unlike);
-  const hri_torch_arguments_of of = {asked->job,
-                                     &translation.job,
-                                     asked->settings,
-                                     hri_torch_stack_optim(asked->stack, asked->job, asked->settings),
-                                     stack,
-                                     asked->alloc_conf};
+  const hri_torch_arguments_of of = {asked->job,      &translation.job,
+                                     asked->settings, hri_torch_stack_optim(asked->stack, asked->job, asked->settings),
+                                     stack,           asked->alloc_conf};
   if (!hri_torch_arguments_write(&of, &p->arguments)) return hri_fail_memory(error, LISTS, "PyTorch's settings");
   p->device = hri_aten_device_of(asked->job->device.compute_capability);
   p->torch.device = &p->device;

@@ -296,8 +296,7 @@ static hr_status refuse_settings(const hr_job *job, const hri_torch_settings *s,
                     stack->evaluates_as_trains ? "its Trainer is given no compute_metrics"
                                                : "its compute_accuracy makes token ids of them first");
   if (stack->evaluates_as_trains && (s->predict || s->eval_to_host))
-    return hri_fail(error, HR_ERROR_UNSUPPORTED,
-                    "--engine pytorch:%s has no %s: %s; leave it out", stack->name,
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:%s has no %s: %s; leave it out", stack->name,
                     s->predict ? "predict" : "eval_accumulation_steps",
                     s->predict ? "its evaluation is of losses alone" : "it takes gradient_accumulation_steps for it");
   if (s->liger && stack->fused_head)
@@ -327,8 +326,9 @@ static hr_status refuse_stack(const hr_job *job, const hri_torch_settings *s, co
         "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
         "autocast); --precision bf16";
   if (!what && stack->adapters_alike && job->model.lora.own[0].rank)
-    what = "no ranks and alphas of single modules by this stack, whose configuration has no key for them (rank_pattern, "
-           "alpha_pattern); --engine pytorch:trainer";
+    what =
+        "no ranks and alphas of single modules by this stack, whose configuration has no key for them (rank_pattern, "
+        "alpha_pattern); --engine pytorch:trainer";
   if (!what && stack->version && !stack->fused_head && s->optim == HRI_OPTIM_ADAFACTOR_TORCH)
     what = "no optim=adafactor_torch by this stack, whose configuration has no name for it; optim=adafactor";
   if (!what && trains_fp16(job, stack))

@@ -13,7 +13,8 @@ typedef struct hri_torch_usage {
 
 typedef struct hri_torch_replay {
   hri_torch_usage whole, phases[2][HRI_TORCH_PHASES]; /* [0]: the first step, and loading; [1]: the last step */
-  uint64_t peak_request; /* the request with which what is allocated peaks first: at peak_bytes, which are whole.allocated_bytes unless it failed */
+  uint64_t
+      peak_request; /* the request with which what is allocated peaks first: at peak_bytes, which are whole.allocated_bytes unless it failed */
   uint64_t peak_bytes;
   uint32_t peak_step;
   hri_torch_phase peak_phase;

@@ -78,7 +78,8 @@ void hri_torch_set_optimizer(hri_torch_translation *out, hri_torch_optim optim, 
 
 /* Which tensors have states of 8 bits is nobody's to choose there. */
 static void say_states(hri_torch_translation *out, const hr_job *job) {
-  const bool wide = out->job.wide_embeddings && out->job.sharing < HRI_TORCH_ZERO; /* DeepSpeed's tensors are joined ones */
+  const bool wide =
+      out->job.wide_embeddings && out->job.sharing < HRI_TORCH_ZERO; /* DeepSpeed's tensors are joined ones */
   if (job->optimizer != HR_OPTIMIZER_ADAMW8BIT || wide == (job->states_8bit == HR_STATES_8BIT_WEIGHTS)) return;
   hri_torch_say_unlike(out, wide ? "embeddings keep states of 32 bits, as the Trainer asks"
                                  : "embeddings have states of 8 bits too");
