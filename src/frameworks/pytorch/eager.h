@@ -236,9 +236,6 @@ hri_ten *hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result);
 /* What was saved, in a backward: a new reference, made again where it was not kept. */
 hri_ten *hri_fn_saved(hri_torch *torch, hri_fn *fn, uint32_t index);
 
-/* A sum of `inputs` elements for each of `outputs`, neighbours in memory, into a new tensor. */
-hri_ten *hri_ten_sum(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, uint64_t inputs);
-
 /* loss.backward(): runs the graph behind `root`, whose gradient is ones, or `gradient` (taken). */
 void hri_torch_backward(hri_torch *torch, hri_ten *root, hri_ten *gradient);
 

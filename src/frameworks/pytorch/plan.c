@@ -226,7 +226,7 @@ static hr_status run(hr_pytorch *p, const hri_torch_asked *asked, hr_pytorch_sta
                                      asked->settings, hri_torch_stack_optim(asked->stack, asked->job, asked->settings),
                                      stack,           asked->alloc_conf};
   if (!hri_torch_arguments_write(&of, &p->arguments)) return hri_fail_memory(error, LISTS, "PyTorch's settings");
-  p->device = hri_aten_device_of(asked->job->device.compute_capability);
+  p->device = hri_aten_device_like(&asked->job->device);
   p->torch.device = &p->device;
   if (!hri_torch_run(&p->torch, &translation.job)) return hri_fail_memory(error, LISTS, "PyTorch's requests");
   tell_job(p, asked, &translation.job);
