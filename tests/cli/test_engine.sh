@@ -148,6 +148,8 @@ run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch:plain -
 run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf transformers=4.49 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --engine-conf transformers=4.49,fsdp=true; refuses 2; expect_err 'transformers=5'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --ranks 8; refuses 2; expect_err 'fused head'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 4294967294 --engine-conf zero_stage=1; refuses 2; expect_err 'ranks is 4294967294'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 1048576 --engine-conf zero_stage=1 --no-fixes --json; expect_rc 0
 run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --ranks 8 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --ranks 8 --engine-conf fsdp=true; refuses 2; expect_err 'plain loop alone'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:plain --ranks 8 --engine-conf use_cache=true; refuses 2; expect_err 'use_cache'

@@ -296,7 +296,10 @@ static void write_beside(const hri_torch_arguments_of *of, hri_torch_arguments *
   if (of->torch->use_cache) begin(out, "model.config.use_cache = True");
   if (s->kernel != HRI_KERNEL_CHOSEN) begin(out, "with sdpa_kernel(SDPBackend.%s): around it all", kernels[s->kernel]);
   if (of->torch->ranks > 1) begin(out, "torchrun --nproc-per-node=%u (or as many on several nodes)", of->torch->ranks);
-  if (s->resumed) begin(out, "trainer.train(resume_from_checkpoint=True)");
+  if (!s->resumed) return;
+  if (of->stack == HR_PYTORCH_AXOLOTL || of->stack == HR_PYTORCH_LLAMA_FACTORY)
+    begin(out, "resume_from_checkpoint: PATH");
+  else begin(out, "trainer.train(resume_from_checkpoint=True)");
 }
 
 /* fully_shard casts by a policy, DeepSpeed has weights of the type. */

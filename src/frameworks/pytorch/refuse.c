@@ -475,8 +475,17 @@ static hr_status refuse_shared(const hr_job *job, const hri_torch_settings *sett
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }
 
+/* Gradients are gone through rank by rank (zero.c): billions of them would take minutes. */
+static hr_status refuse_many_ranks(uint32_t ranks, hr_error *error) {
+  enum { MOST = 1 << 20 };
+  if (ranks <= MOST) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--ranks is %u; --engine pytorch counts %d at most", ranks, MOST);
+  return hri_hint(error, HR_ERROR_USAGE, "--ranks 8: so many processes, each with a GPU");
+}
+
 hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
                            uint32_t ranks, hr_error *error) {
+  HRI_TRY(refuse_many_ranks(ranks, error));
   if (stack->recipes) return refuse_torchtune(job, settings, ranks, error);
   HRI_TRY(refuse_settings(job, settings, stack, error));
   HRI_TRY(refuse_job(job, settings, error));
