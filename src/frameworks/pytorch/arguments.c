@@ -488,7 +488,7 @@ static void write_llama_factory_adapters(const hri_torch_arguments_of *of, hri_t
   begin(out, "lora_alpha: %g", m->lora.alpha);
   begin(out, "lora_dropout: %g", m->lora.dropout);
   begin(out, "lora_target: ");
-  add_targets(m, (list){"", ",", false}, names_layers(m), out); /* it has no key for layers */
+  add_targets(m, (list){"", ", ", false}, names_layers(m), out); /* it has no key for layers */
   if (m->lora.rslora) begin(out, "use_rslora: true");
   if (m->lora.dora) begin(out, "use_dora: true");
   if (m->lora.saved) {
