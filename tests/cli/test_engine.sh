@@ -113,6 +113,10 @@ expect_rc 0; expect_out 'nf4 with double'; expect_out 'paged AdamW 8-bit'; expec
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf optim=paged; refuses 2; expect_err "'paged' is no optim"; expect_err 'paged_adamw_8bit'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf reentrant=true; refuses 2; expect_err "'reentrant' is no setting"; expect_err 'use_reentrant'
 run plan gpt2-124m --device rtx-3060 --engine-conf optim=sgd; refuses 2; expect_err 'engine-conf'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf zero=2; refuses 2; expect_err 'did you mean zero_stage\?'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf bnb_quant_storage=bf16; refuses 2; expect_err 'did you mean bnb_4bit_quant_storage\?'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf foo=2; refuses 2; expect_err 'and 17 more: docs/pytorch\.md'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf 'optim=sgd, use_reentrant=True' --recompute block; expect_rc 0; expect_out 'use_reentrant'; expect_out 'SGD'
 # The Trainer's evaluation keeps all logits where metrics are computed.
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out '^peak +in the evaluation'; expect_out 'evaluation of 12 batches of 8'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,per_device_eval_batch_size=1 --json; expect_rc 0

@@ -1137,6 +1137,13 @@ static void test_settings(void **state) {
     hr_pytorch_destroy(pytorch);
   }
   assert_true(states[1] < states[0] / 10); /* scales stay on the device */
+  options.conf = " optim=paged_adamw_8bit , use_reentrant=True"; /* as people write them */
+  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
+  assert_int_equal(hr_pytorch_get(pytorch)->at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], states[1]);
+  assert_true(hr_pytorch_get(pytorch)->reentrant);
+  hr_pytorch_destroy(pytorch);
+  options.conf = "optim=Sgd";
+  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_USAGE);
   options.conf = "resume_from_checkpoint=true,optim=paged_adamw_8bit";
   assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_UNSUPPORTED);
   assert_non_null(strstr(error.message, "resume_from_checkpoint"));

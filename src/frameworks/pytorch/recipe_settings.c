@@ -124,8 +124,9 @@ hr_status hri_recipe_settings_parse(const char *text, hri_torch_settings *out, h
   uint32_t named = 0;
   memset(out, 0, sizeof *out);
   while (text && *text) {
-    size_t length = strcspn(text, ",");
-    HRI_TRY(one(text, length, out, &named, error));
+    size_t blanks = strspn(text, " "), length = strcspn(text, ","), end = length;
+    while (end > blanks && text[end - 1] == ' ') end--;
+    HRI_TRY(one(text + blanks, end > blanks ? end - blanks : 0, out, &named, error));
     text += length;
     if (*text) text++;
   }

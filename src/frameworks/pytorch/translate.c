@@ -115,7 +115,9 @@ static void set_batch(const hri_torch_asked *asked, hri_torch_translation *out) 
 static void say_names(hri_torch_translation *out, const char *before, const char *names) {
   enum { MOST = 100 };
   const size_t length = strlen(names);
-  hri_torch_say(out, "%s%.*s%s", before, length > MOST ? MOST - 3 : (int)length, names, length > MOST ? "..." : "");
+  size_t shown = length > MOST ? MOST - 3 : length;
+  while (shown < length && ((unsigned char)names[shown] & 0xC0) == 0x80) shown--; /* no part of a character */
+  hri_torch_say(out, "%s%.*s%s", before, (int)shown, names, shown < length ? "..." : "");
 }
 
 static void set_frozen(const hr_job *job, hri_torch_translation *out) {
