@@ -7,6 +7,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
 #include <cmocka.h>
 #include <zlib.h>
@@ -1287,6 +1288,23 @@ static void test_many_names(void **state) {
   hr_pytorch_destroy(pytorch);
 }
 
+/* Frozen tensors are found by going through a model once: of 512 layers too, whose names by each other took ten seconds of processor time. */
+static void test_many_layers(void **state) {
+  hr_job job = job_on("custom:layers=512,hidden=64,heads=4,vocab=500,positions=64,family=llama", "h100");
+  const clock_t begun = clock();
+  hr_error error;
+  uint64_t all, some;
+  (void)state;
+  job.sequence_length = 16;
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  all = info_with(&job, "").trainable_parameter_count;
+  job.freeze = "layers.1-511";
+  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+  some = info_with(&job, "").trainable_parameter_count;
+  assert_true(some < all / 100 && some > 2ull * 500 * 64); /* a layer, the embedding, the head */
+  assert_true((double)(clock() - begun) / CLOCKS_PER_SEC < 4);
+}
+
 /* What an option asks for and the framework does not do is said, whichever way round. */
 static void test_unlike(void **state) {
   static const struct {
@@ -1628,6 +1646,7 @@ int main(void) {
       cmocka_unit_test(test_many_names),
       cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_unlike),
+      cmocka_unit_test(test_many_layers),
       cmocka_unit_test(test_evaluation_of_stacks),
       cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons),
