@@ -351,10 +351,12 @@ static void write_trainer(const hri_torch_arguments_of *of, hri_torch_arguments 
         trl ? "SFTConfig" : "TrainingArguments", (unsigned)t->batch, t->accumulate);
   if (trl) add(out, ", max_length=%u", (unsigned)t->tokens); /* 1,024 unless it is said */
   if (type != HRI_F32) add(out, ", %s=True", type == HRI_BF16 ? "bf16" : "fp16");
+  else if (trl) add(out, ", bf16=False"); /* on unless it is said, as checkpointing is */
   if (of->job->precision == HR_PRECISION_TF32) add(out, ", tf32=True");
   if (t->checkpoint && !t->wrapped)
     add(out, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={\"use_reentrant\": %s}",
         t->reentrant ? "True" : "False");
+  else if (trl) add(out, ", gradient_checkpointing=False");
   add_optimizer(of, out);
   add(out, ", max_grad_norm=%g", of->job->clip);
   if (t->liger) add(out, ", use_liger_kernel=True");
