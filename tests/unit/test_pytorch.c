@@ -1188,6 +1188,7 @@ static void test_arguments(void **state) {
       {HR_PYTORCH_LLAMA_FACTORY, "llama-3.2-1b", "clip=0.5", "", {"max_grad_norm: 0.5"}},
       {HR_PYTORCH_PLAIN, "llama-3.2-1b", "clip=0.5", "", {"clip_grad_norm_(model.parameters(), 0.5)"}},
       {HR_PYTORCH_TRL, "llama-3.2-1b", "seq=4096", "", {"max_length=4096"}},
+      {HR_PYTORCH_LLAMA_FACTORY, "llama-3.2-1b", "precision=fp32", "", {"bf16: false", "\"torch_dtype\": \"float32\""}},
       {HR_PYTORCH_TRL, "llama-3.2-1b", "precision=fp32;recompute=none", "", {"bf16=False", "gradient_checkpointing=False"}},
       {HR_PYTORCH_TRL, "llama-3.2-1b", "precision=bf16", "", {"bf16=True, gradient_checkpointing=True"}},
       {HR_PYTORCH_AXOLOTL,

@@ -515,6 +515,8 @@ static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_argu
         : t->autocast == HRI_F16 ? "fp16: true"
         : t->weights == HRI_BF16 ? "pure_bf16: true"
                                  : "bf16: false");
+  if (t->autocast == HRI_F32 && t->weights == HRI_F32) /* without a word of it weights have the type of their file */
+    begin(out, "config.json: {\"torch_dtype\": \"float32\"}");
   begin(out, "optim: %s", hri_torch_optim_name(of->optim));
   begin(out, "disable_gradient_checkpointing: %s", t->checkpoint ? "false" : "true");
   if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
