@@ -1137,7 +1137,7 @@ static void test_settings(void **state) {
     states[k] = hr_pytorch_get(pytorch)->at_peak_by_role[HR_ROLE_OPTIMIZER_STATE];
     hr_pytorch_destroy(pytorch);
   }
-  assert_true(states[1] < states[0] / 10); /* scales stay on the device */
+  assert_true(states[1] < states[0] / 10);                       /* scales stay on the device */
   options.conf = " optim=paged_adamw_8bit , use_reentrant=True"; /* as people write them */
   assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
   assert_int_equal(hr_pytorch_get(pytorch)->at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], states[1]);
@@ -1189,7 +1189,11 @@ static void test_arguments(void **state) {
       {HR_PYTORCH_PLAIN, "llama-3.2-1b", "clip=0.5", "", {"clip_grad_norm_(model.parameters(), 0.5)"}},
       {HR_PYTORCH_TRL, "llama-3.2-1b", "seq=4096", "", {"max_length=4096"}},
       {HR_PYTORCH_LLAMA_FACTORY, "llama-3.2-1b", "precision=fp32", "", {"bf16: false", "\"torch_dtype\": \"float32\""}},
-      {HR_PYTORCH_TRL, "llama-3.2-1b", "precision=fp32;recompute=none", "", {"bf16=False", "gradient_checkpointing=False"}},
+      {HR_PYTORCH_TRL,
+       "llama-3.2-1b",
+       "precision=fp32;recompute=none",
+       "",
+       {"bf16=False", "gradient_checkpointing=False"}},
       {HR_PYTORCH_TRL, "llama-3.2-1b", "precision=bf16", "", {"bf16=True, gradient_checkpointing=True"}},
       {HR_PYTORCH_AXOLOTL,
        "llama-3.2-1b",

@@ -55,14 +55,10 @@ typedef struct staging {
 } staging;
 
 static staging staging_of(const hri_aten_device *device, uint64_t outputs, uint64_t inputs) {
-  enum {
-    THREADS = 512,
-    WARP = 32,
-    PER_THREAD_LEAST = 16,
-    PER_THREAD_MOST = 256
-  };
+  enum { THREADS = 512, WARP = 32, PER_THREAD_LEAST = 16, PER_THREAD_MOST = 256 };
   uint64_t vector = outputs % 4 == 0 ? 4 : outputs % 2 == 0 ? 2 : 1, most = THREADS / vector;
-  uint64_t dim0 = last_power(outputs / vector), dim1 = last_power(inputs), width, height, grid, values, shared, least, blocks;
+  uint64_t dim0 = last_power(outputs / vector), dim1 = last_power(inputs), width, height, grid, values, shared, least,
+           blocks;
   dim0 = dim0 < most ? dim0 : most;
   width = dim0 < WARP ? dim0 : WARP;
   height = dim1 < most / width ? dim1 : most / width;
