@@ -1560,6 +1560,25 @@ static hr_pytorch_info info_of_ranks(const hr_job *job, uint32_t ranks, const ch
   return info;
 }
 
+/* use_cache is of a model that is not checkpointed: there it takes keys and values of all layers, else it is said that it does nothing. */
+static void test_use_cache(void **state) {
+  hr_job job = job_on("llama-3.2-1b", "a100-80");
+  hr_error error;
+  uint64_t bytes[2][2];
+  (void)state;
+  job.micro_batch = 4;
+  for (int checkpoint = 0; checkpoint < 2; checkpoint++) {
+    if (checkpoint) job.recompute.kind = HR_RECOMPUTE_BLOCK;
+    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
+    for (int cache = 0; cache < 2; cache++) {
+      hr_pytorch_info info = info_of_ranks(&job, 1, cache ? "use_cache=true" : "");
+      bytes[checkpoint][cache] = info.allocated_bytes;
+      assert_true((strstr(info.unlike, "use_cache off") != NULL) == (checkpoint && cache));
+    }
+  }
+  assert_true(bytes[0][1] > bytes[0][0] && bytes[1][1] == bytes[1][0]);
+}
+
 /* Each way to share holds less than the one before it, by what it shares; parts are an N-th, what is on the host no byte of the device. */
 static void test_sharing(void **state) {
   hr_job job = job_on("llama-3.2-1b", "h100");
@@ -1653,6 +1672,7 @@ int main(void) {
       cmocka_unit_test(test_many_names),
       cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_unlike),
+      cmocka_unit_test(test_use_cache),
       cmocka_unit_test(test_many_layers),
       cmocka_unit_test(test_evaluation_of_stacks),
       cmocka_unit_test(test_liger),

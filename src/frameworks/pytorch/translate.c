@@ -270,7 +270,11 @@ static void set_recompute(const hri_torch_asked *asked, hri_torch_translation *o
 }
 
 static void set_cache(const hri_torch_settings *s, hri_torch_translation *out) {
-  if (!s->use_cache || out->job.checkpoint) return; /* which turns it off */
+  if (!s->use_cache) return;
+  if (out->job.checkpoint) {
+    hri_torch_say_unlike(out, "gradient checkpointing turns use_cache off");
+    return;
+  }
   out->job.use_cache = true;
   hri_torch_say(out, ", use_cache left on");
 }
