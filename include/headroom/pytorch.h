@@ -55,8 +55,8 @@ typedef struct hr_pytorch_options {
   const char *alloc_conf; /* as in PYTORCH_ALLOC_CONF; "": PyTorch's defaults; NULL: those of the stack */
   const char *conf; /* settings without an option of the job, by TrainingArguments' names: "optim=paged_adamw_8bit,
                        use_reentrant=true"; NULL: none. docs/pytorch.md lists them */
-  uint32_t ranks;   /* processes with a GPU each, of which the first is answered for; 0, 1: one. They share the job by
-                       DistributedDataParallel, or as conf says: "fsdp=true" */
+  uint32_t ranks;   /* processes with a GPU each, of which the first is answered for; 0, 1: one; 1,048,576 at most. They
+                       share the job by DistributedDataParallel, or as conf says: "fsdp=true" */
 } hr_pytorch_options;
 /* Defaults: all zero. */
 HR_API void hr_pytorch_options_init(hr_pytorch_options *options);

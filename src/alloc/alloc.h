@@ -174,6 +174,11 @@ struct hr_alloc {
   hri_expandable *expandables;
 };
 
+/* hr_alloc_stats.allocated_bytes[HR_ALLOC_ALL].current, for those who look behind every request. */
+static inline uint64_t hri_alloc_allocated_bytes(const hr_alloc *alloc) {
+  return (uint64_t)(alloc->stats.allocated_bytes.current[0] + alloc->stats.allocated_bytes.current[1]);
+}
+
 /* ---- history.c ("Settings, statistics, history") ---- */
 
 /* Called where PyTorch records a trace entry, with its sizes. `block_bytes` is the size of the block, after any split

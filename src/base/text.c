@@ -38,23 +38,26 @@ void hri_text_add_bytes(hri_text *text, const char *bytes, size_t count) {
   text->chars[text->length] = 0;
 }
 
-void hri_text_add(hri_text *text, const char *format, ...) {
-  va_list args;
+void hri_text_add_args(hri_text *text, const char *format, va_list args) {
+  va_list again;
   char small[512];
   int count;
-  va_start(args, format);
+  va_copy(again, args);
   count = hri_vsnprintf(small, sizeof small, format, args);
-  va_end(args);
-  if (count < 0) return;
-  if ((size_t)count < sizeof small) {
+  if (count >= 0 && (size_t)count < sizeof small) {
     hri_text_add_bytes(text, small, (size_t)count);
-    return;
+  } else if (count >= 0 && text_reserve(text, (size_t)count)) {
+    (void)hri_vsnprintf(text->chars + text->length, (size_t)count + 1, format, again);
+    text->length += (size_t)count;
   }
-  if (!text_reserve(text, (size_t)count)) return;
+  va_end(again);
+}
+
+void hri_text_add(hri_text *text, const char *format, ...) {
+  va_list args;
   va_start(args, format);
-  (void)hri_vsnprintf(text->chars + text->length, (size_t)count + 1, format, args);
+  hri_text_add_args(text, format, args);
   va_end(args);
-  text->length += (size_t)count;
 }
 
 void hri_text_deinit(hri_text *text) {

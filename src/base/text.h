@@ -2,6 +2,8 @@
 #ifndef HRI_BASE_TEXT_H
 #define HRI_BASE_TEXT_H
 
+#include <stdarg.h>
+
 #include "base/mem.h"
 
 typedef struct hri_text hri_text;
@@ -12,6 +14,7 @@ struct hri_text {
 };
 
 void hri_text_add(hri_text *text, const char *format, ...) HRI_PRINTF(2, 3);
+void hri_text_add_args(hri_text *text, const char *format, va_list args) HRI_PRINTF(2, 0);
 void hri_text_add_bytes(hri_text *text, const char *bytes, size_t count);
 void hri_text_deinit(hri_text *text);
 /* The characters, "" when empty. */

@@ -69,9 +69,44 @@ static uint64_t kib_line(const char *text, const char *key, uint64_t missing) {
   return line && parse_number(line, &kib) && kib <= UINT64_MAX / 1024 ? kib * 1024 : missing;
 }
 
+/* The line of a file that begins with `key`, looked for byte by byte. */
+typedef struct line_search {
+  const char *key;
+  char value[64]; /* what follows it, as much of it as has room */
+  size_t same, used;
+  bool other, done; /* this line does not begin so; the line was there to its end */
+} line_search;
+
+static void search(line_search *s, char c) {
+  if (s->done) return;
+  if (s->key[s->same] == 0) {
+    if (c == '\n') s->done = true;
+    else if (s->used + 1 < sizeof s->value) s->value[s->used++] = c;
+  } else if (c == '\n') {
+    s->same = 0;
+    s->other = false;
+  } else if (!s->other && c == s->key[s->same]) {
+    s->same++;
+  } else {
+    s->other = true;
+  }
+}
+
+/* The bytes that a line of /proc/self/status says. The file is gone through and not held: before the lines of memory is that of groups, of which a
+ * user may have thousands. */
 static uint64_t status_line(const char *key) {
-  char text[TEXT_BYTES];
-  return read_text("/proc/self/status", text) ? kib_line(text, key, 0) : 0;
+  char full[PATH_BYTES], piece[1024];
+  line_search s = {.key = key};
+  uint64_t kib;
+  ssize_t got;
+  int fd;
+  if ((size_t)snprintf(full, sizeof full, "%s/proc/self/status", root) >= sizeof full) return 0;
+  fd = open(full, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return 0;
+  while (!s.done && (got = read(fd, piece, sizeof piece)) > 0)
+    for (ssize_t i = 0; i < got; i++) search(&s, piece[i]);
+  (void)close(fd);
+  return s.done && parse_number(s.value, &kib) && kib <= UINT64_MAX / 1024 ? kib * 1024 : 0;
 }
 
 /* ---- control groups ---- */

@@ -258,35 +258,46 @@ static hr_status ambiguous_device(const char *name, const char *wanted, hr_error
                   listed < count ? "; `headroom devices` lists them" : "");
 }
 
-/* A laptop's card has its desktop namesake's name and another memory; false: nothing in `lower` says that it is one. The
- * word is cut off. */
-static bool cut_laptop(char *lower) {
-  static const char *const words[] = {"laptop", "mobile", "max-q"};
+/* A laptop's card has its desktop namesake's name and another memory; false: nothing in `dashed` says that it is one. The
+ * words are cut off. */
+static bool cut_laptop(char *dashed) {
+  static const char *const words[] = {"laptop", "mobile", "with-max-q", "max-q"};
   for (size_t k = 0; k < sizeof words / sizeof *words; k++) {
-    char *at = strstr(lower, words[k]);
+    char *at = strstr(dashed, words[k]);
     if (!at) continue;
-    while (at > lower && at[-1] == '-') at--;
+    while (at > dashed && at[-1] == '-') at--;
     *at = 0;
     return true;
   }
   return false;
 }
 
-static hr_status unknown_device(const char *name, const char *wanted, hr_error *error) {
-  const char *names[ROW_COUNT + 1], *near;
-  char lower[PLAIN_BYTES];
-  bool laptop;
-  for (size_t i = 0; i < ROW_COUNT; i++) names[i] = rows[i].name;
-  names[ROW_COUNT] = "cpu";
-  dashed_name(name, lower);
-  laptop = cut_laptop(lower);
-  near = hri_nearest(lower, names, ROW_COUNT + 1);
-  if (laptop && near) {
-    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops", name);
-    return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE, with the memory that yours has, such as 8GiB",
-                    near);
+/* The row that is meant: the one of this name, as nvidia-smi has it or shorter, or one that is spelt almost so. NULL: none. */
+static const char *near_row(const char *dashed) {
+  const char *names[ROW_COUNT + 1];
+  char plain[PLAIN_BYTES];
+  plain_name(dashed, strlen(dashed), plain);
+  for (size_t i = 0; i < ROW_COUNT; i++) {
+    if (row_is_called(&rows[i], plain)) return rows[i].name;
+    names[i] = rows[i].name;
   }
-  if (!near) near = hri_nearest(wanted, names, ROW_COUNT + 1);
+  names[ROW_COUNT] = "cpu";
+  const char *near = hri_nearest(dashed, names, ROW_COUNT + 1);
+  return near ? near : hri_nearest(plain, names, ROW_COUNT + 1);
+}
+
+static hr_status unknown_device(const char *name, hr_error *error) {
+  char dashed[PLAIN_BYTES];
+  const char *near;
+  dashed_name(name, dashed);
+  if (cut_laptop(dashed)) {
+    near = near_row(dashed);
+    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops", name);
+    return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE%s, with the memory that yours has, such as 8GiB",
+                    near ? near : "NAME",
+                    near ? "" : ", the NAME of a card of its generation that `headroom devices` lists");
+  }
+  near = near_row(dashed);
   hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
   return hri_hint(error, HR_ERROR_USAGE,
@@ -313,5 +324,5 @@ hr_status hri_device_find(const char *name, hr_device *device, hr_error *error) 
   for (uint32_t i = 0; i < ROW_COUNT; i++)
     if (row_is_called(&rows[i], wanted)) return hr_device_get(i, device, error);
   HRI_TRY(ambiguous_device(name, wanted, error));
-  return unknown_device(name, wanted, error);
+  return unknown_device(name, error);
 }

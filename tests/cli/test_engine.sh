@@ -113,6 +113,10 @@ expect_rc 0; expect_out 'nf4 with double'; expect_out 'paged AdamW 8-bit'; expec
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf optim=paged; refuses 2; expect_err "'paged' is no optim"; expect_err 'paged_adamw_8bit'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf reentrant=true; refuses 2; expect_err "'reentrant' is no setting"; expect_err 'use_reentrant'
 run plan gpt2-124m --device rtx-3060 --engine-conf optim=sgd; refuses 2; expect_err 'engine-conf'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf zero=2; refuses 2; expect_err 'did you mean zero_stage\?'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf bnb_quant_storage=bf16; refuses 2; expect_err 'did you mean bnb_4bit_quant_storage\?'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf foo=2; refuses 2; expect_err 'and 17 more: docs/pytorch\.md'
+run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf 'optim=sgd, use_reentrant=True' --recompute block; expect_rc 0; expect_out 'use_reentrant'; expect_out 'SGD'
 # The Trainer's evaluation keeps all logits where metrics are computed.
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,compute_metrics=true; expect_rc 3; expect_out '^peak +in the evaluation'; expect_out 'evaluation of 12 batches of 8'
 run plan gpt2-124m --device rtx-3060 --engine pytorch --engine-conf eval_batches=12,per_device_eval_batch_size=1 --json; expect_rc 0
@@ -148,6 +152,8 @@ run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch:plain -
 run plan llama-3.2-1b --device a100-80 --precision bf16 --engine pytorch --ranks 8 --engine-conf transformers=4.49 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 8 --engine-conf transformers=4.49,fsdp=true; refuses 2; expect_err 'transformers=5'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:trl --ranks 8; refuses 2; expect_err 'fused head'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 4294967294 --engine-conf zero_stage=1; refuses 2; expect_err 'ranks is 4294967294'
+run plan llama-3.2-1b --device a100-80 --engine pytorch --ranks 1048576 --engine-conf zero_stage=1 --no-fixes --json; expect_rc 0
 run plan llama-3.2-1b --device a100-80 --engine pytorch:axolotl --ranks 8 --json; expect_rc 0; expect_json 'not d["engines"]["pytorch"]["recorded"]'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:llama-factory --ranks 8 --engine-conf fsdp=true; refuses 2; expect_err 'plain loop alone'
 run plan llama-3.2-1b --device a100-80 --engine pytorch:plain --ranks 8 --engine-conf use_cache=true; refuses 2; expect_err 'use_cache'
@@ -373,6 +379,8 @@ refused '--micro-batch N stands for it' --engine-conf batch_size=2
 refused 'optimizer._component_' --engine-conf optim=adamw_torch
 refused 'AdamW8bit, ' --engine-conf optimizer._component_=torch.optim.Adam
 refused '1 to 32' --engine-conf loss.num_output_chunks=40
+refused 'optimizer._component_ is named twice' --engine-conf optimizer._component_=torch.optim.SGD,optimizer._component_=torch.optim.AdamW
+refused 'optimizer sgd and optimizer.fused' --optimizer sgd --engine-conf optimizer.fused=True
 refused 'is of CEWithChunkedOutputLoss' --engine-conf loss._component_=torch.nn.CrossEntropyLoss,loss.num_output_chunks=4
 refused 'ranks' --ranks 2
 refused 'fp16' --precision fp16

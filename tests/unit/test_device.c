@@ -10,11 +10,14 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
 
 #include <headroom/device.h>
 
 #include "device/cpu.h"
+#include "device/host.h"
 #include "program/rates.h"
+#include "support/scratch.h"
 
 static const double gib = 1024.0 * 1024 * 1024;
 
@@ -195,6 +198,32 @@ static void test_this_machine(void **state) {
   assert_true(d.gemm_efficiency > 0 && d.gemm_efficiency <= 1);
 }
 
+/* A user of many groups: the lines of memory in /proc/self/status stand behind those groups. */
+static void test_memory_behind_many_groups(void **state) {
+  const char *machine = scratch_make("groups");
+  char *text = malloc(100000);
+  size_t used;
+  (void)state;
+  assert_non_null(text);
+  used = (size_t)sprintf(text, "Name:\theadroom\nVmRSSX:\t1 kB\nGroups:\t");
+  for (unsigned group = 0; group < 5000; group++) used += (size_t)sprintf(text + used, "%u ", 1234500000 + group);
+  (void)sprintf(
+      text + used,
+      "\nNStgid:\t7\nVmPeak:\t  900 kB\nVmSize:\t     800 kB\nVmHWM:\t 400 kB\nVmRSS:\t     300 kB\nVmData:\t 200 kB\n");
+  assert_int_equal(mkdir(path_of("%s/proc", machine), 0700), 0);
+  assert_int_equal(mkdir(path_of("%s/proc/self", machine), 0700), 0);
+  put_text(path_of("%s/proc/self/status", machine), text);
+  hri_host_set_root(machine);
+  const uint64_t found[] = {hri_host_resident_bytes(), hri_host_peak_resident_bytes(), hri_host_address_space_bytes(),
+                            hri_host_data_bytes()};
+  hri_host_set_root(NULL);
+  free(text);
+  scratch_remove(machine);
+  static const uint64_t kib[] = {300, 400, 800, 200};
+  for (unsigned k = 0; k < 4; k++) assert_int_equal(found[k], kib[k] * 1024);
+  assert_true(hri_host_resident_bytes() > 0);
+}
+
 /* By make, family and features; measured ones stand in docs/decisions/0011. */
 static void test_assumed_rates_follow_the_processor(void **state) {
   static const struct {
@@ -296,6 +325,7 @@ int main(void) {
       cmocka_unit_test(test_unknown_names),
       cmocka_unit_test(test_names_that_begin_so),
       cmocka_unit_test(test_this_machine),
+      cmocka_unit_test(test_memory_behind_many_groups),
       cmocka_unit_test(test_assumed_rates_follow_the_processor),
       cmocka_unit_test(test_assumed_rates_follow_the_level),
       cmocka_unit_test(test_assumed_figures_are_of_the_team),

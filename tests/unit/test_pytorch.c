@@ -11,7 +11,6 @@
 #include <cmocka.h>
 #include <zlib.h>
 
-#include <headroom/field.h>
 #include <headroom/pytorch.h>
 
 #include "base/json.h"
@@ -23,6 +22,7 @@
 #include "frameworks/pytorch/replay.h"
 #include "frameworks/pytorch/stack.h"
 #include "model/params.h"
+#include "support/pytorch.h"
 
 /* ---- a job of the table ---- */
 
@@ -323,8 +323,10 @@ static void read_gzip(const char *name, hri_json *root) {
 }
 
 /* The highest allocated and reserved bytes of loading, the first two steps, and evaluation, which stands behind the third and is told
- * apart too. Rows are as `columns` says: step, phase, allocated peak, reserved peak, ... */
-static void recorded_peaks(const hri_json *result, uint64_t *allocated, uint64_t *reserved, uint64_t *evaluation) {
+ * apart too, and the phase in which most is allocated. Rows are as `columns` says: step, phase, allocated peak, reserved peak, ... */
+static const char *recorded_peaks(const hri_json *result, uint64_t *allocated, uint64_t *reserved,
+                                  uint64_t *evaluation) {
+  const char *phase = "";
   hri_json rows;
   hr_error error;
   *allocated = *reserved = *evaluation = 0;
@@ -336,9 +338,10 @@ static void recorded_peaks(const hri_json *result, uint64_t *allocated, uint64_t
     bool evaluates = strcmp(json_string_value(json_array_get(row, 1)), "evaluate") == 0;
     if (evaluates) *evaluation = a;
     else if (json_integer_value(json_array_get(row, 0)) > 2) continue;
-    if (a > *allocated) *allocated = a;
+    if (a > *allocated) *allocated = a, phase = json_string_value(json_array_get(row, 1));
     if (r > *reserved) *reserved = r;
   }
+  return phase;
 }
 
 enum { LARGEST = 5 };
@@ -348,13 +351,20 @@ static int down(const void *a, const void *b) {
   return (x < y) - (x > y);
 }
 
-/* The largest requests that live at the peak. */
-static void live_at_peak(const hri_torch *torch, uint64_t peak, uint64_t largest[LARGEST]) {
-  uint64_t *sizes = calloc(torch->storages.count, sizeof *sizes);
+/* The largest requests that live where most bytes of requests do, in units of 512, as recordings have them: with the rests of blocks the most
+ * may be allocated elsewhere. */
+static void largest_live(const hri_torch *torch, uint64_t largest[LARGEST]) {
+  uint64_t *sizes = calloc(torch->storages.count, sizeof *sizes), live = 0, most = 0;
+  size_t peak = 0;
   assert_non_null(sizes);
-  for (uint64_t i = 0; i <= peak; i++) {
-    const hri_torch_request *r = &torch->requests.items[i];
-    sizes[r->storage] = r->bytes;
+  for (int pass = 0; pass < 2; pass++) {
+    memset(sizes, 0, torch->storages.count * sizeof *sizes);
+    for (size_t i = 0; i < (pass ? peak + 1 : torch->requests.count); i++) {
+      const hri_torch_request *r = &torch->requests.items[i];
+      live += hri_round_up(r->bytes, 512) - hri_round_up(sizes[r->storage], 512);
+      sizes[r->storage] = r->bytes;
+      if (!pass && live > most) most = live, peak = i;
+    }
   }
   qsort(sizes, torch->storages.count, sizeof *sizes, down);
   memcpy(largest, sizes, LARGEST * sizeof *largest);
@@ -363,18 +373,14 @@ static void live_at_peak(const hri_torch *torch, uint64_t peak, uint64_t largest
 
 /* Whether the phase of the peak, of whatever step, is the recorded one, and the sizes of the five largest tensors. */
 static void compare_peaks(const hri_json *result, const hri_torch *torch, const hri_torch_replay *replay,
-                          bool right[2]) {
+                          const char *phase, bool right[2]) {
   uint64_t ours[LARGEST];
   hri_json peak, largest;
   hr_error error;
-  const char *phase;
   assert_int_equal(hri_json_get_object(result, "peak", &peak, &error), HR_OK);
   assert_int_equal(hri_json_get_array(&peak, "largest", &largest, &error), HR_OK);
-  phase = json_string_value(json_object_get(peak.value, "phase"));
-  assert_non_null(phase);
-  phase = strchr(phase, ' ');
-  right[0] = phase && strcmp(phase + 1, hr_pytorch_phase_name((hr_pytorch_phase)replay->peak_phase)) == 0;
-  live_at_peak(torch, replay->peak_request, ours);
+  right[0] = strcmp(phase, hr_pytorch_phase_name((hr_pytorch_phase)replay->peak_phase)) == 0;
+  largest_live(torch, ours);
   right[1] = true;
   for (uint64_t i = 0; i < hri_json_count(&largest) && i < LARGEST; i++) {
     hri_json one = hri_json_item(&largest, i);
@@ -400,14 +406,14 @@ static void compare(const hri_json *job, const hri_json *result, score *s) {
   uint64_t allocated, reserved, evaluation;
   double off, truth;
   bool right[2];
-  recorded_peaks(result, &allocated, &reserved, &evaluation);
+  const char *phase = recorded_peaks(result, &allocated, &reserved, &evaluation);
   if (is(job, "loop", "axolotl"))
     assert_int_equal(hr_alloc_config_parse(hr_pytorch_stack_alloc_conf(HR_PYTORCH_AXOLOTL), &config, &error), HR_OK);
   hri_torch_init(&torch);
   torch.device = &device;
   assert_true(hri_torch_run(&torch, &torch_job));
   assert_int_equal(hri_torch_replay_run(&torch, &config, 0, &replay, &error), HR_OK);
-  compare_peaks(result, &torch, &replay, right);
+  compare_peaks(result, &torch, &replay, phase, right);
   hri_torch_deinit(&torch);
   s->phase += right[0];
   s->largest += right[1];
@@ -875,6 +881,32 @@ static void test_gradients_meet(void **state) {
   hri_torch_deinit(&b.torch);
 }
 
+/* Partial sums of a kernel are as many as the card's multiprocessors run blocks at once: those of the card itself where the table knows them. */
+static void test_partial_sums(void **state) {
+  static const struct {
+    const char *device;
+    uint32_t processors, threads;
+  } cards[] = {{"a100-80", 108, 2048}, {"rtx-3060", 28, 1536}, {"rtx-3090", 82, 1536}, {"t4", 40, 1024}};
+  uint64_t staged[4];
+  (void)state;
+  for (size_t k = 0; k < sizeof cards / sizeof *cards; k++) {
+    hr_device device;
+    hr_error error;
+    bench b;
+    hri_ten *sum;
+    begin(&b);
+    assert_int_equal(hr_device_find(cards[k].device, &device, &error), HR_OK);
+    b.device = hri_aten_device_like(&device);
+    assert_true(b.device.processors == cards[k].processors && b.device.threads == cards[k].threads);
+    sum = hri_ten_sum(&b.torch, HRI_F32, hri_ten_shape_of(1, 5120, 0, 0, 0), 8192);
+    staged[k] = b.torch.requests.items[1].bytes; /* behind the sum's own */
+    hri_ten_drop(&b.torch, sum);
+    assert_int_equal(live_bytes(&b.torch), 0);
+    hri_torch_deinit(&b.torch);
+  }
+  assert_true(staged[0] > staged[2] && staged[2] > staged[3] && staged[2] > staged[1]);
+}
+
 static hri_ten *two_activations(hri_torch *t, hri_ten *input, void *context, uint32_t index) {
   hri_ten *once = hri_aten_activation(t, "silu", input), *twice = hri_aten_activation(t, "silu", once);
   (void)context, (void)index;
@@ -909,242 +941,7 @@ static void test_checkpointing(void **state) {
   checkpointed(true, 2);
 }
 
-/* ---- the public interface ---- */
-
-static hr_job job_on(const char *model, const char *device) {
-  hr_job job;
-  hr_error error;
-  hr_job_init(&job);
-  assert_int_equal(hr_model_open(model, &job.model, &error), HR_OK);
-  assert_int_equal(hr_device_find(device, &job.device, &error), HR_OK);
-  return job;
-}
-
-static void test_interface(void **state) {
-  hr_job job = job_on("gpt2-124m", "rtx-3060");
-  hr_pytorch *pytorch;
-  hr_snapshot *snapshot;
-  hr_pytorch_live live;
-  hr_error error;
-  const hr_pytorch_info *info;
-  uint64_t sum = 0, shown = 0;
-  (void)state;
-  job.micro_batch = 4;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
-  info = hr_pytorch_get(pytorch);
-  for (int role = 0; role < HR_ROLE_COUNT; role++) sum += info->at_peak_by_role[role];
-  for (uint32_t i = 0; hr_pytorch_live_get(pytorch, i, &live); i++) shown += live.bytes;
-  assert_int_equal(sum, shown);
-  assert_true(sum <= info->allocated_bytes &&
-              info->allocated_bytes - sum < info->allocated_bytes / 50); /* unsplit rests */
-  assert_true(info->reserved_bytes >= info->allocated_bytes);
-  assert_int_equal(info->device_used_bytes, info->reserved_bytes + info->context_bytes);
-  assert_int_equal(hr_pytorch_snapshot(pytorch, &snapshot, &error), HR_OK);
-  assert_true(snapshot->event_count >= info->request_count);
-  hr_snapshot_destroy(snapshot);
-  hr_pytorch_destroy(pytorch);
-}
-
-/* A budget that holds the peak but not the cache: PyTorch returns cached memory and goes on. One that does not hold the
- * peak: it fails. */
-static void test_budget(void **state) {
-  hr_job job = job_on("gpt2-124m", "rtx-3060");
-  hr_pytorch *pytorch;
-  hr_error error;
-  uint64_t allocated, reserved, context;
-  (void)state;
-  job.micro_batch = 8;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  for (int round = 0; round < 3; round++) {
-    assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
-    const hr_pytorch_info info = *hr_pytorch_get(pytorch);
-    hr_pytorch_destroy(pytorch);
-    if (round == 0) allocated = info.allocated_bytes, reserved = info.reserved_bytes, context = info.context_bytes;
-    if (round == 1) assert_true(info.fits && info.retries == 0);
-    if (round == 2) assert_true(!info.fits && info.missing_bytes > 0);
-    job.budget_bytes = round == 0 ? reserved + context : allocated + context - (1 << 20);
-  }
-}
-
-static hr_pytorch_info info_on(hr_job job, uint64_t budget) {
-  hr_pytorch *pytorch;
-  hr_error error;
-  hr_pytorch_info info;
-  job.budget_bytes = budget;
-  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
-  info = *hr_pytorch_get(pytorch);
-  hr_pytorch_destroy(pytorch);
-  return info;
-}
-
-/* The three answers and the borders between them: a budget with room for all that PyTorch ever needed more is sure, and just that is
- * missing below it; where the figure itself does not fit there is no reserve to speak of. */
-static void test_verdict(void **state) {
-  hr_job job = job_on("gpt2-124m", "rtx-3060");
-  hr_error error;
-  hr_pytorch_info own, below, at, less;
-  uint64_t sure;
-  (void)state;
-  job.micro_batch = 8;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  own = info_on(job, 1ull << 40);
-  assert_int_equal(own.verdict, HR_PYTORCH_FITS);
-  assert_int_equal(own.reserve_missing_bytes, 0);
-  /* Cached memory is returned where it runs out, so the least budget is looked for: below it the job fails. */
-  uint64_t fails = own.allocated_bytes + own.context_bytes - 1, fits = own.device_used_bytes;
-  while (fits - fails > 1 << 20) {
-    uint64_t middle = fails + (fits - fails) / 2;
-    if (info_on(job, middle).fits) fits = middle;
-    else fails = middle;
-  }
-  below = info_on(job, fails);
-  assert_int_equal(below.verdict, HR_PYTORCH_DOES_NOT_FIT);
-  assert_false(below.fits);
-  assert_int_equal(below.reserve_missing_bytes, 0);
-  at = info_on(job, fits);
-  assert_int_equal(at.verdict, HR_PYTORCH_FITS_WITHIN_ERROR);
-  assert_true(at.fits && at.reserve_missing_bytes > 0);
-  sure = fits + at.reserve_missing_bytes;
-  assert_int_equal(info_on(job, sure).verdict, HR_PYTORCH_FITS);
-  less = info_on(job, fits + at.reserve_missing_bytes / 4);
-  assert_true(less.verdict == HR_PYTORCH_FITS || less.reserve_missing_bytes < at.reserve_missing_bytes);
-  assert_string_equal(hr_pytorch_verdict_name(at.verdict), "fits_within_error");
-}
-
-static void test_refusals(void **state) {
-  static const struct {
-    const char *key, *value, *says;
-  } cases[] = {{"optimizer", "lion", "optimizer"}, {"lora", "r=8,bias=all", "bias"}};
-  hr_error error;
-  hr_pytorch *pytorch;
-  (void)state;
-  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    hr_job job = job_on("llama-3.2-1b", "rtx-4090");
-    assert_int_equal(hr_job_set(&job, cases[i].key, cases[i].value, &error), HR_OK);
-    assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-    assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_UNSUPPORTED);
-    assert_non_null(strstr(error.message, cases[i].says));
-  }
-}
-
-/* Rows that nobody has chosen are not taken for one; once they are, whoever chose, the answer is that of those rows. */
-static void test_open_rows(void **state) {
-  hr_job job = job_on("gpt2-124m", "rtx-3060"), given;
-  hr_error error;
-  hr_pytorch *pytorch = (hr_pytorch *)&error;
-  (void)state;
-  job.micro_batch = HR_MICRO_BATCH_AUTO;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  assert_int_equal(job.rows_choice, HR_ROWS_OPEN);
-  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_ERROR_USAGE);
-  assert_null(pytorch);
-  assert_non_null(strstr(error.message, "--micro-batch auto"));
-  assert_non_null(strstr(error.hint, "hr_plan_rows"));
-  assert_int_equal(hr_plan_rows(&job, NULL, &error), HR_OK);
-  assert_true(job.rows_choice == HR_ROWS_CHOSEN && job.micro_batch > 1);
-  given = job_on("gpt2-124m", "rtx-3060");
-  given.micro_batch = job.micro_batch;
-  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
-  assert_int_equal(info_on(job, job.budget_bytes).allocated_bytes, info_on(given, job.budget_bytes).allocated_bytes);
-  given.micro_batch = 1;
-  assert_int_equal(hr_job_finish(&given, &error), HR_OK);
-  assert_true(info_on(given, job.budget_bytes).allocated_bytes < info_on(job, job.budget_bytes).allocated_bytes);
-}
-
-/* QLoRA by the public interface is the recorded program: the same bytes as the job of the table with these settings. A setting that
- * there is not is told with those that there are. */
-static void test_settings(void **state) {
-  hr_job job = job_on("llama-3-8b", "h100");
-  hr_pytorch_options options;
-  hr_pytorch *pytorch;
-  hr_error error;
-  uint64_t states[2];
-  (void)state;
-  job.lora = "r=64,targets=q_proj,v_proj";
-  job.recompute.kind = HR_RECOMPUTE_BLOCK;
-  job.sequence_length = 512;
-  job.precision = HR_PRECISION_BF16;
-  job.quantize = HR_QUANTIZE_NF4_DQ;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  hr_pytorch_options_init(&options);
-  for (int k = 0; k < 2; k++) {
-    options.conf = k ? "optim=paged_adamw_8bit,use_reentrant=true" : "optim=adamw_bnb_8bit";
-    assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
-    assert_non_null(strstr(hr_pytorch_get(pytorch)->settings, "nf4 with double quantization by bitsandbytes"));
-    assert_true((strstr(hr_pytorch_get(pytorch)->settings, "paged AdamW 8-bit") != NULL) == (k == 1));
-    assert_true((strstr(hr_pytorch_get(pytorch)->settings, "use_reentrant") != NULL) == (k == 1));
-    states[k] = hr_pytorch_get(pytorch)->at_peak_by_role[HR_ROLE_OPTIMIZER_STATE];
-    hr_pytorch_destroy(pytorch);
-  }
-  assert_true(states[1] < states[0] / 10); /* scales stay on the device */
-  options.conf = "resume_from_checkpoint=true,optim=paged_adamw_8bit";
-  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_UNSUPPORTED);
-  assert_non_null(strstr(error.message, "resume_from_checkpoint"));
-  options.conf = "optim=paged_adam";
-  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_USAGE);
-  assert_non_null(strstr(error.message, "paged_adam"));
-  assert_non_null(strstr(error.hint, "paged_adamw_8bit"));
-  options.conf = "optimizer=sgd";
-  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_ERROR_USAGE);
-  assert_non_null(strstr(error.hint, "optim"));
-}
-
-static hr_pytorch_info info_with(const hr_job *job, const char *conf) {
-  hr_pytorch_options options;
-  hr_pytorch *pytorch;
-  hr_error error;
-  hr_pytorch_info info;
-  hr_pytorch_options_init(&options);
-  options.conf = conf;
-  assert_int_equal(hr_pytorch_create(job, &options, &pytorch, &error), HR_OK);
-  info = *hr_pytorch_get(pytorch);
-  hr_pytorch_destroy(pytorch);
-  return info;
-}
-
-/* The course has each request and free: its highest moments are the figures, and what a free takes away was there. */
-static void test_course(void **state) {
-  hr_job job = job_on("gpt2-124m", "a100-80");
-  hr_pytorch *pytorch;
-  hr_pytorch_moment *moments;
-  hr_error error;
-  hr_pytorch_options options;
-  uint64_t count, allocated = 0, reserved = 0, frees = 0, emptied = 0;
-  (void)state;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  assert_int_equal(hr_pytorch_create(&job, NULL, &pytorch, &error), HR_OK);
-  assert_int_equal(hr_pytorch_course(pytorch, &moments, &count, &error), HR_OK);
-  assert_int_equal(count, hr_pytorch_get(pytorch)->request_count);
-  for (uint64_t i = 0; i < count; i++) {
-    assert_true(moments[i].allocated_bytes <= moments[i].reserved_bytes && moments[i].op && moments[i].module);
-    if (i) assert_true(moments[i].free == (moments[i].allocated_bytes < moments[i - 1].allocated_bytes));
-    if (moments[i].allocated_bytes > allocated) allocated = moments[i].allocated_bytes;
-    if (moments[i].reserved_bytes > reserved) reserved = moments[i].reserved_bytes;
-    frees += moments[i].free;
-  }
-  assert_true(frees > count / 3 && frees < count / 2);
-  assert_int_equal(allocated, hr_pytorch_get(pytorch)->allocated_bytes);
-  assert_int_equal(reserved, hr_pytorch_get(pytorch)->reserved_bytes);
-  hr_free(moments);
-  hr_pytorch_destroy(pytorch);
-  hr_pytorch_options_init(&options); /* DeepSpeed gives cached memory back, which is no tensor's end */
-  options.ranks = 2;
-  options.conf = "zero_stage=1";
-  job.precision = HR_PRECISION_BF16;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  assert_int_equal(hr_pytorch_create(&job, &options, &pytorch, &error), HR_OK);
-  assert_int_equal(hr_pytorch_course(pytorch, &moments, &count, &error), HR_OK);
-  for (uint64_t i = 1; i < count; i++)
-    if (strcmp(moments[i].op, "empty_cache") == 0) {
-      emptied++;
-      assert_true(!moments[i].free && moments[i].allocated_bytes == moments[i - 1].allocated_bytes &&
-                  moments[i].reserved_bytes <= moments[i - 1].reserved_bytes);
-    }
-  assert_true(emptied > 0);
-  hr_free(moments);
-  hr_pytorch_destroy(pytorch);
-}
+/* ---- the public interface, on a card that somebody measured ---- */
 
 /* Contexts that somebody measured: the four that taught the estimate, and the T4 of `card`, which did not. With it what the driver counts for
  * those ten jobs is held too: half of them within 5 %, all within 12 %. */
@@ -1172,128 +969,23 @@ static void test_context(void **state) {
   assert_true(near >= sizeof card / sizeof *card / 2);
 }
 
-/* With metrics each further batch adds its fp32 logits; eval_accumulation_steps puts an end to that; without metrics nothing adds up. */
-static void test_evaluation(void **state) {
-  hr_job job = job_on("gpt2-124m", "h100");
-  hr_error error;
-  uint64_t logits, few, many, bounded, loss_only;
-  (void)state;
-  job.sequence_length = 512;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  logits = 4ull * 8 * 512 * job.model.vocabulary_size; /* of a batch of 8 rows */
-  few = info_with(&job, "eval_batches=10,compute_metrics=true").allocated_by_phase[HR_PYTORCH_EVALUATE];
-  many = info_with(&job, "eval_batches=20,compute_metrics=true").allocated_by_phase[HR_PYTORCH_EVALUATE];
-  bounded = info_with(&job, "eval_batches=20,compute_metrics=true,eval_accumulation_steps=2")
-                .allocated_by_phase[HR_PYTORCH_EVALUATE];
-  loss_only = info_with(&job, "eval_batches=20").allocated_by_phase[HR_PYTORCH_EVALUATE];
-  assert_true(many - few >= 18 * logits && many - few <= 22 * logits); /* cat has the old and the new one */
-  assert_true(bounded < few && loss_only < bounded);
-  assert_int_equal(info_with(&job, "eval_batches=20,compute_metrics=true").peak_phase, HR_PYTORCH_EVALUATE);
-  assert_int_equal(info_with(&job, "").allocated_by_phase[HR_PYTORCH_EVALUATE], 0);
-}
-
-static hr_pytorch_info info_of_ranks(const hr_job *job, uint32_t ranks, const char *conf) {
-  hr_pytorch_options options;
-  hr_pytorch *pytorch;
-  hr_error error;
-  hr_pytorch_info info;
-  hr_pytorch_options_init(&options);
-  options.stack = HR_PYTORCH_PLAIN;
-  options.ranks = ranks;
-  options.conf = conf;
-  assert_int_equal(hr_pytorch_create(job, &options, &pytorch, &error), HR_OK);
-  info = *hr_pytorch_get(pytorch);
-  hr_pytorch_destroy(pytorch);
-  return info;
-}
-
-/* Each way to share holds less than the one before it, by what it shares; parts are an N-th, what is on the host no byte of the device. */
-static void test_sharing(void **state) {
-  hr_job job = job_on("llama-3.2-1b", "h100");
-  hr_error error;
-  hr_pytorch_info alone, ddp, zero[4], two, eight, offload;
-  uint64_t parameters = 1235814400;
-  (void)state;
-  job.precision = HR_PRECISION_FP32;
-  job.sequence_length = 256;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  alone = info_of_ranks(&job, 1, "");
-  ddp = info_of_ranks(&job, 8, "gradient_as_bucket_view=true");
-  assert_true(alone.recorded && alone.ranks == 1 && ddp.ranks == 8);
-  assert_true(ddp.at_peak_by_role[HR_ROLE_COMMUNICATION] >= 4 * parameters);
-  two = info_of_ranks(&job, 2, "fsdp=true");
-  eight = info_of_ranks(&job, 8, "fsdp=true");
-  assert_true(two.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] / 4 >=
-              eight.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] * 99 / 100);
-  assert_true(two.allocated_bytes < alone.allocated_bytes && eight.allocated_bytes < two.allocated_bytes);
-  offload = info_of_ranks(&job, 8, "fsdp=true,cpu_offload=true");
-  assert_int_equal(eight.host_bytes, 0);
-  assert_true(offload.host_bytes >= 2 * parameters &&
-              offload.host_bytes < 2 * parameters * 101 / 100); /* 16 bytes each, by 8 */
-  assert_int_equal(offload.at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], 0);
-  job.precision = HR_PRECISION_BF16;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  zero[1] = info_of_ranks(&job, 8, "zero_stage=1,reduce_bucket_size=1000000");
-  zero[2] = info_of_ranks(&job, 8, "zero_stage=2,reduce_bucket_size=1000000");
-  zero[3] = info_of_ranks(&job, 8, "zero_stage=3,reduce_bucket_size=1000000");
-  assert_true(zero[1].allocated_bytes > zero[2].allocated_bytes && zero[2].allocated_bytes > zero[3].allocated_bytes);
-  assert_int_equal(zero[1].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE], zero[2].at_peak_by_role[HR_ROLE_OPTIMIZER_STATE]);
-  assert_true(info_of_ranks(&job, 8, "zero_stage=3,offload_optimizer=cpu,offload_param=cpu").host_bytes >=
-              2 * parameters);
-}
-
-/* Settings reach the run: each changes the bytes as its rule says. */
-static void test_kinds(void **state) {
-  hr_job job = job_on("llama-3.2-1b", "a100-80");
-  hr_error error;
-  uint64_t own, older, oldest, math, two;
-  (void)state;
-  job.micro_batch = 2;
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  own = info_with(&job, "").allocated_bytes;
-  older = info_with(&job, "transformers=4.49").allocated_bytes;
-  oldest = info_with(&job, "transformers=4.46.3").allocated_bytes;
-  math = info_with(&job, "sdpa_kernel=math").allocated_bytes;
-  two = info_with(&job, "attn_implementation=flash_attention_2").allocated_bytes;
-  assert_true(own < older && older < oldest && oldest < math);
-  assert_int_equal(two, own);
-  assert_true(info_with(&job, "").recorded && !info_with(&job, "attn_implementation=flash_attention_2").recorded);
-  assert_true(info_with(&job, "attn_implementation=flash_attention_2").error_high > info_with(&job, "").error_high);
-  assert_true(info_with(&job, "optim=adafactor").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] <
-              info_with(&job, "").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] / 100);
-  job.freeze = "embed";
-  assert_int_equal(hr_job_finish(&job, &error), HR_OK);
-  assert_true(info_with(&job, "").at_peak_by_role[HR_ROLE_OPTIMIZER_STATE] <
-              info_with(&job, "optim=adamw_torch").allocated_bytes);
-  assert_true(info_with(&job, "").allocated_bytes + 8ull * 128256 * 2048 < own);
-}
-
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_recorded),
       cmocka_unit_test(test_card),
       cmocka_unit_test(test_held_back),
       cmocka_unit_test(test_gradients_meet),
+      cmocka_unit_test(test_partial_sums),
       cmocka_unit_test(test_checkpointing),
-      cmocka_unit_test(test_interface),
-      cmocka_unit_test(test_budget),
-      cmocka_unit_test(test_verdict),
-      cmocka_unit_test(test_kinds),
-      cmocka_unit_test(test_refusals),
-      cmocka_unit_test(test_settings),
-      cmocka_unit_test(test_evaluation),
       cmocka_unit_test(test_ddp),
       cmocka_unit_test(test_fsdp2),
       cmocka_unit_test(test_fsdp1),
       cmocka_unit_test(test_beside),
       cmocka_unit_test(test_beside_lessons),
       cmocka_unit_test(test_zero),
-      cmocka_unit_test(test_sharing),
       cmocka_unit_test(test_context),
-      cmocka_unit_test(test_course),
       cmocka_unit_test(test_liger),
       cmocka_unit_test(test_liger_lessons),
-      cmocka_unit_test(test_open_rows),
       cmocka_unit_test(test_axolotl),
       cmocka_unit_test(test_llama_factory),
       cmocka_unit_test(test_stack_lessons),

@@ -2,6 +2,8 @@
  * update of one is there while that of the next is made. */
 #include "frameworks/pytorch/adafactor.h"
 
+#include "frameworks/pytorch/device.h"
+
 static void of_state(hri_torch *t, hri_ten **state, hri_ten *made) {
   hri_ten_role(t, made, HR_ROLE_OPTIMIZER_STATE);
   hri_ten_set(t, state, made);

@@ -2,27 +2,29 @@
 #include "frameworks/pytorch/arguments.h"
 
 #include <stdarg.h>
-#include <stdio.h>
 #include <string.h>
 
-#include "base/number.h"
 #include "frameworks/pytorch/translate.h"
 #include "model/params.h"
 
-__attribute__((format(printf, 2, 3))) static void add(hri_torch_arguments *out, const char *format, ...) {
-  char *text = out->texts[out->count - 1];
-  size_t used = strlen(text);
+/* What goes on with the last argument. Texts are as long as they must be: patterns of --freeze may be many. */
+HRI_PRINTF(2, 3) static void add(hri_torch_arguments *out, const char *format, ...) {
   va_list args;
+  if (out->failed) return;
   va_start(args, format);
-  (void)hri_vsnprintf(text + used, HRI_ARGUMENT_BYTES - used, format, args);
+  hri_text_add_args(&out->texts.items[out->texts.count - 1], format, args);
   va_end(args);
 }
 
-__attribute__((format(printf, 2, 3))) static void begin(hri_torch_arguments *out, const char *format, ...) {
-  char *text = out->texts[out->count++];
+/* A new one. */
+HRI_PRINTF(2, 3) static void begin(hri_torch_arguments *out, const char *format, ...) {
   va_list args;
+  if (out->failed || !hri_array_push(&out->texts, (hri_text){0})) {
+    out->failed = true;
+    return;
+  }
   va_start(args, format);
-  (void)hri_vsnprintf(text, HRI_ARGUMENT_BYTES, format, args);
+  hri_text_add_args(&out->texts.items[out->texts.count - 1], format, args);
   va_end(args);
 }
 
@@ -57,16 +59,115 @@ static const char *target_name(const hr_model *m, int module) {
   return m->family == HR_FAMILY_PHI3 ? phi3[module] : llama[module];
 }
 
-/* Names of the modules that adapters stand beside, each between `quote`. */
-static void add_targets(const hr_model *m, const char *quote, const char *between, hri_torch_arguments *out) {
-  uint8_t all = 0;
+/* ---- adapters ---- */
+
+/* Of a layer those modules with adapters that have a name of their own: a bit for each hr_module. */
+static uint32_t targets_of(const hr_model *m, uint32_t layer) {
+  uint32_t set = 0;
+  for (int k = 0; k < HR_MODULE_COUNT; k++)
+    if (m->lora.modules[layer] & (1u << k) && target_name(m, k)) set |= 1u << k;
+  return set;
+}
+
+/* Layers with adapters, of those with the most, and whether all of them have the same. */
+typedef struct spread {
+  uint32_t set, layers;
+  bool alike;
+} spread;
+
+static spread spread_of(const hr_model *m) {
+  spread s = {.alike = true};
+  for (uint32_t i = 0; i < m->layer_count; i++) {
+    uint32_t set = targets_of(m, i);
+    if (!set) continue;
+    s.alike = s.alike && (s.layers == 0 || set == s.set);
+    s.set |= set;
+    s.layers++;
+  }
+  return s;
+}
+
+typedef struct list {
+  const char *quote, *between;
+  bool started;
+} list;
+
+static void add_name(hri_torch_arguments *out, list *l, const char *name) {
+  add(out, "%s%s%s%s", l->started ? l->between : "", l->quote, name, l->quote);
+  l->started = true;
+}
+
+/* Names of the modules that adapters stand beside: of one layer for all, or, where layers differ or `by_layer` asks for it, of each. */
+static void add_targets(const hr_model *m, list l, bool by_layer, hri_torch_arguments *out) {
+  const spread s = spread_of(m);
+  for (int k = 0; k < HR_MODULE_COUNT && s.alike && !by_layer; k++)
+    if (s.set & (1u << k)) add_name(out, &l, target_name(m, k));
+  for (uint32_t i = 0; i < m->layer_count && (!s.alike || by_layer); i++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++) {
+      char name[96];
+      if (targets_of(m, i) & (1u << k) && hri_module_name(m, (hr_module)k, (int32_t)i, name)) add_name(out, &l, name);
+    }
+}
+
+/* Some layers have adapters, all of them the same: which. */
+static bool names_layers(const hr_model *m) {
+  const spread s = spread_of(m);
+  return s.alike && s.layers < m->layer_count;
+}
+
+static void add_layers(const hr_model *m, hri_torch_arguments *out) {
   bool first = true;
-  for (uint32_t i = 0; i < m->layer_count; i++) all |= m->lora.modules[i];
-  for (int k = 0; k < HR_MODULE_COUNT; k++) {
-    const char *name = all & (1u << k) ? target_name(m, k) : NULL;
-    if (!name) continue;
-    add(out, "%s%s%s%s", first ? "" : between, quote, name, quote);
+  for (uint32_t i = 0; i < m->layer_count; i++) {
+    if (!targets_of(m, i)) continue;
+    add(out, "%s%u", first ? "" : ", ", i);
     first = false;
+  }
+}
+
+/* Whether an adapter has another rank than the rest (another alpha). */
+static bool is_own(const hr_lora *lora, uint8_t kind, bool alpha) {
+  if (kind == 0) return false;
+  return alpha ? lora->own[kind - 1].alpha != lora->alpha : lora->own[kind - 1].rank != lora->rank;
+}
+
+static bool has_own(const hr_model *m, bool alpha) {
+  for (uint32_t i = 0; i < m->layer_count; i++)
+    for (int k = 0; k < HR_MODULE_COUNT; k++)
+      if (targets_of(m, i) & (1u << k) && is_own(&m->lora, m->lora.kinds[i][k], alpha)) return true;
+  return false;
+}
+
+/* A module has the same kind of adapter in all layers where it has one. */
+static bool is_alike(const hr_model *m, int module) {
+  uint32_t first = m->layer_count;
+  for (uint32_t i = 0; i < m->layer_count; i++) {
+    if (!(targets_of(m, i) & (1u << module))) continue;
+    if (first == m->layer_count) first = i;
+    if (m->lora.kinds[i][module] != m->lora.kinds[first][module]) return false;
+  }
+  return true;
+}
+
+static void add_entry(const hr_lora *lora, uint8_t kind, bool alpha, const char *name, list *l,
+                      hri_torch_arguments *out) {
+  add_name(out, l, name);
+  add(out, ": %g", alpha ? lora->own[kind - 1].alpha : (double)lora->own[kind - 1].rank);
+}
+
+/* Entries of rank_pattern or alpha_pattern: by module, or by module and layer. */
+static void add_own(const hr_model *m, const char *quote, bool alpha, hri_torch_arguments *out) {
+  const hr_lora *lora = &m->lora;
+  list l = {quote, ", ", false};
+  for (int k = 0; k < HR_MODULE_COUNT; k++) {
+    const bool alike = is_alike(m, k);
+    bool told = false;
+    for (uint32_t i = 0; i < m->layer_count && !told; i++) {
+      char name[96];
+      if (!(targets_of(m, i) & (1u << k)) || !is_own(lora, lora->kinds[i][k], alpha)) continue;
+      if (!hri_module_name(m, (hr_module)k, (int32_t)i, name)) continue;
+      add_entry(lora, lora->kinds[i][k], alpha, alike ? target_name(m, k) : name, &l, out);
+      told = alike;
+    }
   }
 }
 
@@ -80,10 +181,22 @@ static void add_saved(const hr_model *m, const char *quote, const char *between,
 static void write_adapters(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hr_model *m = of->torch->model;
   if (!m->lora.rank) return;
-  begin(out, "LoraConfig(r=%u, lora_dropout=%g, task_type=\"CAUSAL_LM\", target_modules=[", m->lora.rank,
-        m->lora.dropout);
-  add_targets(m, "\"", ", ", out);
+  begin(out, "LoraConfig(r=%u, lora_alpha=%g, lora_dropout=%g, task_type=\"CAUSAL_LM\", target_modules=[", m->lora.rank,
+        m->lora.alpha, m->lora.dropout);
+  add_targets(m, (list){"\"", ", ", false}, false, out);
   add(out, "]");
+  if (names_layers(m)) {
+    add(out, ", layers_to_transform=[");
+    add_layers(m, out);
+    add(out, "]");
+  }
+  for (int alpha = 0; alpha < 2; alpha++) {
+    if (!has_own(m, alpha)) continue;
+    add(out, ", %s={", alpha ? "alpha_pattern" : "rank_pattern");
+    add_own(m, "\"", alpha, out);
+    add(out, "}");
+  }
+  if (m->lora.rslora) add(out, ", use_rslora=True");
   if (m->lora.dora) add(out, ", use_dora=True");
   if (m->lora.saved) {
     add(out, ", modules_to_save=[");
@@ -159,18 +272,34 @@ static void write_wrapper(const hri_torch_arguments_of *of, hri_torch_arguments 
   }
 }
 
+/* --dropout where it is said: the model's own otherwise. */
+static void write_dropout(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hr_family family = of->job->model.family;
+  const hri_dropout *d = &of->torch->dropout;
+  const bool gpt2 = family == HR_FAMILY_GPT2;
+  if (of->job->dropout <= 0 || of->torch->recipe.runs) return;
+  begin(out, "config.json: {\"%s\": %g", gpt2 ? "attn_pdrop" : "attention_dropout", d->attention);
+  if (hri_family_drops_residual(family) || hri_family_drops_mlp(family))
+    add(out, ", \"resid_pdrop\": %g", of->job->dropout);
+  if (hri_family_drops_embedding(family)) add(out, ", \"embd_pdrop\": %g", d->embedding);
+  add(out, "}");
+}
+
 /* What no class of the framework's says. */
 static void write_beside(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   static const char *const kernels[HRI_KERNELS] = {"", "FLASH_ATTENTION", "EFFICIENT_ATTENTION", "CUDNN_ATTENTION",
                                                    "MATH"};
   const hri_torch_settings *s = of->settings;
-  if (of->job->freeze || of->job->train_only)
-    begin(out, "requires_grad_(False) of %s%s", of->job->train_only ? "all parameters but " : "",
-          of->job->train_only ? of->job->train_only : of->job->freeze);
+  if (of->job->freeze) begin(out, "requires_grad_(False) of %s", of->job->freeze);
+  if (of->job->train_only) begin(out, "requires_grad_(False) of all parameters but %s", of->job->train_only);
+  write_dropout(of, out);
   if (of->torch->use_cache) begin(out, "model.config.use_cache = True");
   if (s->kernel != HRI_KERNEL_CHOSEN) begin(out, "with sdpa_kernel(SDPBackend.%s): around it all", kernels[s->kernel]);
   if (of->torch->ranks > 1) begin(out, "torchrun --nproc-per-node=%u (or as many on several nodes)", of->torch->ranks);
-  if (s->resumed) begin(out, "trainer.train(resume_from_checkpoint=True)");
+  if (!s->resumed) return;
+  if (of->stack == HR_PYTORCH_AXOLOTL || of->stack == HR_PYTORCH_LLAMA_FACTORY)
+    begin(out, "resume_from_checkpoint: PATH");
+  else begin(out, "trainer.train(resume_from_checkpoint=True)");
 }
 
 /* fully_shard casts by a policy, DeepSpeed has weights of the type. */
@@ -179,22 +308,62 @@ static hri_ten_type type_of_products(const hri_torch_job *t) {
   return t->sharing == HRI_TORCH_FSDP2 && t->fsdp.casts_output ? t->fsdp.param : t->autocast;
 }
 
+/* Optimizers that TrainingArguments have no words for: SGD's momentum before optim_args said it, and torch's Adafactor. */
+static const char *own_optimizer(const hri_torch_arguments_of *of) {
+  if (of->optim == HRI_OPTIM_ADAFACTOR_TORCH) return "torch.optim.Adafactor(model.parameters()";
+  if (of->torch->optimizer == HRI_TORCH_SGD_MOMENTUM && of->settings->version != HRI_TRANSFORMERS_5)
+    return "torch.optim.SGD(model.parameters()";
+  return NULL;
+}
+
+static void add_optimizer(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  if (own_optimizer(of)) return;
+  add(out, ", optim=\"%s\"", hri_torch_optim_name(of->optim));
+  if (of->torch->optimizer == HRI_TORCH_SGD_MOMENTUM) add(out, ", optim_args=\"momentum=%g\"", of->job->momentum);
+}
+
+static void add_evaluation(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_evaluation *e = &of->torch->evaluation;
+  if (!e->batches) return;
+  if (e->middle) add(out, ", eval_strategy=\"steps\"");
+  add(out, ", per_device_eval_batch_size=%u", (unsigned)e->rows);
+  if (e->to_host) add(out, ", eval_accumulation_steps=%u", e->to_host);
+}
+
+/* Behind the class of its arguments: what is given to the Trainer, and called. */
+static void write_around_trainer(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const char *optimizer = own_optimizer(of);
+  if (optimizer) {
+    begin(out, "Trainer.create_optimizer() makes %s", optimizer);
+    if (of->torch->optimizer == HRI_TORCH_SGD_MOMENTUM) add(out, ", momentum=%g", of->job->momentum);
+    add(out, ")");
+  }
+  if (!of->torch->evaluation.batches) return;
+  if (of->settings->metrics) begin(out, "Trainer(..., compute_metrics=...)");
+  begin(out, "trainer.%s()", of->settings->predict ? "predict" : "evaluate");
+}
+
 static void write_trainer(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
+  bool trl = of->stack == HR_PYTORCH_TRL;
   hri_ten_type type = type_of_products(t);
   begin(out, "%s(per_device_train_batch_size=%u, gradient_accumulation_steps=%u",
-        of->stack == HR_PYTORCH_TRL ? "SFTConfig" : "TrainingArguments", (unsigned)t->batch, t->accumulate);
+        trl ? "SFTConfig" : "TrainingArguments", (unsigned)t->batch, t->accumulate);
+  if (trl) add(out, ", max_length=%u", (unsigned)t->tokens); /* 1,024 unless it is said */
   if (type != HRI_F32) add(out, ", %s=True", type == HRI_BF16 ? "bf16" : "fp16");
+  else if (trl) add(out, ", bf16=False"); /* on unless it is said, as checkpointing is */
   if (of->job->precision == HR_PRECISION_TF32) add(out, ", tf32=True");
   if (t->checkpoint && !t->wrapped)
     add(out, ", gradient_checkpointing=True, gradient_checkpointing_kwargs={\"use_reentrant\": %s}",
         t->reentrant ? "True" : "False");
-  add(out, ", optim=\"%s\", max_grad_norm=%g", hri_torch_optim_name(of->optim), of->job->clip);
+  else if (trl) add(out, ", gradient_checkpointing=False");
+  add_optimizer(of, out);
+  add(out, ", max_grad_norm=%g", of->job->clip);
   if (t->liger) add(out, ", use_liger_kernel=True");
-  if (t->evaluation.batches) add(out, ", per_device_eval_batch_size=%u", (unsigned)t->evaluation.rows);
-  if (t->evaluation.to_host) add(out, ", eval_accumulation_steps=%u", t->evaluation.to_host);
+  add_evaluation(of, out);
   add_ranks(of, out);
   add(out, ")");
+  write_around_trainer(of, out);
 }
 
 static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
@@ -212,7 +381,11 @@ static void write_loop(const hri_torch_arguments_of *of, hri_torch_arguments *ou
           t->reentrant ? "True" : "False");
   if (t->liger) begin(out, "apply_liger_kernel_to_%s(model=model)", hr_family_name(t->model->family));
   write_wrapper(of, out);
-  begin(out, "%s", optims[of->optim]);
+  if (t->optimizer == HRI_TORCH_SGD_MOMENTUM)
+    begin(out, "torch.optim.SGD(model.parameters(), momentum=%g)", of->job->momentum);
+  else begin(out, "%s", optims[of->optim]);
+  if (t->clip && t->sharing < HRI_TORCH_ZERO) /* else it is among the engine's */
+    begin(out, "torch.nn.utils.clip_grad_norm_(model.parameters(), %g)", of->job->clip);
   begin(out, "batches of %u rows, %u of them for each optimizer.step()", (unsigned)t->batch, t->accumulate);
   if (t->autocast != HRI_F32)
     add(out, ", under torch.autocast(\"cuda\", dtype=%s)%s", dtype_name(t->autocast),
@@ -229,10 +402,23 @@ static void write_axolotl_adapters(const hri_torch_arguments_of *of, hri_torch_a
   if (!m->lora.rank) return;
   begin(out, "adapter: %s", bits4 ? "qlora" : "lora");
   begin(out, "lora_r: %u", m->lora.rank);
+  begin(out, "lora_alpha: %g", m->lora.alpha);
   begin(out, "lora_dropout: %g", m->lora.dropout);
   begin(out, "lora_target_modules: [");
-  add_targets(m, "", ", ", out);
+  add_targets(m, (list){"", ", ", false}, false, out);
   add(out, "]");
+  if (names_layers(m)) {
+    begin(out, "peft_layers_to_transform: [");
+    add_layers(m, out);
+    add(out, "]");
+  }
+  for (int alpha = 0; alpha < 2; alpha++) {
+    if (!has_own(m, alpha)) continue;
+    begin(out, "%s: {", alpha ? "lora_alpha_pattern" : "lora_rank_pattern");
+    add_own(m, "", alpha, out);
+    add(out, "}");
+  }
+  if (m->lora.rslora) begin(out, "peft_use_rslora: true");
   if (m->lora.dora) begin(out, "peft_use_dora: true");
   if (m->lora.saved) {
     begin(out, "lora_modules_to_save: [");
@@ -259,6 +445,16 @@ static void write_ddp_keys(const hri_torch_arguments_of *of, hri_torch_arguments
   if (s->bucket_mb) begin(out, "ddp_bucket_cap_mb: %u", s->bucket_mb);
 }
 
+/* Keys that both have by the names of TrainingArguments. */
+static void write_shared_keys(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+  const hri_torch_job *t = of->torch;
+  if (t->optimizer == HRI_TORCH_SGD_MOMENTUM) begin(out, "optim_args: momentum=%g", of->job->momentum);
+  begin(out, "max_grad_norm: %g", of->job->clip);
+  if (of->job->precision == HR_PRECISION_TF32) begin(out, "tf32: true");
+  write_ddp_keys(of, out);
+  if (t->evaluation.batches) begin(out, "eval_strategy: %s", t->evaluation.middle ? "steps" : "epoch");
+}
+
 static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   const hri_torch_job *t = of->torch;
   write_axolotl_adapters(of, out);
@@ -275,7 +471,8 @@ static void write_axolotl(const hri_torch_arguments_of *of, hri_torch_arguments 
   begin(out, "optimizer: %s", hri_torch_optim_name(of->optim));
   begin(out, "gradient_checkpointing: %s", t->checkpoint ? "true" : "false");
   if (t->checkpoint && !t->reentrant) begin(out, "gradient_checkpointing_kwargs: {use_reentrant: false}");
-  write_ddp_keys(of, out);
+  write_shared_keys(of, out);
+  if (t->evaluation.batches) begin(out, "eval_batch_size: %u", (unsigned)t->evaluation.rows);
   if (!t->liger) return;
   begin(out, "plugins: [axolotl.integrations.liger.LigerPlugin]");
   begin(out, "liger_rope: true");
@@ -290,9 +487,11 @@ static void write_llama_factory_adapters(const hri_torch_arguments_of *of, hri_t
   begin(out, "finetuning_type: %s", m->lora.rank ? "lora" : "full");
   if (!m->lora.rank) return;
   begin(out, "lora_rank: %u", m->lora.rank);
+  begin(out, "lora_alpha: %g", m->lora.alpha);
   begin(out, "lora_dropout: %g", m->lora.dropout);
   begin(out, "lora_target: ");
-  add_targets(m, "", ",", out);
+  add_targets(m, (list){"", ", ", false}, names_layers(m), out); /* it has no key for layers */
+  if (m->lora.rslora) begin(out, "use_rslora: true");
   if (m->lora.dora) begin(out, "use_dora: true");
   if (m->lora.saved) {
     begin(out, "additional_target: ");
@@ -316,12 +515,18 @@ static void write_llama_factory(const hri_torch_arguments_of *of, hri_torch_argu
         : t->autocast == HRI_F16 ? "fp16: true"
         : t->weights == HRI_BF16 ? "pure_bf16: true"
                                  : "bf16: false");
+  if (t->autocast == HRI_F32 && t->weights == HRI_F32) /* without a word of it weights have the type of their file */
+    begin(out, "config.json: {\"torch_dtype\": \"float32\"}");
   begin(out, "optim: %s", hri_torch_optim_name(of->optim));
   begin(out, "disable_gradient_checkpointing: %s", t->checkpoint ? "false" : "true");
   if (t->checkpoint && !t->reentrant) begin(out, "use_reentrant_gc: false");
   if (t->wide_norms) begin(out, "upcast_layernorm: true");
   if (t->liger) begin(out, "enable_liger_kernel: true");
-  write_ddp_keys(of, out);
+  write_shared_keys(of, out);
+  if (!t->evaluation.batches) return;
+  begin(out, "per_device_eval_batch_size: %u", (unsigned)t->evaluation.rows);
+  if (t->evaluation.to_host) begin(out, "eval_accumulation_steps: %u", t->evaluation.to_host);
+  if (of->settings->predict) begin(out, "do_predict: true");
 }
 
 /* Keys of a recipe's configuration, as `tune run RECIPE --config ...` takes them behind it. */
@@ -345,6 +550,7 @@ static void write_torchtune_adapters(const hri_torch_arguments_of *of, hri_torch
   begin(out, "model.lora_alpha=%g", m->lora.alpha);
   begin(out, "model.lora_dropout=%g", m->lora.dropout);
   if (m->lora.dora) begin(out, "model.use_dora=True");
+  if (of->torch->quantized) begin(out, "model.quantize_base=True"); /* what its qlora_ builders say */
 }
 
 static void write_torchtune(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
@@ -367,7 +573,7 @@ static void write_torchtune(const hri_torch_arguments_of *of, hri_torch_argument
   if (t->recipe.chunks) begin(out, "loss.num_output_chunks=%u", t->recipe.chunks);
 }
 
-void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
+bool hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out) {
   memset(out, 0, sizeof *out);
   if (of->stack == HR_PYTORCH_AXOLOTL) {
     write_axolotl(of, out);
@@ -383,4 +589,11 @@ void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_argum
   }
   write_beside(of, out);
   if (of->alloc_conf && *of->alloc_conf) begin(out, "PYTORCH_ALLOC_CONF=%s", of->alloc_conf);
+  for (size_t i = 0; i < out->texts.count; i++) out->failed = out->failed || out->texts.items[i].failed;
+  return !out->failed;
+}
+
+void hri_torch_arguments_deinit(hri_torch_arguments *arguments) {
+  for (size_t i = 0; i < arguments->texts.count; i++) hri_text_deinit(&arguments->texts.items[i]);
+  hri_array_free(&arguments->texts);
 }

@@ -4,13 +4,13 @@
 
 #include <headroom/pytorch.h>
 
+#include "base/text.h"
 #include "frameworks/pytorch/loop.h"
 #include "frameworks/pytorch/settings.h"
 
-enum { HRI_ARGUMENTS = 32, HRI_ARGUMENT_BYTES = 800 };
 typedef struct hri_torch_arguments {
-  char texts[HRI_ARGUMENTS][HRI_ARGUMENT_BYTES];
-  uint32_t count;
+  HRI_ARRAY(hri_text) texts;
+  bool failed; /* memory was refused: some are missing */
 } hri_torch_arguments;
 
 /* What the run was made from: `torch` is the job as it ran, `alloc_conf` may be NULL. */
@@ -22,6 +22,8 @@ typedef struct hri_torch_arguments_of {
   hr_pytorch_stack stack;
   const char *alloc_conf;
 } hri_torch_arguments_of;
-void hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out);
+/* False: memory. What was written is `out`'s in any case. */
+bool hri_torch_arguments_write(const hri_torch_arguments_of *of, hri_torch_arguments *out);
+void hri_torch_arguments_deinit(hri_torch_arguments *arguments);
 
 #endif

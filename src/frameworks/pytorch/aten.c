@@ -464,7 +464,7 @@ hri_ten *hri_aten_embedding(hri_torch *t, hri_ten *weight, hri_ten *ids) {
 
 /* ---- products ---- */
 
-/* A thread's first product on a stream takes the workspace of its handle, to the end of the process. */ /* The gradient of an input: a product, and a view of it where the input was one (flattened, transposed). */
+/* The gradient of an input: a product, and a view of it where the input was one (flattened, transposed). */
 static hri_ten *product(hri_torch *t, const hri_fn *fn, const hri_ten *gradient, uint32_t input, bool viewed) {
   hri_ten *made = hri_ten_make(t, "mm", gradient->type, fn->shapes[input]), *view;
   if (!viewed) return made;

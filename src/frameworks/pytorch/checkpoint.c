@@ -22,13 +22,22 @@ typedef struct held_frame {
 
 static held_frame *held(hri_frame *frame) { return (held_frame *)(void *)frame; }
 
-static void frame_destroy(hri_torch *torch, held_frame *frame) {
-  hri_ten_drop(torch, frame->input);
-  for (int i = 0; i < HRI_FN_HELD; i++) hri_ten_drop(torch, frame->arguments[i]);
-  for (size_t i = 0; i < frame->tensors.count; i++) hri_ten_drop(torch, frame->tensors.items[i]);
+static void frame_release(hri_frame *of) {
+  held_frame *frame = held(of);
   hri_array_free(&frame->tensors);
   hri_array_free(&frame->gone);
   hri_free(frame);
+}
+
+static void frame_destroy(hri_torch *torch, held_frame *frame) {
+  hri_frame *before = frame->frame.before, *after = frame->frame.after;
+  hri_ten_drop(torch, frame->input);
+  for (int i = 0; i < HRI_FN_HELD; i++) hri_ten_drop(torch, frame->arguments[i]);
+  for (size_t i = 0; i < frame->tensors.count; i++) hri_ten_drop(torch, frame->tensors.items[i]);
+  if (before) before->after = after;
+  else torch->frames = after;
+  if (after) after->before = before;
+  frame_release(&frame->frame);
 }
 
 static uint32_t frame_pack(hri_torch *torch, hri_frame *of) {
@@ -94,7 +103,7 @@ static void frame_forget(hri_torch *torch, hri_frame *of, uint32_t index) {
 
 static hri_ten *without_reentry(hri_torch *torch, hri_region *region, void *context, uint32_t index, hri_ten *input,
                                 hri_ten *const arguments[HRI_FN_HELD]) {
-  static const hri_frame_calls calls = {frame_pack, frame_remade, frame_unpack, frame_forget};
+  static const hri_frame_calls calls = {frame_pack, frame_remade, frame_unpack, frame_forget, frame_release};
   hri_frame *outer = torch->packing;
   held_frame *frame = hri_alloc_zero(1, sizeof *frame);
   hri_ten *output;
@@ -102,13 +111,15 @@ static hri_ten *without_reentry(hri_torch *torch, hri_region *region, void *cont
     torch->failed = true;
     return hri_ten_keep(input);
   }
-  *frame = (held_frame){.frame = {&calls},
+  *frame = (held_frame){.frame = {&calls, NULL, torch->frames},
                         .region = region,
                         .context = context,
                         .index = index,
                         .input = hri_ten_keep(input),
                         .holders = 1,
                         .autocast = torch->autocast};
+  if (torch->frames) torch->frames->before = &frame->frame;
+  torch->frames = &frame->frame;
   for (int i = 0; i < HRI_FN_HELD; i++) frame->arguments[i] = hri_ten_keep(arguments[i]);
   torch->packing = &frame->frame;
   output = region(torch, input, context, index);

@@ -4,6 +4,8 @@
 #include <assert.h>
 #include <string.h>
 
+#include "frameworks/pytorch/device.h"
+
 /* ---- the process ---- */
 
 void hri_torch_init(hri_torch *torch) {
@@ -15,6 +17,10 @@ void hri_torch_init(hri_torch *torch) {
 }
 
 void hri_torch_deinit(hri_torch *torch) {
+  for (hri_frame *frame = torch->frames, *after; frame; frame = after) {
+    after = frame->after;
+    frame->calls->release(frame);
+  }
   for (size_t i = 0; i < torch->blocks.count; i++) hri_free(torch->blocks.items[i]);
   hri_array_free(&torch->requests);
   hri_array_free(&torch->labels);
@@ -465,59 +471,6 @@ static void add_to_buffer(hri_torch *torch, hri_ten **buffer, hri_ten *gradient)
 static bool same_count(const hri_ten *tensor, const hri_ten_shape *shape) {
   hri_ten probe = {.shape = *shape};
   return hri_ten_count(tensor) == hri_ten_count(&probe);
-}
-
-static uint64_t last_power(uint64_t n) {
-  uint64_t power = 1;
-  while (power * 2 <= n) power *= 2;
-  return power;
-}
-
-static uint64_t divided(uint64_t a, uint64_t b) { return (a + b - 1) / b; }
-
-/* aten/src/ATen/native/cuda/Reduce.cuh, setReduceConfig, for sums over rows of columns that lie side by side: where few
- * outputs have many inputs, blocks share an output and leave partial sums in a buffer, with a semaphore for each block of
- * outputs. */
-typedef struct staging {
-  uint64_t buffer, semaphores;
-} staging;
-
-static staging staging_of(uint64_t outputs, uint64_t inputs) {
-  enum {
-    THREADS = 512,
-    WARP = 32,
-    PER_THREAD_LEAST = 16,
-    PER_THREAD_MOST = 256,
-    PROCESSORS = 108,
-    PER_PROCESSOR = 2048
-  };
-  uint64_t vector = outputs % 4 == 0 ? 4 : outputs % 2 == 0 ? 2 : 1, most = THREADS / vector;
-  uint64_t dim0 = last_power(outputs / vector), dim1 = last_power(inputs), width, height, grid, values, shared, least;
-  dim0 = dim0 < most ? dim0 : most;
-  width = dim0 < WARP ? dim0 : WARP;
-  height = dim1 < most / width ? dim1 : most / width;
-  width = dim0 < most / height ? dim0 : most / height;
-  grid = divided(outputs / vector, width);
-  if (inputs < (height * 16 < PER_THREAD_MOST ? height * 16 : PER_THREAD_MOST)) return (staging){0, 0};
-  values = divided(inputs, height);
-  if (values < PER_THREAD_MOST || grid > PROCESSORS * (PER_PROCESSOR / (width * height))) return (staging){0, 0};
-  shared = divided(PROCESSORS * (PER_PROCESSOR / (width * height)), grid);
-  if (divided(values, PER_THREAD_LEAST) < shared) shared = divided(values, PER_THREAD_LEAST);
-  least = divided(values, PER_THREAD_MOST);
-  if (least > shared) shared = least;
-  if (shared < 2) return (staging){0, 0};
-  return (staging){4 * outputs * shared * width * vector, 4 * grid};
-}
-
-hri_ten *hri_ten_sum(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, uint64_t inputs) {
-  hri_ten *sum = hri_ten_make(torch, "sum", type, shape), *parts[2];
-  staging s = staging_of(hri_ten_count(sum), inputs);
-  if (s.buffer == 0) return sum;
-  parts[0] = hri_ten_flat(torch, "sum", HRI_U8, s.buffer);
-  parts[1] = hri_ten_flat(torch, "sum", HRI_U8, s.semaphores);
-  hri_ten_drop(torch, parts[1]);
-  hri_ten_drop(torch, parts[0]);
-  return sum;
 }
 
 /* The shape that a gradient is summed to, and how many elements make one of it. */

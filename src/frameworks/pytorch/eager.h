@@ -103,9 +103,11 @@ typedef struct hri_frame_calls {
   void (*remade)(hri_torch *torch, hri_frame *frame, hri_ten *tensor);
   hri_ten *(*unpack)(hri_torch *torch, hri_frame *frame, uint32_t index); /* a new reference */
   void (*forget)(hri_torch *torch, hri_frame *frame, uint32_t index);
+  void (*release)(hri_frame *frame); /* its memory, where nobody asks any more (hri_torch_deinit) */
 } hri_frame_calls;
 struct hri_frame {
   const hri_frame_calls *calls;
+  hri_frame *before, *after; /* of hri_torch.frames */
 };
 typedef struct hri_saved {
   hri_ten *tensor;  /* NULL where a frame makes it again */
@@ -147,10 +149,11 @@ struct hri_torch {
   uint32_t label_index;     /* of `label` in `labels`; UINT32_MAX: not there yet */
   uint64_t sequence, pass;
   uint32_t step;
-  bool grad_mode;   /* torch.is_grad_enabled() */
-  uint32_t engines; /* backwards that run, one within the other with reentrant checkpointing */
-  bool meta;        /* what is made has no bytes yet (device "meta"): hri_ten_materialize gives it some */
-  bool stopped;     /* a recomputation has all that it was for: what runs on is never executed in PyTorch */
+  bool grad_mode;    /* torch.is_grad_enabled() */
+  uint32_t engines;  /* backwards that run, one within the other with reentrant checkpointing */
+  bool meta;         /* what is made has no bytes yet (device "meta"): hri_ten_materialize gives it some */
+  bool stopped;      /* a recomputation has all that it was for: what runs on is never executed in PyTorch */
+  hri_frame *frames; /* all that are there */
   hri_frame *packing, *remaking; /* the frame whose forward runs; the one that is made again */
   hri_ten_type autocast;         /* HRI_F32: off */
   HRI_ARRAY(hri_ten *) casts;    /* parameters whose cast is cached */
@@ -232,9 +235,6 @@ void hri_fn_save_result(hri_torch *torch, hri_fn *fn, hri_ten *result);
 hri_ten *hri_fn_bind(hri_torch *torch, hri_fn *fn, hri_ten *result);
 /* What was saved, in a backward: a new reference, made again where it was not kept. */
 hri_ten *hri_fn_saved(hri_torch *torch, hri_fn *fn, uint32_t index);
-
-/* A sum of `inputs` elements for each of `outputs`, neighbours in memory, into a new tensor. */
-hri_ten *hri_ten_sum(hri_torch *torch, hri_ten_type type, hri_ten_shape shape, uint64_t inputs);
 
 /* loss.backward(): runs the graph behind `root`, whose gradient is ones, or `gradient` (taken). */
 void hri_torch_backward(hri_torch *torch, hri_ten *root, hri_ten *gradient);

@@ -6,6 +6,7 @@
 #include <string.h>
 
 #include "frameworks/pytorch/aten.h"
+#include "frameworks/pytorch/device.h"
 
 /* Streams beside the usual one: their requests have memory of their own in the caching allocator. */
 enum { COPY_IN = 1, REDUCE = 2, LOWER = 3 };
@@ -68,8 +69,8 @@ static uint64_t tiles_reduced(const hri_fsdp_unit *u) {
 
 /* split_with_sizes_copy: blocks do more than one tile where there are more tiles than the device takes. */
 static void tell_copy_out(hri_torch *t, const hri_fsdp_unit *u) {
-  enum { PROCESSORS = 108, THREADS = 2048, BLOCK = 128 };
-  uint64_t ranks = u->fsdp->settings.ranks, most = (uint64_t)PROCESSORS * THREADS / BLOCK * 2;
+  enum { BLOCK = 128 };
+  uint64_t ranks = u->fsdp->settings.ranks, most = hri_aten_threads(t) / BLOCK * 2;
   uint64_t times = divided(tiles_gathered(u, TILE) * ranks, most), chunks = 1, each;
   while (chunks * chunks < times) chunks++;
   if (chunks > ranks && ranks) chunks = ranks;

@@ -437,20 +437,35 @@ static bool is_called(const hr_model *model, const piece *p, const hri_param_spe
   return at && (at == part->name || at[-1] == '.') && at + length == end;
 }
 
-static bool stays_trained(const hr_model *model, const piece *p, const char *freeze, const char *train_only) {
+/* Those of a layer stand side by side: `first` says where they begin. */
+static piece *piece_of(maker *m, const uint32_t *first, const hri_param_spec *spec, const hri_param_part *part) {
+  const uint32_t count = m->module->parameter_count;
+  for (uint32_t i = spec->layer < 0 ? 0 : first[spec->layer]; i < count; i++) {
+    if (spec->layer >= 0 && m->pieces[i].layer != spec->layer) break;
+    if (is_called(m->module->model, &m->pieces[i], spec, part)) return &m->pieces[i];
+  }
+  return NULL;
+}
+
+/* Each part of the model's parameters once, since there are thousands of both. */
+static void freeze_some(maker *m, const char *freeze, const char *train_only) {
+  const hr_model *model = m->module->model;
+  uint32_t *first = hri_alloc_zero(model->layer_count, sizeof *first);
+  if (!first) {
+    m->torch->failed = true;
+    return;
+  }
+  for (uint32_t i = m->module->parameter_count; i-- > 0;)
+    if (m->pieces[i].layer >= 0) first[m->pieces[i].layer] = i;
   for (uint32_t i = 0; i < hri_param_count(model); i++) {
     hri_param_spec spec;
     hri_param_get(model, i, &spec);
-    for (uint32_t k = 0; k < spec.part_count; k++)
-      if (is_called(model, p, &spec, &spec.parts[k]))
-        return hri_part_trains(model, &spec, &spec.parts[k], freeze, train_only);
+    for (uint32_t k = 0; k < spec.part_count; k++) {
+      piece *p = piece_of(m, first, &spec, &spec.parts[k]);
+      if (p) p->tensor->requires_grad = hri_part_trains(model, &spec, &spec.parts[k], freeze, train_only);
+    }
   }
-  return true;
-}
-
-static void freeze_some(maker *m, const char *freeze, const char *train_only) {
-  for (uint32_t i = 0; i < m->module->parameter_count; i++)
-    m->pieces[i].tensor->requires_grad = stays_trained(m->module->model, &m->pieces[i], freeze, train_only);
+  hri_free(first);
 }
 
 bool hri_module_init(hri_torch *torch, hri_module *module, const hr_model *model, hri_ten_type type,

@@ -495,8 +495,9 @@ static void log_recipe_step(loop *r) {
 
 /* Gradients are scaled in place. */
 static void recipe_step(loop *r, hri_ten **spare) {
+  const uint32_t count = micro_steps(r->job);
   r->t->step++;
-  for (uint32_t k = 0; k < r->job->accumulate; k++) recipe_micro_step(r);
+  for (uint32_t k = 0; k < count; k++) recipe_micro_step(r);
   if (!r->job->recipe.in_backward) {
     if (r->job->clip) clip(r, spare);
     optimize(r, spare);

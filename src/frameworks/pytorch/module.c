@@ -621,6 +621,7 @@ hri_module_output hri_module_forward(hri_torch *t, hri_module *module, const hri
   if (!p || !hri_array_push(&t->blocks, (void *)p)) {
     hri_free(p);
     t->failed = true;
+    out.loss = hri_ten_flat(t, "loss", HRI_F32, 1); /* what goes on with it is a no-op */
     return out;
   }
   p->module = module;

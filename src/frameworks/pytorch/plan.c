@@ -13,12 +13,18 @@
 #include "frameworks/pytorch/translate.h"
 #include "job/job.h"
 
+/* Alike tensors: those that one op makes in one place for one role, of as many bytes each. */
+typedef struct live_group {
+  hr_pytorch_live live;
+  uint64_t asked_bytes; /* of each, in whole units of 512; blocks may be larger */
+} live_group;
+
 struct hr_pytorch {
   hr_pytorch_info info;
   hri_torch torch; /* as the run left it: requests and what they are for */
   hri_aten_device device;
   hr_alloc_config config;
-  HRI_ARRAY(hr_pytorch_live) live;
+  HRI_ARRAY(live_group) live;
   hri_torch_arguments arguments;
 };
 
@@ -39,39 +45,41 @@ void hr_pytorch_options_init(hr_pytorch_options *options) { memset(options, 0, s
 
 /* ---- what is told ---- */
 
-static bool same_group(const hr_pytorch_live *a, const hri_torch_label *l, hr_role role, uint64_t bytes) {
-  return a->op == l->op && a->module == l->module && a->role == role && a->bytes / a->count == bytes;
+static bool same_group(const live_group *group, const hri_torch_label *l, hr_role role, uint64_t asked_bytes) {
+  const hr_pytorch_live *a = &group->live;
+  return a->op == l->op && a->module == l->module && a->role == role && group->asked_bytes == asked_bytes;
 }
 
-static bool add_live(hr_pytorch *p, const hri_torch_request *request, uint64_t bytes) {
+static bool add_live(hr_pytorch *p, const hri_torch_request *request, uint64_t block_bytes) {
   const hri_torch_label *l = &p->torch.labels.items[request->label];
   hr_role role = (hr_role)p->torch.storages.items[request->storage].role;
-  hr_pytorch_live one = {l->op, l->module, l->layer, role, bytes, 1};
-  p->info.at_peak_by_role[role] += bytes;
+  const uint64_t asked = hri_round_up(request->bytes, 512);
+  live_group one = {{l->op, l->module, l->layer, role, block_bytes, 1}, asked};
+  p->info.at_peak_by_role[role] += block_bytes;
   for (size_t i = 0; i < p->live.count; i++) {
-    hr_pytorch_live *group = &p->live.items[i];
-    if (!same_group(group, l, role, bytes)) continue;
-    group->count++;
-    group->bytes += bytes;
-    if (group->layer != l->layer) group->layer = -1;
+    live_group *group = &p->live.items[i];
+    if (!same_group(group, l, role, asked)) continue;
+    group->live.count++;
+    group->live.bytes += block_bytes;
+    if (group->live.layer != l->layer) group->live.layer = -1;
     return true;
   }
   return hri_array_push(&p->live, one);
 }
 
 static int by_bytes(const void *a, const void *b) {
-  const hr_pytorch_live *x = a, *y = b;
-  return (x->bytes < y->bytes) - (x->bytes > y->bytes);
+  const live_group *x = a, *y = b;
+  return (x->live.bytes < y->live.bytes) - (x->live.bytes > y->live.bytes);
 }
 
-/* What begins before the peak and does not end before it. */
-static hr_status list_live(hr_pytorch *p, uint64_t peak_request, hr_error *error) {
+/* What begins before the peak and does not end before it; `blocks` are the bytes of each storage. */
+static hr_status list_live(hr_pytorch *p, uint64_t peak_request, const uint64_t *blocks, hr_error *error) {
   const hri_torch_request *requests = p->torch.requests.items;
   uint64_t *begun = hri_alloc_zero(p->torch.storages.count, sizeof *begun);
   bool ok = begun != NULL;
   for (uint64_t i = 0; ok && i <= peak_request; i++) begun[requests[i].storage] = requests[i].bytes ? i + 1 : 0;
   for (size_t s = 1; ok && s < p->torch.storages.count; s++)
-    if (begun[s]) ok = add_live(p, &requests[begun[s] - 1], hri_round_up(requests[begun[s] - 1].bytes, 512));
+    if (begun[s]) ok = add_live(p, &requests[begun[s] - 1], blocks[s]);
   hri_free(begun);
   if (!ok) return hri_fail_memory(error, p->torch.storages.count * 8, "tensors at the peak");
   qsort(p->live.items, p->live.count, sizeof *p->live.items, by_bytes);
@@ -151,15 +159,21 @@ static void tell_job(hr_pytorch *p, const hri_torch_asked *asked, const hri_torc
 /* On a device with more memory than it ever wants. */
 static hr_status tell_memory(hr_pytorch *p, hr_error *error) {
   hr_pytorch_info *info = &p->info;
+  uint64_t *blocks = hri_alloc_zero(p->torch.storages.count, sizeof *blocks);
   hri_torch_replay replay;
-  HRI_TRY(hri_torch_replay_run(&p->torch, &p->config, 0, &replay, error));
+  hr_status status;
+  if (!blocks) return hri_fail_memory(error, p->torch.storages.count * sizeof *blocks, "blocks of tensors");
+  HRI_TRY_OUT(hri_torch_replay_blocks(&p->torch, &p->config, blocks, &replay, error));
   info->allocated_bytes = replay.whole.allocated_bytes;
   info->reserved_bytes = replay.whole.reserved_bytes;
   info->peak_phase = (hr_pytorch_phase)replay.peak_phase;
   info->peak_step = replay.peak_step;
   info->request_count = p->torch.requests.count;
   tell_phases(info, &replay);
-  return list_live(p, replay.peak_request, error);
+  status = list_live(p, replay.peak_request, blocks, error);
+out:
+  hri_free(blocks);
+  return status;
 }
 
 /* What the process may have: a fraction that was set is of cudaMemGetInfo's total, and caps the allocator alone. */
@@ -208,11 +222,11 @@ static hr_status run(hr_pytorch *p, const hri_torch_asked *asked, hr_pytorch_sta
   hri_torch_translate(asked, &translation);
   memcpy(p->info.settings, translation.settings, sizeof p->info.settings);
   memcpy(p->info.unlike, translation.unlike, sizeof p->info.unlike);
-  hri_torch_arguments_write(&(hri_torch_arguments_of){asked->job, &translation.job, asked->settings,
-                                                      hri_torch_stack_optim(asked->stack, asked->job, asked->settings),
-                                                      stack, asked->alloc_conf},
-                            &p->arguments);
-  p->device = hri_aten_device_of(asked->job->device.compute_capability);
+  const hri_torch_arguments_of of = {asked->job,      &translation.job,
+                                     asked->settings, hri_torch_stack_optim(asked->stack, asked->job, asked->settings),
+                                     stack,           asked->alloc_conf};
+  if (!hri_torch_arguments_write(&of, &p->arguments)) return hri_fail_memory(error, LISTS, "PyTorch's settings");
+  p->device = hri_aten_device_like(&asked->job->device);
   p->torch.device = &p->device;
   if (!hri_torch_run(&p->torch, &translation.job)) return hri_fail_memory(error, LISTS, "PyTorch's requests");
   tell_job(p, asked, &translation.job);
@@ -254,14 +268,14 @@ hr_status hr_pytorch_create(const hr_job *job, const hr_pytorch_options *options
 const hr_pytorch_info *hr_pytorch_get(const hr_pytorch *pytorch) { return &pytorch->info; }
 
 bool hr_pytorch_argument_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_argument *argument) {
-  if (index >= pytorch->arguments.count) return false;
-  argument->text = pytorch->arguments.texts[index];
+  if (index >= pytorch->arguments.texts.count) return false;
+  argument->text = hri_text_get(&pytorch->arguments.texts.items[index]);
   return true;
 }
 
 bool hr_pytorch_live_get(const hr_pytorch *pytorch, uint32_t index, hr_pytorch_live *live) {
   if (index >= pytorch->live.count) return false;
-  *live = pytorch->live.items[index];
+  *live = pytorch->live.items[index].live;
   return true;
 }
 
@@ -312,6 +326,7 @@ hr_status hr_pytorch_snapshot(const hr_pytorch *pytorch, hr_snapshot **snapshot,
 void hr_pytorch_destroy(hr_pytorch *pytorch) {
   if (!pytorch) return;
   hri_torch_deinit(&pytorch->torch);
+  hri_torch_arguments_deinit(&pytorch->arguments);
   hri_array_free(&pytorch->live);
   hri_free(pytorch);
 }

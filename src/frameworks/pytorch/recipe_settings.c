@@ -103,11 +103,15 @@ static hr_status store(key k, uint32_t value, hri_torch_settings *out, hr_error 
   return HR_OK;
 }
 
-static hr_status one(const char *text, size_t length, hri_torch_settings *out, hr_error *error) {
+/* `named`: a bit for each key that was named; none is twice, since one of the two would be ignored. */
+static hr_status one(const char *text, size_t length, hri_torch_settings *out, uint32_t *named, hr_error *error) {
   const char *equals = memchr(text, '=', length), *value = equals ? equals + 1 : "";
   size_t name = equals ? (size_t)(equals - text) : length, rest = equals ? length - name - 1 : 0;
   for (int k = 0; k < KEYS; k++) {
     if (!is(keys[k].name, text, name)) continue;
+    if (*named & 1u << k)
+      return hri_fail(error, HR_ERROR_USAGE, WHO "%s is named twice; leave one of them out", keys[k].name);
+    *named |= 1u << k;
     if (!keys[k].values) return counted(value, rest, &out->recipe, error);
     for (uint32_t i = 0; keys[k].values[i]; i++)
       if (is(keys[k].values[i], value, rest)) return store((key)k, i, out, error);
@@ -117,10 +121,12 @@ static hr_status one(const char *text, size_t length, hri_torch_settings *out, h
 }
 
 hr_status hri_recipe_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {
+  uint32_t named = 0;
   memset(out, 0, sizeof *out);
   while (text && *text) {
-    size_t length = strcspn(text, ",");
-    HRI_TRY(one(text, length, out, error));
+    size_t blanks = strspn(text, " "), length = strcspn(text, ","), end = length;
+    while (end > blanks && text[end - 1] == ' ') end--;
+    HRI_TRY(one(text + blanks, end > blanks ? end - blanks : 0, out, &named, error));
     text += length;
     if (*text) text++;
   }

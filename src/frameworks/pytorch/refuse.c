@@ -225,6 +225,11 @@ static hr_status refuse_torchtune(const hr_job *job, const hri_torch_settings *s
   const char *what =
       ranks > 1 ? "rules for its recipes of one device alone, not for --ranks" : refuse_recipe(job, settings);
   HRI_TRY(refuse_two_optimizers(job, settings->optim, error));
+  if (settings->recipe.fused && settings->optim == HRI_OPTIM_OF_JOB && job->optimizer != HR_OPTIMIZER_ADAMW)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "--optimizer %s and optimizer.fused of --engine-conf exclude each other: the kernel is of "
+                    "torch.optim.AdamW here; leave one of them out",
+                    hr_optimizer_name(job->optimizer));
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:torchtune has %s", what) : HR_OK;
 }
 
@@ -283,6 +288,17 @@ static hr_status refuse_settings(const hr_job *job, const hri_torch_settings *s,
   if (stack->fused_head && (s->metrics || s->predict))
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for logits of an evaluation (compute_metrics, predict)");
+  if (stack->keeps_losses && s->metrics)
+    return hri_fail(error, HR_ERROR_UNSUPPORTED,
+                    "--engine pytorch:%s has no logits of an evaluation to keep: %s; leave compute_metrics out, or "
+                    "--engine pytorch:trainer",
+                    stack->name,
+                    stack->evaluates_as_trains ? "its Trainer is given no compute_metrics"
+                                               : "its compute_accuracy makes token ids of them first");
+  if (stack->evaluates_as_trains && (s->predict || s->eval_to_host))
+    return hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch:%s has no %s: %s; leave it out", stack->name,
+                    s->predict ? "predict" : "eval_accumulation_steps",
+                    s->predict ? "its evaluation is of losses alone" : "it takes gradient_accumulation_steps for it");
   if (s->liger && stack->fused_head)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:trl has no rules for use_liger_kernel=true: its own head makes no logits either");
@@ -309,6 +325,12 @@ static hr_status refuse_stack(const hr_job *job, const hri_torch_settings *s, co
     what =
         "no 16 bits without autocast by axolotl, which has no setting for it (bf16: true trains 16-bit weights under "
         "autocast); --precision bf16";
+  if (!what && stack->adapters_alike && job->model.lora.own[0].rank)
+    what =
+        "no ranks and alphas of single modules by this stack, whose configuration has no key for them (rank_pattern, "
+        "alpha_pattern); --engine pytorch:trainer";
+  if (!what && stack->version && !stack->fused_head && s->optim == HRI_OPTIM_ADAFACTOR_TORCH)
+    what = "no optim=adafactor_torch by this stack, whose configuration has no name for it; optim=adafactor";
   if (!what && trains_fp16(job, stack))
     what =
         "no way for fp16: true without an adapter, as axolotl itself: GradScaler takes no gradients of fp16 weights; "
@@ -453,8 +475,17 @@ static hr_status refuse_shared(const hr_job *job, const hri_torch_settings *sett
   return what ? hri_fail(error, HR_ERROR_UNSUPPORTED, "--engine pytorch has %s", what) : HR_OK;
 }
 
+/* Gradients are gone through rank by rank (zero.c): billions of them would take minutes. */
+static hr_status refuse_many_ranks(uint32_t ranks, hr_error *error) {
+  enum { MOST = 1 << 20 };
+  if (ranks <= MOST) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--ranks is %u; --engine pytorch counts %d at most", ranks, MOST);
+  return hri_hint(error, HR_ERROR_USAGE, "--ranks 8: so many processes, each with a GPU");
+}
+
 hr_status hri_torch_refuse(const hr_job *job, const hri_torch_settings *settings, const hri_torch_stack *stack,
                            uint32_t ranks, hr_error *error) {
+  HRI_TRY(refuse_many_ranks(ranks, error));
   if (stack->recipes) return refuse_torchtune(job, settings, ranks, error);
   HRI_TRY(refuse_settings(job, settings, stack, error));
   HRI_TRY(refuse_job(job, settings, error));

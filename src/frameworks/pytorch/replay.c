@@ -5,6 +5,7 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "alloc/alloc.h"
 #include "base/error.h"
 
 typedef struct run {
@@ -14,6 +15,7 @@ typedef struct run {
   uint64_t *addresses; /* by storage */
   bool labelled, limited;
   hri_torch_moment *moments; /* NULL: nobody asks */
+  uint64_t *blocks;          /* likewise */
 } run;
 
 /* Of a device without limit each expandable segment has the addresses of 1.125 TiB (alloc/expandable.c): too few for what
@@ -89,32 +91,20 @@ static void end_phase(run *r, const hri_torch_mark *mark, hri_torch_replay *out)
   hr_alloc_reset_peak_stats(r->alloc);
 }
 
-/* Statistics tell how high the peak is; where it is reached is counted beside them. */
-typedef struct height {
-  uint64_t live, peak;
-  uint64_t *sizes; /* by storage, in whole blocks */
-} height;
-
-static bool rises(height *h, const hri_torch_request *request) {
-  uint64_t *size = &h->sizes[request->storage];
-  if (request->bytes == 0) {
-    h->live -= *size;
-    return false;
+/* Bytes that live at once, in whole units of 512, as blocks have at least. */
+static hr_status live_at_most(const hri_torch *torch, uint64_t *most, hr_error *error) {
+  uint64_t live = 0, *sizes = hri_alloc_zero(torch->storages.count, sizeof *sizes);
+  if (!sizes) return hri_fail_memory(error, torch->storages.count * 8, "sizes of tensors");
+  *most = 0;
+  for (size_t i = 0; i < torch->requests.count && !torch->beyond && live <= HRI_TORCH_MOST_BYTES; i++) {
+    const hri_torch_request *request = &torch->requests.items[i];
+    live -= sizes[request->storage];
+    sizes[request->storage] = hri_round_up(request->bytes, 512);
+    live += sizes[request->storage];
+    if (live > *most) *most = live;
   }
-  *size = hri_round_up(request->bytes, 512);
-  h->live += *size;
-  if (h->live <= h->peak) return false;
-  h->peak = h->live;
-  return true;
-}
-
-/* Bytes that live at once, in blocks. */
-static hr_status live_at_most(const hri_torch *torch, uint64_t *sizes, uint64_t *most, hr_error *error) {
-  height h = {.sizes = sizes};
-  for (size_t i = 0; i < torch->requests.count && !torch->beyond && h.live <= HRI_TORCH_MOST_BYTES; i++)
-    (void)rises(&h, &torch->requests.items[i]);
-  *most = h.peak;
-  if (!torch->beyond && h.live <= HRI_TORCH_MOST_BYTES) return HR_OK;
+  hri_free(sizes);
+  if (!torch->beyond && live <= HRI_TORCH_MOST_BYTES) return HR_OK;
   hri_fail(error, HR_ERROR_UNSUPPORTED,
            "--engine pytorch: the job's tensors have more than 512 PiB, more than is counted here");
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "lower --micro-batch or --seq, or correct the sizes of the model");
@@ -129,19 +119,32 @@ static hri_torch_moment moment_of(const run *r, const hri_torch_mark *mark) {
                             .phase = mark->phase};
 }
 
-static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
+/* What a request or a free left behind: the block of a storage that began, which may be larger than was asked for, and whether more is allocated
+ * than ever before, by the count whose peak the statistics tell. */
+static void note(run *r, const hri_torch_request *request, uint64_t before, hri_torch_replay *out, bool *highest) {
+  const uint64_t now = hri_alloc_allocated_bytes(r->alloc);
+  if (r->blocks && request->bytes) r->blocks[request->storage] = now - before;
+  *highest = now > out->peak_bytes;
+  if (*highest) out->peak_bytes = now;
+}
+
+static hr_status go(run *r, hri_torch_replay *out, hr_error *error) {
   const hri_torch *torch = r->torch;
   size_t next = 0;
   hri_torch_mark mark = {0};
   out->fits = true;
   for (size_t i = 0; i < torch->requests.count; i++) {
+    const hri_torch_request *request = &torch->requests.items[i];
+    uint64_t before;
+    bool highest;
     hr_error refused;
     hr_status status;
     for (; next < torch->marks.count && torch->marks.items[next].request <= i; next++) {
       if (next) end_phase(r, &mark, out);
       mark = torch->marks.items[next];
     }
-    status = one(r, &torch->requests.items[i], mark.step, &refused);
+    before = hri_alloc_allocated_bytes(r->alloc);
+    status = one(r, request, mark.step, &refused);
     if (status == HR_ERROR_MEMORY && r->limited) { /* an answer, no failure */
       out->fits = false;
       out->failed_request = i;
@@ -152,52 +155,62 @@ static hr_status go(run *r, hri_torch_replay *out, height *h, hr_error *error) {
       return status;
     }
     if (r->moments) r->moments[i] = moment_of(r, &mark);
-    if (rises(h, &torch->requests.items[i]))
-      out->peak_request = i, out->peak_step = mark.step, out->peak_phase = mark.phase;
+    note(r, request, before, out, &highest);
+    if (highest) out->peak_request = i, out->peak_step = mark.step, out->peak_phase = mark.phase;
   }
   end_phase(r, &mark, out);
   return HR_OK;
 }
 
-static hr_status run_all(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity,
-                         hri_torch_replay *out, hr_snapshot **snapshot, hri_torch_moment *moments, hr_error *error) {
+/* What is wanted of a run beside its figures; NULL: not that. */
+typedef struct wanted {
+  hr_snapshot **snapshot;
+  hri_torch_moment *moments;
+  uint64_t *blocks;
+} wanted;
+
+static hr_status run_all(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity, const wanted *w,
+                         hri_torch_replay *out, hr_error *error) {
   run r = {0};
-  height h = {.sizes = hri_alloc_zero(torch->storages.count, sizeof *h.sizes)};
-  uint64_t most;
-  hr_status status = HR_OK;
+  uint64_t most = 0;
+  hr_status status;
   *out = (hri_torch_replay){0};
-  if (!h.sizes) return hri_fail_memory(error, torch->storages.count * 8, "sizes of tensors");
-  HRI_TRY_OUT(live_at_most(torch, h.sizes, &most, error));
+  HRI_TRY_OUT(live_at_most(torch, &most, error));
   HRI_TRY_OUT(begin(&r, torch, config, capacity, most, error));
-  r.moments = moments;
-  if (snapshot) {
+  r.moments = w->moments;
+  r.blocks = w->blocks;
+  if (w->snapshot) {
     hr_alloc_history_options options;
     hr_alloc_history_options_init(&options);
     options.event_limit = 4 * torch->requests.count + 1024;
     r.labelled = true;
     HRI_TRY_OUT(hr_alloc_history_start(r.alloc, &options, error));
   }
-  HRI_TRY_OUT(go(&r, out, &h, error));
-  if (snapshot) status = hr_alloc_snapshot(r.alloc, snapshot, error);
+  HRI_TRY_OUT(go(&r, out, error));
+  if (w->snapshot) status = hr_alloc_snapshot(r.alloc, w->snapshot, error);
 out:
-  hri_free(h.sizes);
   end(&r);
   return status;
 }
 
 hr_status hri_torch_replay_run(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
                                hri_torch_replay *out, hr_error *error) {
-  return run_all(torch, config, capacity_bytes, out, NULL, NULL, error);
+  return run_all(torch, config, capacity_bytes, &(wanted){0}, out, error);
+}
+
+hr_status hri_torch_replay_blocks(const hri_torch *torch, const hr_alloc_config *config, uint64_t *blocks,
+                                  hri_torch_replay *out, hr_error *error) {
+  return run_all(torch, config, 0, &(wanted){.blocks = blocks}, out, error);
 }
 
 hr_status hri_torch_replay_snapshot(const hri_torch *torch, const hr_alloc_config *config, uint64_t capacity_bytes,
                                     hr_snapshot **snapshot, hr_error *error) {
   hri_torch_replay out;
-  return run_all(torch, config, capacity_bytes, &out, snapshot, NULL, error);
+  return run_all(torch, config, capacity_bytes, &(wanted){.snapshot = snapshot}, &out, error);
 }
 
 hr_status hri_torch_replay_course(const hri_torch *torch, const hr_alloc_config *config, hri_torch_moment *moments,
                                   hr_error *error) {
   hri_torch_replay out;
-  return run_all(torch, config, 0, &out, NULL, moments, error);
+  return run_all(torch, config, 0, &(wanted){.moments = moments}, &out, error);
 }

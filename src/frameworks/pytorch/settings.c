@@ -3,6 +3,7 @@
 
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "base/error.h"
 #include "base/text.h"
@@ -194,9 +195,12 @@ static uint32_t number(const char *text, size_t length, uint32_t most) {
   return value <= most ? (uint32_t)value : 0;
 }
 
+/* Python's True and False are true and false. */
 static uint32_t find(const words *w, const char *text, size_t length) {
   for (uint32_t i = 0; i < w->count; i++)
-    if (length && strlen(w->list[i]) == length && memcmp(w->list[i], text, length) == 0) return i;
+    if (length && strlen(w->list[i]) == length &&
+        (w->list == truths ? strncasecmp : strncmp)(w->list[i], text, length) == 0)
+      return i;
   return w->count;
 }
 
@@ -207,14 +211,38 @@ static size_t version_length(const char *text, size_t length) {
   return end;
 }
 
-/* "a, b and c" of a list. */
+/* Which of a list somebody meant: one that begins alike, is spelt almost so, or has the word in it. NULL: none. */
+static const char *meant(const words *w, const char *word) {
+  const size_t length = strlen(word);
+  const char *near = NULL;
+  for (uint32_t i = 0; i < w->count && length >= 4; i++) {
+    const size_t other = strlen(w->list[i]);
+    if (other >= 4 && strncmp(w->list[i], word, other < length ? other : length) == 0) return w->list[i];
+  }
+  near = hri_nearest(word, w->list, w->count);
+  for (uint32_t i = 0; i < w->count && length >= 4 && !near; i++)
+    if (strstr(w->list[i], word)) near = w->list[i];
+  return near;
+}
+
+/* "one of a, b": a list that no hint has room for is told from its nearest word on. */
 static hr_status refuse(const char *what, const words *w, const char *text, size_t length, hr_error *error) {
+  enum { ROOM = 300, SHOWN = 40 };
   hri_text all = {0};
-  for (uint32_t i = 0; i < w->count; i++)
-    if (*w->list[i]) hri_text_add(&all, "%s%s", all.length ? ", " : "", w->list[i]);
-  hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: '%.*s' is no %s", (int)(length < 40 ? length : 40),
-           text, what);
-  hri_hint(error, HR_ERROR_USAGE, "one of %s", hri_text_get(&all));
+  char word[SHOWN + 1] = "";
+  const char *near;
+  uint32_t left = 0;
+  memcpy(word, text, length < SHOWN ? length : SHOWN);
+  for (uint32_t i = 0; i < w->count; i++) {
+    if (!*w->list[i]) continue;
+    if (all.length < ROOM) hri_text_add(&all, "%s%s", all.length ? ", " : "", w->list[i]);
+    else left++;
+  }
+  near = left ? meant(w, word) : NULL;
+  hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: '%s' is no %s", word, what);
+  if (near) hri_hint(error, HR_ERROR_USAGE, "did you mean %s? docs/pytorch.md lists all of them", near);
+  else if (left) hri_hint(error, HR_ERROR_USAGE, "one of %s and %u more: docs/pytorch.md", hri_text_get(&all), left);
+  else hri_hint(error, HR_ERROR_USAGE, "one of %s", hri_text_get(&all));
   hri_text_deinit(&all);
   return HR_ERROR_USAGE;
 }
@@ -359,8 +387,9 @@ hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr
   named_keys named = 0;
   memset(out, 0, sizeof *out);
   while (text && *text) {
-    size_t length = strcspn(text, ",");
-    HRI_TRY(one(text, length, out, &named, error));
+    size_t blanks = strspn(text, " "), length = strcspn(text, ","), end = length;
+    while (end > blanks && text[end - 1] == ' ') end--;
+    HRI_TRY(one(text + blanks, end > blanks ? end - blanks : 0, out, &named, error));
     text += length;
     if (*text) text++;
   }

@@ -1,6 +1,6 @@
 /* Defaults of the stacks (stack.h). Sources: trl 1.16 (trainer/base_config.py, sft_config.py, sft_trainer.py), axolotl 0.19
- * (utils/config, utils/schemas, loaders/model.py, cli/main.py), LLaMA-Factory 0.9.5 (hparams, model/patcher.py, model/adapter.py,
- * model_utils/checkpointing.py). */
+ * (utils/config, utils/schemas, loaders/model.py, cli/main.py, core/builders/causal.py), LLaMA-Factory 0.9.5 (hparams, model/patcher.py,
+ * model/adapter.py, model_utils/checkpointing.py, train/sft/workflow.py). */
 #include "frameworks/pytorch/stack.h"
 
 static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
@@ -25,6 +25,8 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                             .adapted_input = true,
                             .lora_kernels = true,
                             .packs = true,
+                            .evaluates_as_trains = true,
+                            .keeps_losses = true,
                             .unused_stay = true,
                             .counts_tokens = true,
                             .alloc_conf = "expandable_segments:True"},
@@ -39,6 +41,8 @@ static const hri_torch_stack stacks[HR_PYTORCH_STACKS] = {
                                   .checkpoints_trained = true,
                                   .wide_trained = true,
                                   .upcasts_norms = true,
+                                  .adapters_alike = true,
+                                  .keeps_losses = true,
                                   .unused_stay_adapted = true},
     [HR_PYTORCH_TORCHTUNE] = {.name = "torchtune",
                               .title = "a recipe of torchtune's for one device",

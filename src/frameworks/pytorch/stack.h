@@ -26,6 +26,11 @@ typedef struct hri_torch_stack {
   bool lora_kernels;        /* functions of its own in place of PEFT's modules, unless it is told otherwise */
   bool packs;               /* has sample_packing */
   bool upcasts_norms;       /* has upcast_layernorm */
+  bool adapters_alike;      /* has no rank_pattern and alpha_pattern */
+  bool
+      evaluates_as_trains; /* in rows of a micro-step, and what it keeps goes to the host behind as many batches as a step has micro-steps */
+  bool
+      keeps_losses; /* of an evaluation: no compute_metrics is given, or one of numbers that were made of logits before */
   bool unused_stay;         /* ddp_find_unused_parameters=False, whatever trains */
   bool unused_stay_adapted; /* the same beside adapters */
   const char *alloc_conf;   /* what it puts into PYTORCH_ALLOC_CONF where nobody did; NULL: nothing */

@@ -76,7 +76,18 @@ void hri_torch_set_optimizer(hri_torch_translation *out, hri_torch_optim optim, 
   if (out->job.paged) hri_torch_say_unlike(out, "paged states are host memory as far as the device's figures go");
 }
 
+/* Which tensors have states of 8 bits is nobody's to choose there. */
+static void say_states(hri_torch_translation *out, const hr_job *job) {
+  const bool wide =
+      out->job.wide_embeddings && out->job.sharing < HRI_TORCH_ZERO; /* DeepSpeed's tensors are joined ones */
+  if (job->optimizer != HR_OPTIMIZER_ADAMW8BIT || wide == (job->states_8bit == HR_STATES_8BIT_WEIGHTS)) return;
+  hri_torch_say_unlike(out, wide ? "embeddings keep states of 32 bits, as the Trainer asks"
+                                 : "embeddings have states of 8 bits too");
+}
+
 void hri_torch_say_left_out(hri_torch_translation *out, const hr_job *job) {
+  say_states(out, job);
+  if (job->workspace != HR_WORKSPACE_AUTO) hri_torch_say_unlike(out, "cuBLAS takes its usual workspace");
   if (job->neftune_alpha > 0 || job->label_smoothing > 0) hri_torch_say_unlike(out, "without noise and smoothing");
 }
 
@@ -100,12 +111,20 @@ static void set_batch(const hri_torch_asked *asked, hri_torch_translation *out) 
   t->liger = asked->settings->liger;
 }
 
+/* Names of tensors may be longer than all that is said; arguments have them whole. */
+static void say_names(hri_torch_translation *out, const char *before, const char *names) {
+  enum { MOST = 100 };
+  const size_t length = strlen(names);
+  size_t shown = length > MOST ? MOST - 3 : length;
+  while (shown < length && ((unsigned char)names[shown] & 0xC0) == 0x80) shown--; /* no part of a character */
+  hri_torch_say(out, "%s%.*s%s", before, (int)shown, names, shown < length ? "..." : "");
+}
+
 static void set_frozen(const hr_job *job, hri_torch_translation *out) {
   out->job.frozen = (hri_module_frozen){job->freeze, job->train_only};
-  if (job->freeze || job->train_only)
-    hri_torch_say(out, "%s%s%s%s without gradient, ", job->freeze ? job->freeze : "",
-                  job->freeze && job->train_only ? ", " : "", job->train_only ? "all but " : "",
-                  job->train_only ? job->train_only : "");
+  if (job->freeze) say_names(out, "", job->freeze);
+  if (job->train_only) say_names(out, job->freeze ? ", all but " : "all but ", job->train_only);
+  if (job->freeze || job->train_only) hri_torch_say(out, " without gradient, ");
 }
 
 /* 16 bits under autocast. */
@@ -251,17 +270,24 @@ static void set_recompute(const hri_torch_asked *asked, hri_torch_translation *o
 }
 
 static void set_cache(const hri_torch_settings *s, hri_torch_translation *out) {
-  if (!s->use_cache || out->job.checkpoint) return; /* which turns it off */
+  if (!s->use_cache) return;
+  if (out->job.checkpoint) {
+    hri_torch_say_unlike(out, "gradient checkpointing turns use_cache off");
+    return;
+  }
   out->job.use_cache = true;
   hri_torch_say(out, ", use_cache left on");
 }
 
-static void set_evaluation(const hri_torch_settings *s, hri_torch_translation *out) {
+static void set_evaluation(const hri_torch_asked *asked, hri_torch_translation *out) {
   enum { USUAL = 8 }; /* TrainingArguments.per_device_eval_batch_size */
+  const hri_torch_settings *s = asked->settings;
+  const bool alike = asked->stack->evaluates_as_trains;
+  const uint64_t usual = alike ? out->job.batch : USUAL;
   hri_torch_evaluation *e = &out->job.evaluation;
   if (s->eval_batches == 0) return;
-  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : USUAL, s->eval_batches, s->metrics || s->predict,
-                              s->eval_to_host, s->eval_steps};
+  *e = (hri_torch_evaluation){s->eval_rows ? s->eval_rows : usual, s->eval_batches, s->metrics || s->predict,
+                              alike ? out->job.accumulate : s->eval_to_host, s->eval_steps};
   hri_torch_say(out, ", evaluation of %u batches of %u%s", e->batches, (unsigned)e->rows,
                 s->metrics ? " with compute_metrics" : "");
   if (s->predict) hri_torch_say(out, ", predict()");
@@ -407,11 +433,11 @@ static void translate(const hri_torch_asked *asked, hri_torch_translation *out) 
   say_dropout(out);
   if (t->liger) hri_torch_say(out, ", kernels of liger-kernel 0.8.5");
   say_stack(asked, out);
-  set_evaluation(asked->settings, out);
+  set_evaluation(asked, out);
   if (job->loss_chunk < (uint64_t)job->micro_batch * job->sequence_length && !t->fused_head && !t->liger)
     hri_torch_say_unlike(out, "the loss is not chunked");
-  hri_torch_say_left_out(out, job);
   set_ranks(asked, out);
+  hri_torch_say_left_out(out, job);
 }
 
 void hri_torch_translate(const hri_torch_asked *asked, hri_torch_translation *out) {
