@@ -367,7 +367,6 @@ static void embed_backward(void **state) {
 
 /* ---- loss ---- */
 
-/* Bits of variant: cap and smoothing; over the logits. */
 /* Rows of an array of which only the first `columns` were ever written. */
 static void *rows_written(soft_test *t, const array *x, int64_t rows, int64_t columns) {
   int64_t size = hri_real_bytes(x->real), pitch = x->n / rows * size;
@@ -382,6 +381,7 @@ static void *rows_written(soft_test *t, const array *x, int64_t rows, int64_t co
   return to;
 }
 
+/* Bits of variant: cap and smoothing; over the logits. */
 static void cross_entropy_(soft_test *t, hri_real real, int variant) {
   enum { ROWS = 5 };
   const int64_t V = variant == 5 ? 9001 : 301, STORED = variant == 4 ? 323 : variant == 5 ? 9008 : 320;
@@ -408,6 +408,7 @@ static void cross_entropy_(soft_test *t, hri_real real, int variant) {
   for (int i = 0; i < ROWS; i++) sum += losses.d[i];
   assert_true(fabs(control.loss_sum - sum) < 1e-5);
 }
+
 /* Logits that overflowed downwards: no part of the sum, even where a thread has no others. */
 static void lowest_logits_(soft_test *t, hri_real real, int variant) {
   enum { ROWS = 3, LOWEST = 8, V = 300 };

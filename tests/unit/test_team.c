@@ -386,7 +386,7 @@ int main(void) {
   const struct CMUnitTest tests[] =
       {cmocka_unit_test(test_every_item_once), cmocka_unit_test(test_in_order), cmocka_unit_test(test_alone),
        cmocka_unit_test(test_sleepers_wake),   cmocka_unit_test(test_busy),     cmocka_unit_test(test_loop_in_loop),
-       cmocka_unit_test(test_callers_at_once), cmocka_unit_test(test_fork), cmocka_unit_test(test_begun_after_fork),     cmocka_unit_test(test_refused),
-       cmocka_unit_test(test_signals),         cmocka_unit_test(test_no_memory)};
+       cmocka_unit_test(test_callers_at_once), cmocka_unit_test(test_fork),     cmocka_unit_test(test_begun_after_fork),
+       cmocka_unit_test(test_refused),         cmocka_unit_test(test_signals),  cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
