@@ -205,16 +205,58 @@ static hr_status lacks(const hri_node *node, const char *what, hr_error *error) 
 
 enum { MOST_HEAD_SIZE = 256 };
 
+/* More rows than a launch has blocks for. */
+static hr_status too_many(const hri_node *node, const char *what, int64_t most, hr_error *error) {
+  (void)hri_fail(error, HR_ERROR_UNSUPPORTED, "the CUDA backend has no kernel for %s with more than %lld %s",
+                 hri_op_name(node->op), (long long)most, what);
+  return hri_hint(error, HR_ERROR_UNSUPPORTED, "give a smaller --micro-batch");
+}
+
+/* Rows of data, for each of which a launch has `splits` blocks in its third direction. */
+static hr_status check_heads(const hri_node *node, int64_t batch, int64_t splits, int64_t head_size, hr_error *error) {
+  int64_t most = HRI_CUDA_MOST_BLOCKS / splits;
+  if (head_size > MOST_HEAD_SIZE) return lacks(node, "heads of more than 256 columns", error);
+  return batch <= most ? HR_OK : too_many(node, "rows of data at a time", most, error);
+}
+
+/* Rows that a launch takes `each` at a time, in its second direction. */
+static hr_status check_rows(const hri_node *node, int64_t rows, int64_t each, hr_error *error) {
+  int64_t most = HRI_CUDA_MOST_BLOCKS * each;
+  return rows <= most ? HR_OK : too_many(node, "tokens at a time", most, error);
+}
+
+static hr_status check_product(const hri_job *job, const hri_node *node, hr_error *error) {
+  hri_cuda_product_args own = hri_cuda_own_product(job, node);
+  if (hri_cuda_product_is_ours(job, node))
+    return hri_cuda_product_thin(own.m, own.a_column, own.b_column)
+               ? HR_OK
+               : check_rows(node, own.m, HRI_CUDA_PRODUCT_ROWS, error);
+  return node->op == HRI_OP_LINEAR_DW_BIAS ? check_rows(node, own.k, HRI_CUDA_NORM_ROWS, error) : HR_OK;
+}
+
 /* Beyond the types of operands: what kernels are missing for. */
 static hr_status check(const hri_job *job, const hri_node *node, hr_error *error) {
-  int64_t columns = 0;
+  hri_attention_shape s;
+  hri_attention_cache_shape cached;
   switch (hri_rule_get(node->op)->attention) {
   case HRI_ATTENTION_FORWARD:
-  case HRI_ATTENTION_BACKWARD: columns = hri_demand_attention(job, node).head_dim; break;
-  case HRI_ATTENTION_CACHED: columns = hri_demand_cache(job, node).head_dim; break;
+  case HRI_ATTENTION_BACKWARD:
+    s = hri_demand_attention(job, node);
+    return check_heads(node, s.batch, hri_cuda_head_splits(s.head_dim), s.head_dim, error);
+  case HRI_ATTENTION_CACHED:
+    cached = hri_demand_cache(job, node);
+    return check_heads(node, cached.batch * cached.rows, 1, cached.head_dim, error);
   default: break;
   }
-  return columns <= MOST_HEAD_SIZE ? HR_OK : lacks(node, "heads of more than 256 columns", error);
+  if (hri_demand_is_product(node->op)) return check_product(job, node, error);
+  switch (node->op) { /* their gradients of weights are sums over rows */
+  case HRI_OP_BIAS_GRADIENT:
+  case HRI_OP_NORM_BACKWARD:
+  case HRI_OP_HEAD_NORM_BACKWARD:
+  case HRI_OP_DORA_BACKWARD:
+    return check_rows(node, (int64_t)hri_rows(hri_at(job, node, 0)), HRI_CUDA_NORM_ROWS, error);
+  default: return HR_OK;
+  }
 }
 
 hr_status hri_cuda_scratch(const hri_job *job, const hri_node *node, uint64_t *bytes, hr_error *error) {

@@ -31,7 +31,9 @@ enum {
   /* Positions of a cache in one run. */
   HRI_CUDA_CACHE_RUN = 256,
   /* Rows of a weight in one block of Adafactor's columns. */
-  HRI_CUDA_FACTOR_ROWS = 512
+  HRI_CUDA_FACTOR_ROWS = 512,
+  /* Blocks of a launch in its second and third direction, at most, on every card. */
+  HRI_CUDA_MOST_BLOCKS = 65535
 };
 
 HRI_SIZES int64_t hri_cuda_blocks_of(int64_t n, int64_t each) { return (n + each - 1) / each; }
@@ -50,6 +52,9 @@ HRI_SIZES int64_t hri_cuda_product_pieces(int64_t m, int64_t n, int64_t k) {
 HRI_SIZES bool hri_cuda_product_thin(int64_t m, int64_t a_column, int64_t b_column) {
   return m <= HRI_CUDA_FEW_ROWS && a_column == 1 && b_column == 1;
 }
+
+/* Blocks that share the columns of a head in attention: each makes 128 of them at most. */
+HRI_SIZES int64_t hri_cuda_head_splits(int64_t head_size) { return head_size > 128 ? 2 : 1; }
 
 #undef HRI_SIZES
 #endif

@@ -94,7 +94,7 @@ static HRI_VECTOR_INLINE void hri_fetch(const void *from, int64_t bytes) {
 
 /* v, which a compiler may not join with what is done next: kernels are compiled so that it makes one rounding of a product
  * and the sum that takes it, and where bits are defined there are two. */
-static inline hri_vf hri_vrounded(hri_vf v) {
+static HRI_VECTOR_INLINE hri_vf hri_vrounded(hri_vf v) {
 #if defined(__AVX512F__)
   __asm__("" : "+v"(v));
 #elif defined(__x86_64__) && HRI_VECTOR_BYTES <= 32

@@ -327,6 +327,7 @@ hr_status hri_team_start(hri_team *team, hr_error *error) {
   int made, reason = 0, cpus = processors();
   hr_status status;
   if (team->running == team->threads) return HR_OK;
+  team->forks = atomic_load(&forks); /* threads that begin now are this process's, whatever it came out of */
   team->spin_ns = cpus && cpus < team->threads ? 0 : HRI_TEAM_SPIN_NS; /* who looks would keep others from working */
   made = start_workers(team, &reason);
   if (made == team->threads) {

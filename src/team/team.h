@@ -9,7 +9,8 @@
  * Threads wait for work by looking for it for a bounded time (HRI_TEAM_SPIN_NS) and then sleep in the kernel, so a team
  * costs nothing while its owner does other things, and little on a machine whose cores are wanted by others too. No
  * OpenMP and no setting of the process is involved: a host program's own threads, settings and signal handlers stay
- * what they are. After a fork the child's copy of a team does all loops in the calling thread.
+ * what they are. After a fork the child's copy of a team does all loops in the calling thread, unless it is started there
+ * first: then its threads are the child's own.
  *
  * The work runs in the calling thread alone, as thread 0, when the team is NULL or has not been started, when its loop
  * is a single chunk, and when the team is busy - a loop inside a loop, or one of another thread of the host. */

@@ -93,6 +93,11 @@ for k in 8 16 24; do
 done
 run plan gpt2-124m --device rtx-3060 --micro-batch auto --batch-tokens 49152 --auto --json; expect_rc 0; expect_json "d['time']['step_ns'] <= 1.001 * $split"
 run plan gpt2-124m --device rtx-3060 --micro-batch auto --recompute auto --budget 4GiB --json; expect_rc 0; expect_json 'd["fits"] and d["job"]["recompute"] != "auto"'
+# No more rows than a launch of a GPU has blocks for, however much memory there is.
+run plan custom:family=llama,layers=1,hidden=16,heads=1,vocab=64,positions=64 --device h100 --seq 8 --micro-batch auto --json; expect_rc 0
+expect_json 'd["fits"] and 1024 < d["job"]["micro_batch"] <= 65535'
+run plan custom:family=llama,layers=1,hidden=16,heads=1,vocab=64,positions=64 --device h100 --seq 8 --micro-batch 65536; expect_rc 2
+expect_err 'no kernel for attention with more than 65535 rows of data at a time'; expect_err 'try: give a smaller --micro-batch'
 # Rows whose loss is cut by itself need less than fewer rows whose loss is whole: a budget that holds 16 and not 12 is used.
 cut="custom:family=smollm3,layers=2,hidden=24,heads=3,kv-heads=1,head-size=8,mlp=100,vocab=5003,positions=256,tied --device rtx-4090 --seq 256"
 # shellcheck disable=SC2086

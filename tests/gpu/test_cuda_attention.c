@@ -236,6 +236,36 @@ static void same_bits(void **state) {
   give_all();
 }
 
+/* Forward of a key that has no number in its last column, in one of the two ways: y is none where the key is seen. */
+static void poisoned(hri_real real, bool full) {
+  enum { BAD = 11 };
+  const attention_case *c = &cases[1];
+  soft_test t = soft_open((uint64_t)real);
+  hri_attention_shape s = shape_of(c, real);
+  int64_t tokens = c->b * c->t, n = tokens * (c->h + 2 * c->k) * c->d;
+  double *values = take(n * sizeof *values);
+  for (int64_t i = 0; i < n; i++) values[i] = hri_normal(array_seed, 7, (uint64_t)i);
+  values[plain_key(c, 0, 0, BAD) + c->d - 1] = NAN;
+  array qkv = array_of(&t, n, real, values), y = array_result(&t, tokens * c->h * c->d, real);
+  void *other = soft_memory(&t, tokens * c->h * (full ? c->t * hri_real_bytes(real) : 4)), *got = take(y.n * 4);
+  assert_int_equal(full ? hri_cuda_attention_full(&s, 0.2f, qkv.device, NULL, y.device, other, NULL, t.stream)
+                        : hri_cuda_attention(&s, 0.2f, qkv.device, NULL, y.device, other, NULL, t.stream),
+                   0);
+  soft_clean(&t);
+  soft_download(&t, got, y.device, y.n * hri_real_bytes(real));
+  for (int64_t i = 0; i < y.n; i++) {
+    int64_t token = i / (c->h * c->d), head = i / c->d % c->h;
+    bool seen = head == 0 && token >= BAD && token < BAD + c->window;
+    if (isnan(hri_real_get(got, i, real)) != seen) fail_msg("type %d, full %d, element %d", real, full, (int)i);
+  }
+  soft_close(&t);
+  give_all();
+}
+static void a_nan_stays(void **state) {
+  (void)state;
+  for (int r = 0; r < 3; r++) poisoned(reals[r], false), poisoned(reals[r], true);
+}
+
 /* Head sizes that there is no kernel for are refused, and dropout without a control block. */
 static void refused(void **state) {
   soft_test t = soft_open(0);
@@ -249,7 +279,8 @@ static void refused(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(in_fp32), cmocka_unit_test(in_bf16), cmocka_unit_test(in_fp16),
-                                     cmocka_unit_test(same_bits), cmocka_unit_test(refused)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(in_fp32),     cmocka_unit_test(in_bf16),
+                                     cmocka_unit_test(in_fp16),     cmocka_unit_test(same_bits),
+                                     cmocka_unit_test(a_nan_stays), cmocka_unit_test(refused)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -341,6 +341,33 @@ static void a_missing_kernel_is_told_by_the_plan(void **state) {
                       "the CUDA backend has no kernel for attention with heads of more than 256 columns");
 }
 
+/* More rows than a launch has blocks for: of data in attention, of tokens in sums over them. */
+static void more_rows_than_blocks_are_refused(void **state) {
+  static const struct rows {
+    uint32_t batch, sequence;
+    const char *says;
+  } cases[] = {{65535, 2, NULL},
+               {65536, 2, "attention with more than 65535 rows of data at a time"},
+               {65535, 64, NULL},
+               {65535, 65, "_backward with more than 4194240 tokens at a time"}};
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const struct rows *c = &cases[k];
+    variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+    hr_error error = {0};
+    hr_plan *plan = NULL;
+    hr_job job;
+    describe(&v, &job);
+    job.micro_batch = c->batch;
+    job.sequence_length = c->sequence;
+    job.loss_chunk = HR_LOSS_CHUNK_OFF; /* else thousands of chunks */
+    assert_int_equal(hr_plan_create(&job, &plan, &error), c->says ? HR_ERROR_UNSUPPORTED : HR_OK);
+    if (c->says) assert_non_null(strstr(error.message, c->says));
+    if (c->says) assert_string_equal(error.hint, "give a smaller --micro-batch");
+    hr_plan_destroy(plan);
+  }
+}
+
 /* Without a driver, and without our library, the words name what is missing. */
 static void what_a_real_device_lacks_is_named(void **state) {
   hri_cuda_kernels kernels;
@@ -371,13 +398,21 @@ static void runs_train_save_and_go_on(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(families_train_as_on_the_cpu),           cmocka_unit_test(techniques_train_as_on_the_cpu),
-      cmocka_unit_test(products_take_what_their_library_has),   cmocka_unit_test(what_is_made_again_changes_no_bit),
-      cmocka_unit_test(a_library_without_epilogues_trains_too), cmocka_unit_test(memory_that_grows_is_told),
-      cmocka_unit_test(every_order_gives_the_same_bits),        cmocka_unit_test(a_missing_wait_is_found),
-      cmocka_unit_test(bytes_behind_a_storage_are_found),       cmocka_unit_test(the_device_holds_what_was_planned),
-      cmocka_unit_test(a_device_without_room_is_refused),       cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
-      cmocka_unit_test(what_a_real_device_lacks_is_named),      cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(families_train_as_on_the_cpu),
+      cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(products_take_what_their_library_has),
+      cmocka_unit_test(what_is_made_again_changes_no_bit),
+      cmocka_unit_test(a_library_without_epilogues_trains_too),
+      cmocka_unit_test(memory_that_grows_is_told),
+      cmocka_unit_test(every_order_gives_the_same_bits),
+      cmocka_unit_test(a_missing_wait_is_found),
+      cmocka_unit_test(bytes_behind_a_storage_are_found),
+      cmocka_unit_test(the_device_holds_what_was_planned),
+      cmocka_unit_test(a_device_without_room_is_refused),
+      cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
+      cmocka_unit_test(more_rows_than_blocks_are_refused),
+      cmocka_unit_test(what_a_real_device_lacks_is_named),
+      cmocka_unit_test(runs_train_save_and_go_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -100,6 +100,32 @@ static void cached(void **state) {
   each(cached_, sizeof caches / sizeof *caches);
 }
 
+/* A new key without a number that is alone in its run, behind a run of numbers. */
+static void cached_nan_(soft_test *t, hri_real real, int variant) {
+  hri_attention_cache_shape s = {.batch = 1, .rows = 1, .capacity = HRI_CUDA_CACHE_RUN + 32, .heads = 2, .kv_heads = 1};
+  s.head_dim = variant ? 64 : 33, s.real = real;
+  int64_t width = (s.heads + 2 * s.kv_heads) * s.head_dim, n = hri_attention_cache_elements(&s);
+  hri_control control = {.cache_length = HRI_CUDA_CACHE_RUN, .row_count = 1};
+  array keys = array_random(t, n, real, 1, 0), values = array_random(t, n, real, 1, 0);
+  array y = array_result(t, s.heads * s.head_dim, real);
+  double *row = take(width * sizeof *row);
+  void *got = take(y.n * 4);
+  for (int64_t i = 0; i < width; i++) row[i] = i % 7 - 3;
+  row[s.heads * s.head_dim + 5] = NAN;
+  array qkv = array_of(t, width, real, row);
+  assert_int_equal(hri_cuda_attention_cached(&s, 0.2f, qkv.device, keys.device, values.device,
+                                             device_control(t, &control), y.device,
+                                             soft_memory(t, hri_cuda_attention_cached_scratch_bytes(&s)), t->stream),
+                   0);
+  soft_clean(t);
+  soft_download(t, got, y.device, y.n * hri_real_bytes(real));
+  for (int64_t i = 0; i < y.n; i++) assert_true(isnan(hri_real_get(got, i, real)));
+}
+static void cached_nan(void **state) {
+  (void)state;
+  each(cached_nan_, 2);
+}
+
 /* ---- products ---- */
 
 typedef enum product { FORWARD, DX, DW } product;
@@ -193,6 +219,7 @@ static void products(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(cached), cmocka_unit_test(products)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(cached), cmocka_unit_test(cached_nan),
+                                     cmocka_unit_test(products)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

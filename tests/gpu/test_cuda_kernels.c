@@ -367,7 +367,6 @@ static void embed_backward(void **state) {
 
 /* ---- loss ---- */
 
-/* Bits of variant: cap and smoothing; over the logits. */
 /* Rows of an array of which only the first `columns` were ever written. */
 static void *rows_written(soft_test *t, const array *x, int64_t rows, int64_t columns) {
   int64_t size = hri_real_bytes(x->real), pitch = x->n / rows * size;
@@ -382,6 +381,7 @@ static void *rows_written(soft_test *t, const array *x, int64_t rows, int64_t co
   return to;
 }
 
+/* Bits of variant: cap and smoothing; over the logits. */
 static void cross_entropy_(soft_test *t, hri_real real, int variant) {
   enum { ROWS = 5 };
   const int64_t V = variant == 5 ? 9001 : 301, STORED = variant == 4 ? 323 : variant == 5 ? 9008 : 320;
@@ -408,9 +408,32 @@ static void cross_entropy_(soft_test *t, hri_real real, int variant) {
   for (int i = 0; i < ROWS; i++) sum += losses.d[i];
   assert_true(fabs(control.loss_sum - sum) < 1e-5);
 }
+
+/* Logits that overflowed downwards: no part of the sum, even where a thread has no others. */
+static void lowest_logits_(soft_test *t, hri_real real, int variant) {
+  enum { ROWS = 3, LOWEST = 8, V = 300 };
+  const int32_t labels[ROWS] = {LOWEST, V - 1, 17};
+  hri_control control = {.inv_tokens = 0.25, .loss_scale = 2};
+  const int64_t stored = variant ? 301 : 320; /* an element at a time, or a vector */
+  array x = array_random(t, ROWS * stored, real, 3, 0), losses = array_result(t, ROWS, HRI_REAL_F32);
+  array dx = array_result(t, ROWS * stored, real);
+  for (int64_t row = 0; row < ROWS; row++)
+    for (int64_t v = 0; v < LOWEST; v++) x.f[row * stored + v] = -INFINITY, x.d[row * stored + v] = -INFINITY;
+  x.device = rows_written(t, &x, ROWS, V);
+  hri_cuda_cross_entropy_args a = {.rows = ROWS, .vocabulary = V, .stored = stored, .real = real};
+  a.logits = x.device, a.labels = device_ids(t, labels, ROWS), a.control = device_control(t, &control);
+  a.losses = losses.device, a.dlogits = dx.device;
+  assert_int_equal(hri_cuda_cross_entropy(&a, t->stream), 0);
+  hri_ref_cross_entropy(losses.d, dx.d, x.d, labels, 0, 0, 0.5, ROWS, V, stored);
+  naive_cross_entropy(losses.f, dx.f, x.f, labels, 0, 0, 0.5f, ROWS, V, stored);
+  expect(t, "losses", &losses);
+  expect(t, "dlogits", &dx);
+}
+
 static void cross_entropy(void **state) {
   (void)state;
   each(cross_entropy_, 6);
+  each(lowest_logits_, 2);
 }
 
 int main(void) {

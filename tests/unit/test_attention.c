@@ -506,15 +506,19 @@ static void test_masked_keys_leave_no_trace(void **state) {
 
 /* A NaN in the input must show in the output, not be taken for a masked score. */
 static void test_nan_propagates(void **state) {
+  static const uint32_t numbers[] = {0x7FC00000u, 0x7FC00001u, 0x7FFFFFFFu, 0xFFFFFFFFu}; /* check mode's is the last */
   (void)state;
-  for (int n = 0; n < 4 * variant_count; n++) {
-    int i = n / 4;
+  for (int n = 0; n < 32 * variant_count; n++) {
+    int i = n / 32;
+    bool query = n & 1;
     problem p = make_problem((hri_attention_shape)SHAPE(1, 40, 1, 1, 16, 0, n / 2 % 2, reals[n % 3]), DOCS_NONE, 600);
-    p.qkv[20 * 48 + 16 + 3] = NAN; /* key 20 */
+    memcpy(&p.qkv[20 * 48 + (query ? 0 : 16) + 3], &numbers[n / 4 % 4], sizeof *p.qkv); /* query or key 20 */
     outputs o = run_all(&p, &variants[i], 1);
     for (int t = 0; t < 40; t++) {
-      assert_int_equal(isnan(o.y[t * 16]) != 0, t >= 20);
-      assert_int_equal(isnan(o.full_y[t * 16]) != 0, t >= 20);
+      bool lost = query ? t == 20 : t >= 20;
+      assert_int_equal(isnan(o.y[t * 16]) != 0, lost);
+      assert_int_equal(isnan(o.full_y[t * 16]) != 0, lost);
+      assert_true(!lost || (isnan(o.dqkv[t * 48]) && isnan(o.full_dqkv[t * 48])));
     }
     free_outputs(&p, &o);
     free_problem(&p);

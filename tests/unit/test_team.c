@@ -6,6 +6,7 @@
 #include <stdint.h>
 
 #include <cmocka.h>
+#include <dirent.h>
 #include <errno.h>
 #include <pthread.h>
 #include <sched.h>
@@ -261,6 +262,54 @@ static int with_a_copy(void *context) {
   return n.sum == 499500 ? 0 : 1;
 }
 
+/* How many threads this process has. */
+static int threads_here(void) {
+  DIR *tasks = opendir("/proc/self/task");
+  int count = 0;
+  if (!tasks) return -1;
+  for (const struct dirent *entry = readdir(tasks); entry; entry = readdir(tasks)) count += entry->d_name[0] != '.';
+  (void)closedir(tasks);
+  return count;
+}
+
+/* A thread that was joined may be counted for a moment. */
+static bool alone_soon(void) {
+  for (int k = 0; k < 2000 && threads_here() > 1; k++) usleep(1000);
+  return threads_here() == 1;
+}
+
+static int begun_in_child(void *context) {
+  hri_team *team = context;
+  hr_error error = {0};
+  int64_t together = 0;
+  if (hri_team_start(team, &error) != HR_OK || threads_here() != 4) return 1;
+  for (int round = 0; round < 20; round++) {
+    static tally t;
+    memset(&t, 0, sizeof t);
+    t.threads = 4;
+    t.pause_us = 2000;
+    hri_team_each(team, 40, 1, count, &t);
+    if (atomic_load(&t.twice) || t.done[0] != 1 || t.done[39] != 1) return 2;
+    together += t.most;
+  }
+  if (together <= 40) return 3; /* of 80; 20 if the calling thread did all */
+  hri_team_destroy(team);
+  return alone_soon() ? 0 : 4; /* none waits in memory that is gone */
+}
+
+/* A team that was made before a fork and begins in the child has threads of the child's, which work and end with it. */
+static void test_begun_after_fork(void **state) {
+  hri_team *team = NULL;
+  hr_error error = {0};
+  (void)state;
+#if defined(__SANITIZE_THREAD__)
+  skip(); /* it allows no threads after a fork */
+#endif
+  assert_int_equal(hri_team_create(4, &team, &error), HR_OK);
+  assert_int_equal(in_child(begun_in_child, team, 60), 0);
+  hri_team_destroy(team);
+}
+
 /* A child has no workers: its copy of the team still does every loop, can be ended, and a new one can be started. */
 static void test_fork(void **state) {
   hri_team *team = started(4);
@@ -337,7 +386,7 @@ int main(void) {
   const struct CMUnitTest tests[] =
       {cmocka_unit_test(test_every_item_once), cmocka_unit_test(test_in_order), cmocka_unit_test(test_alone),
        cmocka_unit_test(test_sleepers_wake),   cmocka_unit_test(test_busy),     cmocka_unit_test(test_loop_in_loop),
-       cmocka_unit_test(test_callers_at_once), cmocka_unit_test(test_fork),     cmocka_unit_test(test_refused),
-       cmocka_unit_test(test_signals),         cmocka_unit_test(test_no_memory)};
+       cmocka_unit_test(test_callers_at_once), cmocka_unit_test(test_fork),     cmocka_unit_test(test_begun_after_fork),
+       cmocka_unit_test(test_refused),         cmocka_unit_test(test_signals),  cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

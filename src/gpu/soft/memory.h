@@ -2,8 +2,8 @@
  * streams.
  *
  * Everything that a stream carries out is an operation with a number and a clock: of each lane (a stream, or a branch of a
- * graph) how many operations are known to be over when it begins. Every two bytes of an allocation remember the operation
- * that wrote them last and those that read them since. An access that conflicts with one that is not known to be over is a
+ * graph) how many operations are known to be over when it begins. Every byte of an allocation remembers the operation that
+ * wrote it last and those that read it since. An access that conflicts with one that is not known to be over is a
  * missing wait, whatever the order in which the two were carried out here. Two blocks of one launch that touch the same
  * bytes, one of them writing, are a race as well (atomics are not). Fresh memory is all ones; reading it in a kernel is a
  * finding. Released memory stays known until the device is closed, so that its use is one. */

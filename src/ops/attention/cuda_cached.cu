@@ -151,7 +151,7 @@ template <class T, int WIDE> __global__ void cached_kernel(cached_args a, int pa
     bool there = begin + local < w.end;
     float most = hri_block_max(there ? fmaxf(score[h][0], score[h][1]) : -INFINITY, partial), total = 0;
     for (int e = 0; e < 2; e++) {
-      float x = there ? expf(score[h][e] - most) : 0;
+      float x = !there || score[h][e] == -INFINITY ? 0 : expf(score[h][e] - most);
       p[(local + e) * HEADS + h] = x;
       total += x;
     }
@@ -189,11 +189,11 @@ template <class T> __global__ void fold_kernel(cached_args a) {
     float out = 0, sum = 0;
     for (int64_t k = 0; there && k < splits; k++) {
       int64_t at = from + k * (D + 2);
-      float own = parts[at + D];
-      if (own == -INFINITY) continue; /* nothing is there */
+      float own = parts[at + D], own_sum = parts[at + D + 1];
+      if (own == -INFINITY && own_sum == 0) continue; /* nothing is there; NaN alone has no maximum, and a sum of NaN */
       float factor = expf(own - most);
       out += parts[at + d] * factor;
-      sum += parts[at + D + 1] * factor;
+      sum += own_sum * factor;
     }
     y[to + d] = hri_narrow<T>(there ? out / sum : 0);
   }

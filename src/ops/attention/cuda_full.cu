@@ -66,7 +66,7 @@ template <class T> __global__ void full_kernel(full_args f) {
             expf(score_of(a, head_dot(qkv, qkv_at(a, b, t, head), qkv, qkv_at(a, b, j, kv), D), &slope) - most) / sum;
       if (lane != 0) continue;
       probs[row + j] = hri_narrow<T>(value);
-      p[j - begin] = value > 0 ? value * stays_of(a, b, head, t, j) : 0;
+      p[j - begin] = value == 0 ? 0 : value * stays_of(a, b, head, t, j); /* NaN stays */
     }
     __syncthreads();
     for (int k = 0; k < MOST_EACH; k++) {

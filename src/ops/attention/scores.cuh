@@ -39,6 +39,8 @@ template <class T, int COLUMNS> struct attention_tiles {
     BACKWARD_BYTES = 2 * (ROWS + PASSING) * STRIDE * sizeof(T)
   };
 };
+static_assert((int)attention_tiles<float, 128>::SPLITS == 1 && (int)attention_tiles<float, 256>::SPLITS == 2,
+              "as hri_cuda_head_splits tells plans");
 
 /* Where head `head` of qkv begins in row (b, t), in elements: queries 0 .. H - 1, then keys, then values. */
 __device__ __forceinline__ int64_t pitch_of(const attention_args &a) {

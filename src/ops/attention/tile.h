@@ -143,20 +143,26 @@ TILE_INLINE tile_vi tile_iota(void) {
 }
 
 /* 2^x: round to the nearest integer n by adding 1.5 * 2^23, then a minimax polynomial of degree 6 for 2^(x-n) (relative
- * error 2e-9 before rounding; exact at 0), then n goes into the exponent. Results below 2^-126 become 0, which is also
- * what a masked score (-inf) must give; a NaN stays one. x <= 127. */
+ * error 2e-9 before rounding; exact at 0), times 2^n. Results below 2^-126 become 0, which is also what a masked score
+ * (-inf) must give. x <= 127. A NaN stays one, whatever its other bits are: so 2^n is multiplied, not added to the
+ * exponent, which of a NaN that has bits at its end would make a number. */
 TILE_INLINE tile_vf tile_exp2(tile_vf x) {
   const tile_vf magic = tile_splat(12582912.0f), low = tile_splat(-126.0f);
   tile_vi tiny = x < low;
-  tile_vf shifted = tile_max(low, x) + magic;
-  tile_vf f = tile_max(low, x) - (shifted - magic);
+  tile_vf shifted = tile_max(low, x) + magic, n = shifted - magic;
+  tile_vf f = tile_max(low, x) - n;
   tile_vf p = f * 1.535336206e-04f + 1.339887456e-03f;
   p = p * f + 9.618437358e-03f;
   p = p * f + 5.550332471e-02f;
   p = p * f + 2.402264791e-01f;
   p = p * f + 6.931472029e-01f;
   p = p * f + 1.0f;
-  return (tile_vf)((tile_vi)((tile_vu)p + ((tile_vu)shifted << 23)) & ~tiny);
+#if defined(__AVX512F__)
+  p = (tile_vf)_mm512_scalef_ps((__m512)p, (__m512)n);
+#else
+  p = p * (tile_vf)(((tile_vu)shifted << 23) + 0x3F800000u);
+#endif
+  return (tile_vf)((tile_vi)p & ~tiny);
 }
 
 #if TILE_PAIRS

@@ -1,4 +1,6 @@
 /* Cross-entropy over a row of logits by one block, which may write the gradient over them; and the sum of losses. */
+#include <float.h>
+
 #include "ops/cuda.h"
 #include "ops/elements.cuh"
 
@@ -41,7 +43,8 @@ __device__ __forceinline__ void write_gradient(const hri_cuda_cross_entropy_args
   }
 }
 
-/* Maximum and sum are made in one pass: a thread's sum is of exponentials less its own maximum so far. */
+/* Maximum and sum are made in one pass: a thread's sum is of exponentials less its own maximum so far, which begins as a
+ * number: where all that a thread has is -inf, exponentials are then 0 and not NaN. */
 template <class T, int wide> __global__ void cross_entropy_kernel(hri_cuda_cross_entropy_args a) {
   HRI_SHARED(float, partial, HRI_WARP);
   HRI_SHARED(float, at_label, 1);
@@ -51,7 +54,7 @@ template <class T, int wide> __global__ void cross_entropy_kernel(hri_cuda_cross
   hri_global<const hri_control> control(a.control, 1);
   hri_global<float> losses(a.losses, a.rows);
   int32_t label = labels[blockIdx.x];
-  float smoothing = (float)a.smoothing, most = -INFINITY, sum = 0, all = 0, l[wide];
+  float smoothing = (float)a.smoothing, most = -FLT_MAX, sum = 0, all = 0, l[wide];
   for (int64_t v = (int64_t)threadIdx.x * wide; v < a.vocabulary; v += (int64_t)blockDim.x * wide) {
     int count = get_logits<T, wide>(l, a, x, base, v);
     float larger = most;

@@ -20,25 +20,10 @@
 #include "ops/scratch.h"
 #include "ops/vmath.h"
 
-/* v, not to be fused with an operation that follows: what would otherwise be up to the compiler, and change with the
- * code around it, is fixed. Costs nothing. */
-static HRI_INLINE hri_vf apart(hri_vf v) {
-#if defined(__AVX512F__)
-  __asm__("" : "+v"(v));
-#elif defined(__x86_64__)
-  __asm__("" : "+x"(v));
-#elif defined(__aarch64__)
-  __asm__("" : "+w"(v));
-#else
-  __asm__("" : "+m"(v));
-#endif
-  return v;
-}
-
 /* v as memory would give it back. */
 static HRI_INLINE hri_vf as_stored(hri_vf v, hri_real real) {
   if (real == HRI_REAL_F16) return hri_vwiden_f16(hri_vround_f16(v));
-  return real == HRI_REAL_BF16 ? (hri_vf)(hri_vround_upper(v) & 0xFFFF0000u) : apart(v);
+  return real == HRI_REAL_BF16 ? (hri_vf)(hri_vround_upper(v) & 0xFFFF0000u) : hri_vrounded(v);
 }
 
 /* ---- forward ---- */
@@ -196,7 +181,7 @@ static HRI_INLINE void backward_part(row_terms terms, float *dweight, float *dbi
                                      int64_t n, bool layer, hri_real real) {
   hri_vf g = hri_vload_real_n(terms.dy, j, n, real), w = take_weight(weight, j, n);
   hri_vf xhat = (hri_vload_real_n(terms.x, j, n, real) - terms.mean) * terms.rstd;
-  hri_vf d = ((layer ? g * w - terms.mean_g : apart(g * w)) - xhat * terms.mean_gx) * terms.rstd;
+  hri_vf d = ((layer ? g * w - terms.mean_g : hri_vrounded(g * w)) - xhat * terms.mean_gx) * terms.rstd;
   if (terms.extra) d = as_stored(d, real) + hri_vload_real_n(terms.extra, j, n, real);
   hri_vstore_real_n(terms.dx, j, d, n, real);
   if (dweight) hri_vstore_n(dweight + j, hri_vload_n(dweight + j, n) + g * xhat, n);

@@ -29,18 +29,6 @@ typedef struct numbers {
   float gradient_scale;
 } numbers;
 
-/* x, rounded to fp32 here and now: what follows cannot be contracted with what made it. */
-INLINE hri_vf rounded(hri_vf x) {
-#if defined(__AVX512F__)
-  __asm__("" : "+v"(x));
-#elif defined(__x86_64__)
-  __asm__("" : "+x"(x));
-#elif defined(__aarch64__)
-  __asm__("" : "+w"(x));
-#endif
-  return x;
-}
-
 INLINE hri_vf magnitude(hri_vf x) { return (hri_vf)((hri_vu)x & 0x7FFFFFFFu); }
 
 /* ---- codes ---- */
@@ -382,18 +370,18 @@ INLINE void forget(hri_vf raw, hri_vf *first, hri_vf *second, hri_vf *weight, hr
 
 /* The weight's new value; *first and *second become new. */
 INLINE hri_vf adamw_part(const numbers *f, hri_vf raw, hri_vf weight, hri_vf *first, hri_vf *second) {
-  hri_vf g = rounded(raw * f->gradient_scale), step;
-  *first = rounded(*first * f->beta1) + rounded(g * f->one_minus_beta1);
-  *second = rounded(*second * f->beta2) + rounded(rounded(g * f->one_minus_beta2) * g);
+  hri_vf g = hri_vrounded(raw * f->gradient_scale), step;
+  *first = hri_vrounded(*first * f->beta1) + hri_vrounded(g * f->one_minus_beta1);
+  *second = hri_vrounded(*second * f->beta2) + hri_vrounded(hri_vrounded(g * f->one_minus_beta2) * g);
   step = f->step * (*first / (hri_vsqrt(*second) + f->epsilon));
   return weight * f->decay - step;
 }
 
 INLINE hri_vf lion_part(const numbers *f, hri_vf raw, hri_vf weight, hri_vf *first) {
-  hri_vf g = rounded(raw * f->gradient_scale), zero = {0};
-  hri_vf smooth = rounded(*first * f->beta1) + rounded(g * f->one_minus_beta1);
+  hri_vf g = hri_vrounded(raw * f->gradient_scale), zero = {0};
+  hri_vf smooth = hri_vrounded(*first * f->beta1) + hri_vrounded(g * f->one_minus_beta1);
   hri_vf step = hri_vselect(smooth > zero, hri_vset(f->step), hri_vselect(smooth < zero, hri_vset(-f->step), zero));
-  *first = rounded(*first * f->beta2) + rounded(g * f->one_minus_beta2);
+  *first = hri_vrounded(*first * f->beta2) + hri_vrounded(g * f->one_minus_beta2);
   return weight * f->decay - step;
 }
 
