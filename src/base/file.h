@@ -57,6 +57,11 @@ hr_status hri_dir_remove(const char *path, hr_error *error); /* rm -r of a tree 
 void hri_path_parent(const char *path, char out[4096]);
 /* The nearest directory at or above a path that is there, into `out` (4096 bytes). */
 void hri_path_nearest(const char *path, char out[4096]);
+/* The one absolute name of a place, there or yet to be made, into `out` (4096 bytes): links are followed as far as it is
+ * there, and what is not is taken as it is spelled, without "." and "..". False when it is too long, or nobody can say. */
+bool hri_path_settle(const char *path, char out[4096]);
+/* Whether a place is a directory or in it, by their settled names. */
+bool hri_path_inside(const char *path, const char *dir);
 /* "dir/name" into a buffer of 4096 bytes; USAGE when it is too long. */
 hr_status hri_path_at(char path[4096], const char *dir, const char *name, hr_error *error);
 /* "dir/name" in a new string; NULL when memory is refused. */

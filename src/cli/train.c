@@ -149,10 +149,16 @@ static bool machine_refused(const hr_job *job, hr_status status, const hr_error 
 
 static hr_status check_outputs(const cli_config *config, const hr_run_options *run, hr_error *error) {
   const char *log = streams_take_output(config) ? NULL : config->own.log_json;
-  const output_file files[] = {{"log-json", log},
+  const output_file files[] = {{"out", run->out_directory},
+                               {"log-json", log},
                                {"metrics-file", config->own.metrics_file},
                                {"profile", run->profile_path}};
-  if (run->profile_path) HRI_TRY(output_check("profile", run->profile_path, OUTPUT_PROFILE, error));
+  bool in_run;
+  if (run->profile_path) {
+    HRI_TRY(output_check("profile", run->profile_path, OUTPUT_PROFILE, error));
+    if (!run->resume_directory)
+      HRI_TRY(output_in_run("profile", run->profile_path, run->out_directory, false, &in_run, error));
+  }
   return outputs_check_apart(files, sizeof files / sizeof *files, error);
 }
 
