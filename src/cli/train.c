@@ -43,6 +43,21 @@ static hr_status run_options(const cli_config *config, char **separator, hr_run_
   return data_options(separator, &run->data, error);
 }
 
+/* What a person says now of evaluations that there will be none of. --eval-every is the library's to refuse. A run that
+ * goes on may remember such an option, and the environment holds it for all runs. */
+static hr_status check_evaluations(const cli_config *config, hr_error *error) {
+  const hr_run_options *run = &config->run;
+  const void *idle = NULL;
+  if (run->eval_path_count > 0 || run->eval_share > 0) return HR_OK;
+  if (run->eval_first && config_origin(config, &run->eval_first) == ORIGIN_FLAG) idle = &run->eval_first;
+  if (run->eval_batches > 0 && config_origin(config, &run->eval_batches) == ORIGIN_FLAG) idle = &run->eval_batches;
+  if (!idle) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--%s needs --eval-data or --eval-split",
+           option_get(option_at(config, idle))->name);
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "name held-back files with --eval-data FILE, or hold back a share: --eval-split 1%%");
+}
+
 static hr_status train_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
   hr_status status = run_options(config, separator, run, error);
   if (status != HR_OK) return status;
@@ -176,6 +191,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
+  if (status == HR_OK) status = check_evaluations(config, error);
   if (status == HR_OK) status = check_outputs(config, &run, error);
   if (status == HR_OK) status = hr_data_find(run.data_paths, run.data_path_count, error); /* before --auto plans many */
   if (status == HR_OK) status = hr_data_find(run.eval_paths, run.eval_path_count, error);
