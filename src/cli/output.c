@@ -45,6 +45,12 @@ static bool is_metrics_of_a_run(const char *path) {
   return is;
 }
 
+hr_status output_check_directory(const char *what, const char *path, hr_error *error) {
+  if (!path || strcmp(path, "-") != 0) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s: - is standard output, and names no directory", what);
+  return hri_hint(error, HR_ERROR_USAGE, "name a directory; one that is to be called so is ./-");
+}
+
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error) {
   bool special;
   struct stat info;

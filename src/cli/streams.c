@@ -139,6 +139,7 @@ static hr_status find_places(cli_streams *s, const cli_config *config, hr_error 
   s->board_in_run = alone;
   if (alone) return hri_path_at(s->board_directory, s->run, "tensorboard", error);
   if (!board) return HR_OK;
+  HRI_TRY(output_check_directory("--tensorboard", board, error));
   if (strlen(board) >= sizeof s->board_directory) return hri_fail_errno(error, ENAMETOOLONG, "create", board);
   (void)strcpy(s->board_directory, board);
   return resumes ? HR_OK : output_in_run("tensorboard", board, s->run, true, &s->board_in_run, error);

@@ -69,7 +69,7 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
   if (run->resume_directory) run->out_directory = run->resume_directory; /* one directory, however it was spelled */
   if (!run->out_directory)
     return need_option(config, &config->run.out_directory, "--out RUN, the directory to write", error);
-  return HR_OK;
+  return output_check_directory("--out", run->out_directory, error);
 }
 
 /* ---- results ---- */

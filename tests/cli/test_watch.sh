@@ -76,6 +76,12 @@ done
 run train "${job[@]}" --steps 2 --out none --log-json none; refuses 2; expect_err '^headroom: --out and --log-json would write the same file, none'
 run train "${job[@]}" --steps 2 --out none --log-json none/logs/x.jsonl; refuses 2; expect_err 'lies in a directory that is not there'; expect_err 'try: name a file right in it'
 run train "${job[@]}" --steps 2 --out none --tensorboard none/final; refuses 2; expect_err 'belongs to the run'
+for option in "--out -" "--out none --tensorboard -" "--out none --data-cache -"; do # no place to write to: a directory called so is ./-
+  run train "${job[@]}" --steps 2 $option; refuses 2; expect_err "^headroom: .*: - is standard output, and names no directory"; expect_err 'try: name a directory; .* is \./-'
+done
+run merge micro-llama-bytes inside/final --out -; refuses 2; expect_err '^headroom: --out: - is standard output'
+run convert inside/final -; refuses 2; expect_err '^headroom: the target: - is standard output'
+[ -e - ] && fail "a directory named - was made"
 run train "${job[@]}" --steps 2 --out none --log-json none/x.jsonl --tensorboard none/y --budget 1MiB; expect_rc 3
 [ -e none ] && fail "a refused run left a directory"
 
