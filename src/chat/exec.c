@@ -368,10 +368,16 @@ static hr_status exec_print(hri_run *run, const hri_ast_node *node, hri_scope *s
   return HR_OK;
 }
 
+/* The `if` that stands alone in another's other branch, as `elif` does, is the next link of a chain: a chain of any length
+ * is no nesting. */
 static hr_status exec_if(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value test;
-  HRI_TRY(hri_eval(run, node->a, scope, &test));
-  return exec_all(run, hri_truth(test) ? &node->body : &node->other, scope);
+  for (;; node = node->other.at[0]) {
+    HRI_TRY(hri_eval(run, node->a, scope, &test));
+    if (hri_truth(test)) return exec_all(run, &node->body, scope);
+    if (node->other.count != 1 || node->other.at[0]->kind != HRI_NODE_IF) return exec_all(run, &node->other, scope);
+    HRI_TRY(hri_run_steps(run, 1));
+  }
 }
 
 static hr_status exec_node(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
