@@ -74,25 +74,6 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
 
 enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
 
-/* A stream cannot be opened again: it is read whole, as far as the memory for reading goes. */
-static hr_status read_stream(input *in, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
-  HRI_ARRAY(char) bytes = {0};
-  const char *name = strcmp(in->path, "-") == 0 ? "standard input" : in->path;
-  hr_status status = HR_OK;
-  size_t got = in->first_count;
-  if (hri_array_reserve(&bytes, 1 << 20)) memcpy(bytes.items, in->first, got);
-  else status = hri_fail_memory(error, 1 << 20, name);
-  while (status == HR_OK && got > 0) {
-    bytes.count += got;
-    if (!hri_array_reserve(&bytes, bytes.count + 1)) status = hri_fail_memory(error, bytes.count, name);
-    else got = fread(bytes.items + bytes.count, 1, bytes.capacity - bytes.count, in->file);
-  }
-  if (status == HR_OK) status = input_failed(in, error);
-  if (status == HR_OK) status = hr_snapshot_parse(bytes.items, bytes.count, name, limits, snapshot, error);
-  hri_array_free(&bytes);
-  return status;
-}
-
 /* What no snapshot states: --budget as bytes, else the memory of --device; 0 when neither says it. */
 static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_error *error) {
   hr_device device;
@@ -143,7 +124,7 @@ static hr_status read_snapshot(const cli_config *config, input *in, const hr_sna
                                hr_explanation **explanation, hr_error *error) {
   hr_snapshot *snapshot = NULL;
   hr_status status = in->file == stdin || text_is_stream(in->file)
-                         ? read_stream(in, limits, &snapshot, error)
+                         ? reading_stream(in->file, in->first, in->first_count, in->path, limits, &snapshot, error)
                          : hr_snapshot_read(in->path, limits, &snapshot, error);
   if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
   hr_snapshot_destroy(snapshot);

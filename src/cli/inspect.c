@@ -44,13 +44,13 @@ static hr_status find_trace(const cli_config *config, const hr_snapshot *s, cons
       (void)snprintf(have + used, sizeof have - used, "%s%d", used ? ", " : "", s->traces[k].device);
   }
   if (*trace != HR_TRACE_MOST) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, path);
+  hri_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, reading_name(path));
   return have[0] ? hri_hint(error, HR_ERROR_USAGE, "devices with events: %s (-1: cpu)", have) : HR_ERROR_USAGE;
 }
 
 static bool is_directory(const char *path) {
   struct stat info;
-  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  return strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 static const char *const run_files[] = {"snapshot.pickle.gz", "plan.pickle.gz"};
@@ -60,7 +60,7 @@ static hr_status read_snapshot(const char *operand, const hr_snapshot_limits *li
                                hr_error *error) {
   char path[4096];
   struct stat info;
-  if (!is_directory(operand)) return hr_snapshot_read(operand, limits, snapshot, error);
+  if (!is_directory(operand)) return reading_snapshot(operand, limits, snapshot, error);
   for (size_t k = 0; k < 2; k++) {
     int length = snprintf(path, sizeof path, "%s/memory/%s", operand, run_files[k]);
     if (length < 0 || (size_t)length >= sizeof path)
@@ -178,7 +178,7 @@ static hr_status explain_file(const hr_inspection *p, hr_explanation **explanati
 
 static const char *name_of(const char *path) {
   const char *slash = strrchr(path, '/');
-  return slash && slash[1] ? slash + 1 : path;
+  return slash && slash[1] ? slash + 1 : reading_name(path);
 }
 
 /* Of two files the page is about the second, with the first beside it. */
@@ -412,6 +412,10 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
   if (config->own.verify) {
     if (config->operand_count == 1) return verify(config, config->operands[0], error);
     return hri_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
+  }
+  if (config->operand_count == 2 && strcmp(config->operands[0], "-") == 0 && strcmp(config->operands[1], "-") == 0) {
+    hri_fail(error, HR_ERROR_USAGE, "standard input is one snapshot, and two are compared");
+    return hri_hint(error, HR_ERROR_USAGE, "name a file for one of them, or a pipe of the shell: <(command)");
   }
   if (config->operand_count == 2 && config->own.export_count) {
     hri_fail(error, HR_ERROR_USAGE, "--export is of one snapshot, two are given");
