@@ -541,7 +541,7 @@ static hr_status filter_title(hri_run *run, hri_value self, const hri_value *val
     i += bytes;
     if (word_border(code)) continue;
     for (word = i; i < self.count && !word_border(hri_decode(self.as.chars + i, &bytes));) i += bytes;
-    hri_add_lower(&text, self.as.chars + word, i - word);
+    hri_add_lower(&text, self.as.chars + word, i - word, 0, i - word);
   }
   return hri_text_take(run, &text, out);
 }
