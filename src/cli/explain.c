@@ -174,6 +174,21 @@ static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all,
   return status;
 }
 
+/* Options of a job are for the job that --model names; a device and a budget say what the text or the snapshot does not. */
+static hr_status check_job(const cli_config *config, hr_error *error) {
+  const void *members[MAX_OPTIONS];
+  size_t count = 0;
+  for (option_id id = 0; id < option_count() && !config->own.model; id++) {
+    const hr_field *o = option_get(id);
+    const void *member = (const char *)&config->job + o->offset;
+    if (o->home == HR_HOME_JOB && o->commands & HR_FOR_EXPLAIN && member != &config->job.device &&
+        member != &config->job.budget_bytes)
+      members[count++] = member;
+  }
+  return config_refuse_idle(config, members, count, "without --model: it is of a job that is planned",
+                            "add --model MODEL, what was trained, or leave it out", error);
+}
+
 hr_status command_explain(cli_config *config, hr_error *error) {
   hr_explanation *explanation = NULL;
   hr_run_explanation *run = NULL;
@@ -185,6 +200,7 @@ hr_status command_explain(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
+  HRI_TRY(check_job(config, error));
   reading_begin(&r, config, config->operands[0]);
   if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
   else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);

@@ -401,6 +401,14 @@ static hr_status refuse_of_one(const cli_config *config, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, "name one of its files");
 }
 
+/* It reads the files of a run, and no snapshot. */
+static hr_status check_verify(const cli_config *config, hr_error *error) {
+  const cli_settings *own = &config->own;
+  const void *const idle[] = {&own->html, &own->export, &own->at, &own->top, &own->by, &own->wide, &config->job.device};
+  return config_refuse_idle(config, idle, sizeof idle / sizeof *idle, "beside --verify, which looks at no snapshot",
+                            "leave one of the two out", error);
+}
+
 hr_status command_inspect(cli_config *config, hr_error *error) {
   inspect_side sides[2] = {{0}};
   reading r;
@@ -410,6 +418,7 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "headroom inspect FILE, a memory snapshot");
   }
   if (config->own.verify) {
+    HRI_TRY(check_verify(config, error));
     if (config->operand_count == 1) return verify(config, config->operands[0], error);
     return hri_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
   }
