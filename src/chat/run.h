@@ -156,6 +156,8 @@ hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted);
 hr_status hri_loop_call(hri_run *run, const hri_loop *loop, const hri_arguments *arguments, hri_value *out);
 
 hr_status hri_dict_view(hri_run *run, const hri_dict *dict, hri_view view, hri_value *out);
+/* By their keys, stable; `reverse` keeps the order of equal keys too. */
+hr_status hri_sort_pairs(hri_run *run, hri_pair *pairs, uint32_t count, bool reverse);
 
 /* strings.c */
 hr_status hri_strip(hri_run *run, hri_value self, hri_value set, bool left, bool right,

@@ -291,6 +291,10 @@ static void test_many_names(void **state) {
   hri_text_add(&text, "}}");
   if (render(once, hri_text_get(&text), false, &out, &error) != HR_OK) fail_msg("%s", error.message);
   assert_string_equal(out.text, "777");
+  hr_rendered_deinit(&out);
+  if (render("{{ (big | tojson(sort_keys=true))[:40] }}", hri_text_get(&text), false, &out, &error) != HR_OK)
+    fail_msg("%s", error.message); /* the limit on steps, when keys were inserted one by one */
+  assert_string_equal(out.text, "{\"k0\": 0, \"k1\": 1, \"k10\": 10, \"k100\": 10");
   assert_true(cpu_seconds() - begin < 20); /* half a second; minutes when each name was compared with all others */
   hr_rendered_deinit(&out);
   hri_text_deinit(&text);
