@@ -357,7 +357,9 @@ static hr_status format_value(formatter *f, hri_value value, const char *at, con
   if (s.implied) s.align = 0;
   if (s.sign || s.alternate || s.align == '=')
     return hri_run_fail(f->run, "%s not allowed in string format specifier",
-                        s.sign ? "Sign" : s.alternate ? "Alternate form (#)" : "'=' alignment");
+                        s.sign        ? "Sign"
+                        : s.alternate ? "Alternate form (#)"
+                                      : "'=' alignment");
   if ((s.type && s.type != 's') || s.grouping) return bad_code(f->run, &s, value);
   return add_text_spec(f->run, f->text, &s, value);
 }

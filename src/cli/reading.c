@@ -13,9 +13,7 @@
 
 const char *reading_name(const char *file) { return strcmp(file, "-") == 0 ? "standard input" : file; }
 
-void reading_about(reading *r, const char *file) {
-  (void)snprintf(r->file, sizeof r->file, "%s", reading_name(file));
-}
+void reading_about(reading *r, const char *file) { (void)snprintf(r->file, sizeof r->file, "%s", reading_name(file)); }
 
 hr_status reading_stream(FILE *file, const char *first, size_t first_count, const char *path,
                          const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {

@@ -178,8 +178,8 @@ static void drop_recent(cli_listener *l, size_t first, size_t count) {
 /* Says the newest tokens before `until`: their new text, or NULL when there is none, or it is held back. */
 static char *say(cli_listener *l, size_t until, bool hold_back, size_t *bytes) {
   size_t before, after;
-  char *old = decode(l->speech, l->recent, l->recent_said, &before),
-       *all = decode(l->speech, l->recent, until, &after), *fresh = NULL;
+  char *old = decode(l->speech, l->recent, l->recent_said, &before), *all = decode(l->speech, l->recent, until, &after),
+       *fresh = NULL;
   if (after > before && !(hold_back && ends_in_replacement(all, after))) {
     const size_t said = l->recent_said;
     *bytes = after - before;

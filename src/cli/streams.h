@@ -16,7 +16,7 @@ typedef struct cli_streams {
   tensorboard board;
   char board_directory[4096];    /* "": none */
   bool log_in_run, board_in_run; /* to be opened when the run directory is there */
-  double replaced;   /* when the metrics file was, in seconds of the clock */
+  double replaced;               /* when the metrics file was, in seconds of the clock */
   hr_metrics last;
   bool stepped; /* `last` is of a step */
 } cli_streams;

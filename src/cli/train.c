@@ -52,8 +52,7 @@ static hr_status check_evaluations(const cli_config *config, hr_error *error) {
   if (run->eval_first && config_origin(config, &run->eval_first) == ORIGIN_FLAG) idle = &run->eval_first;
   if (run->eval_batches > 0 && config_origin(config, &run->eval_batches) == ORIGIN_FLAG) idle = &run->eval_batches;
   if (!idle) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "--%s needs --eval-data or --eval-split",
-           option_get(option_at(config, idle))->name);
+  hri_fail(error, HR_ERROR_USAGE, "--%s needs --eval-data or --eval-split", option_get(option_at(config, idle))->name);
   return hri_hint(error, HR_ERROR_USAGE,
                   "name held-back files with --eval-data FILE, or hold back a share: --eval-split 1%%");
 }

@@ -262,11 +262,14 @@ static void test_limits(void **state) {
 
 /* A chain of `elif` is no nesting, however long, nor is an `if` alone in `else`. */
 static void test_long_chains(void **state) {
-  static const char *const links[] = {"{% elif n == 2 %}b", "{% elif n == -1 %}{% for x in [1] %}{% break %}{% endfor %}"};
+  static const char *const links[] = {"{% elif n == 2 %}b",
+                                      "{% elif n == -1 %}{% for x in [1] %}{% break %}{% endfor %}"};
   (void)state;
   for (size_t k = 0; k < 2; k++) {
-    char *chain = repeated("{% set n = 1 %}{% if n == 0 %}a", links[k], 20000, "{% elif n == 1 %}c{% else %}d{% endif %}e"),
-         *none = repeated("{% set n = 7 %}{% if n == 0 %}a", links[k], 20000, "{% else %}{% if n == 7 %}d{% endif %}{% endif %}e");
+    char *chain =
+             repeated("{% set n = 1 %}{% if n == 0 %}a", links[k], 20000, "{% elif n == 1 %}c{% else %}d{% endif %}e"),
+         *none = repeated("{% set n = 7 %}{% if n == 0 %}a", links[k], 20000,
+                          "{% else %}{% if n == 7 %}d{% endif %}{% endif %}e");
     assert_renders(chain, hello, "ce");
     assert_renders(none, hello, "de");
     hri_free(chain);
@@ -663,14 +666,23 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vectors),       cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_bad_source),    cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_growing_text),  cmocka_unit_test(test_long_chains), cmocka_unit_test(test_many_names),
-      cmocka_unit_test(test_corners),       cmocka_unit_test(test_colliding_keys),
-      cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys),
-      cmocka_unit_test(test_clock),         cmocka_unit_test(test_sources),
-      cmocka_unit_test(test_gguf),          cmocka_unit_test(test_token_that_is_no_text),
-      cmocka_unit_test(test_presets),       cmocka_unit_test(test_memory_refused),
+      cmocka_unit_test(test_vectors),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_bad_source),
+      cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_growing_text),
+      cmocka_unit_test(test_long_chains),
+      cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_corners),
+      cmocka_unit_test(test_colliding_keys),
+      cmocka_unit_test(test_conversations),
+      cmocka_unit_test(test_many_keys),
+      cmocka_unit_test(test_clock),
+      cmocka_unit_test(test_sources),
+      cmocka_unit_test(test_gguf),
+      cmocka_unit_test(test_token_that_is_no_text),
+      cmocka_unit_test(test_presets),
+      cmocka_unit_test(test_memory_refused),
       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1115,7 +1115,8 @@ static void test_null_and_blanks(void **state) {
   assert_int_equal(hr_tokenizer_encode(tokenizer, "\0a\0", 3, 0, &tokens, NULL), HR_OK);
   assert_int_equal(tokens.count, 3);
   assert_true(tokens.ids[0] == 0 && tokens.ids[1] == 1 && tokens.ids[2] == 0);
-  assert_int_equal(hr_tokenizer_encode(tokenizer, "\0\0ba\0ba", 7, 0, &tokens, NULL), HR_OK); /* the parts of merges too */
+  assert_int_equal(hr_tokenizer_encode(tokenizer, "\0\0ba\0ba", 7, 0, &tokens, NULL),
+                   HR_OK); /* the parts of merges too */
   assert_int_equal(tokens.count, 4);
   assert_true(tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 4 && tokens.ids[3] == 1);
   assert_memory_equal(hr_tokenizer_token(tokenizer, 2, &bytes), "\0b", 3);

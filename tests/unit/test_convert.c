@@ -691,7 +691,8 @@ static void test_zeros(void **state) {
       "\"byte_fallback\":true,\"unk_token\":\"<unk>\",\"vocab\":{\"<unk>\":0,\"a\":1,\"b\":2,\"\\u0000\":3,\"a\\u0000\":4,\"a\\u0000b\":5},"
       "\"merges\":[[\"a\",\"\\u0000\"],\"a\\u0000 b\"]}}";
   static const char text[] = "\0ba\0b\0";
-  const char *directory = kept("%s/zeros", scratch), *file = kept("%s/zeros.gguf", scratch), *back = kept("%s/zeros-back", scratch);
+  const char *directory = kept("%s/zeros", scratch), *file = kept("%s/zeros.gguf", scratch),
+             *back = kept("%s/zeros-back", scratch);
   const char *const places[] = {directory, file, back};
   hr_convert_options options;
   hr_error error = {0};

@@ -52,7 +52,8 @@ static const char *const names[] = {"gpt2", "llama2", "gemma", "smollm", "bert",
 
 static void test_pieces_are_the_whole(void **state) {
   static const char *const texts[] = {
-      "Hello, world", " two  blanks \n\n and lines", "\xE2\x82\xAC 5 \xF0\x9F\x98\x80\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A\x80 end",
+      "Hello, world", " two  blanks \n\n and lines",
+      "\xE2\x82\xAC 5 \xF0\x9F\x98\x80\xF0\x9F\x91\xA9\xE2\x80\x8D\xF0\x9F\x9A\x80 end",
       "\xE6\xBC\xA2\xE5\xAD\x97\xE3\x81\xA8\xE3\x81\x8B\xE3\x81\xAA \xD7\x90 \xF0\x90\x8D\x88\xF0\x90\x8D\x88\xF0\x90\x8D\x88\xF0\x90\x8D\x88"};
   (void)state;
   for (size_t n = 0; n < sizeof names / sizeof *names; n++) {
@@ -63,8 +64,9 @@ static void test_pieces_are_the_whole(void **state) {
       char *whole = NULL;
       uint64_t bytes;
       assert_int_equal(hr_tokenizer_encode(tokenizer, texts[t], strlen(texts[t]), 0, &tokens, &error), HR_OK);
-      assert_int_equal(
-          hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, HR_DECODE_SKIP_SPECIAL, &whole, &bytes, &error), HR_OK);
+      assert_int_equal(hr_tokenizer_decode(tokenizer, tokens.ids, tokens.count, HR_DECODE_SKIP_SPECIAL, &whole, &bytes,
+                                           &error),
+                       HR_OK);
       assert_said(tokenizer, tokens.ids, tokens.count, whole);
       hr_free(whole);
       hr_tokens_deinit(&tokens);
