@@ -47,6 +47,9 @@ hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, 
 hr_status hri_file_can_replace(const char *path, hr_error *error);
 
 hr_status hri_dir_make(const char *path, hr_error *error); /* mkdir -p; each new entry is synced */
+/* Takes away what hri_dir_make made of `path`, from below, as far as nothing else is in it: `above_bytes` of it were there
+ * (what hri_path_nearest gave, 0 for "."). */
+void hri_dir_unmake(const char *path, size_t above_bytes);
 hr_status hri_dir_sync(const char *path, hr_error *error); /* fsync of a directory, where the file system can */
 bool hri_dir_syncs_are_weak(void);                         /* a file system could not, at some time in this process */
 /* The names in a directory but "." and "..": NULL behind the last one. A directory that cannot be read to its end is an

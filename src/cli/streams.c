@@ -16,15 +16,17 @@
 
 /* ---- --log-json ---- */
 
-/* What stands there is replaced by the first line, for a run may still be refused; if it goes on, its lines stay. A pipe
- * that nobody reads is refused, not waited for. */
+/* What stands there is replaced by the first line, for a run may still be refused: then a file that was made goes again. If
+ * it goes on, its lines stay. A pipe that nobody reads is refused, not waited for. */
 static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
   int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (goes_on ? O_APPEND : 0);
   if (strcmp(s->log, "-") == 0) {
     s->log_fd = STDOUT_FILENO;
     return HR_OK;
   }
-  s->log_fd = open(s->log, flags, 0644);
+  s->log_fd = open(s->log, flags | O_EXCL, 0644);
+  s->log_made = s->log_fd >= 0;
+  if (s->log_fd < 0) s->log_fd = open(s->log, flags, 0644);
   if (s->log_fd < 0) return hri_fail_errno(error, errno, "open", s->log);
   (void)fcntl(s->log_fd, F_SETFL, flags & O_APPEND); /* writing may wait */
   return HR_OK;
@@ -203,6 +205,7 @@ void streams_close(cli_streams *s, void (*warn)(void *context, const char *text)
     hri_fail_errno(&error, errno, "write", s->log);
     leave("--log-json", &error, warn, context);
   }
+  if (s->log_fd >= 0 && s->log_made && s->log_anew) (void)unlink(s->log);
   if (s->metrics && s->last.steps && write_metrics(s, &error) != HR_OK) leave("--metrics-file", &error, warn, context);
   if (tensorboard_close(&s->board, &error) != HR_OK) leave("--tensorboard", &error, warn, context);
   s->log_fd = -1;

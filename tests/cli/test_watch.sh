@@ -84,6 +84,10 @@ run convert inside/final -; refuses 2; expect_err '^headroom: the target: - is s
 [ -e - ] && fail "a directory named - was made"
 run train "${job[@]}" --steps 2 --out none --log-json none/x.jsonl --tensorboard none/y --budget 1MiB; expect_rc 3
 [ -e none ] && fail "a refused run left a directory"
+# What is outside of it goes as well, but for what others put there meanwhile.
+mkdir kept; run train "${job[@]}" --steps 2 --out none --log-json fresh.jsonl --tensorboard new/boards --metrics-file fresh.prom --budget 1MiB; expect_rc 3
+run train "${job[@]}" --steps 2 --out none --log-json kept/fresh.jsonl --tensorboard kept --budget 1MiB; expect_rc 3
+[ -d kept ] && [ -z "$(ls -A kept)" ] && [ ! -e fresh.jsonl ] && [ ! -e new ] && [ ! -e fresh.prom ] || fail "a refused run left a stream"
 
 # A stream that is closed has no file of the run behind it: what is said to nobody is lost, and nothing else.
 last='train with closed streams'
