@@ -303,6 +303,32 @@ static void test_many_names(void **state) {
   hri_text_deinit(&text);
 }
 
+/* A template that looks back from each message, as Gemma's does, through a thousand turns: two million rounds, whose scopes
+ * are one. What a macro or a loop keeps stays. */
+static void test_many_rounds(void **state) {
+  static const char back[] = "{% for m in messages %}{% for j in range(loop.index0) %}{% if messages[j].role == 'x' %}y"
+                             "{% endif %}{% endfor %}{% endfor %}ok";
+  hri_text text = {0};
+  hr_rendered out = {0};
+  hr_error error = {0};
+  (void)state;
+  hri_text_add(&text, "[{\"role\": \"user\", \"content\": \"Hi\"}");
+  for (int i = 1; i < 2000; i++) hri_text_add(&text, ", {\"role\": \"user\", \"content\": \"%d\"}", i);
+  hri_text_add(&text, "]");
+  if (render(back, hri_text_get(&text), false, &out, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_string_equal(out.text, "ok");
+  hr_rendered_deinit(&out);
+  hri_text_deinit(&text);
+  assert_renders(
+      "{% set ns = namespace(l=[]) %}{% for i in range(3) %}{% set x = i * 2 %}{% macro q() %}{{ x }}{% endmacro %}"
+      "{% set ns.l = ns.l + [q] %}{% endfor %}{% for q in ns.l %}{{ q() }}{% endfor %}",
+      hello, "024");
+  assert_renders(
+      "{% for i in range(3) %}{{ x is defined }}{% set x = i %}{{ x }}{% for j in range(2) if j < x %}{{ j }}{% set x = 9 %}"
+      "{% endfor %}{{ x }};{% endfor %}",
+      hello, "False00;False101;False2012;");
+}
+
 /* FNV-1a to its lowest 20 bits, which depend on no others. */
 static uint32_t low_hash(uint32_t state, const char *text) {
   for (; *text; text++) state = ((state ^ (unsigned char)*text) * 16777619u) & 0xFFFFF;
@@ -666,23 +692,15 @@ static void test_threads(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_vectors),
-      cmocka_unit_test(test_refused),
-      cmocka_unit_test(test_bad_source),
-      cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_growing_text),
-      cmocka_unit_test(test_long_chains),
-      cmocka_unit_test(test_many_names),
-      cmocka_unit_test(test_corners),
-      cmocka_unit_test(test_colliding_keys),
-      cmocka_unit_test(test_conversations),
-      cmocka_unit_test(test_many_keys),
-      cmocka_unit_test(test_clock),
-      cmocka_unit_test(test_sources),
-      cmocka_unit_test(test_gguf),
-      cmocka_unit_test(test_token_that_is_no_text),
-      cmocka_unit_test(test_presets),
-      cmocka_unit_test(test_memory_refused),
+      cmocka_unit_test(test_vectors),       cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_bad_source),    cmocka_unit_test(test_limits),
+      cmocka_unit_test(test_growing_text),  cmocka_unit_test(test_many_rounds),
+      cmocka_unit_test(test_long_chains),   cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_corners),       cmocka_unit_test(test_colliding_keys),
+      cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys),
+      cmocka_unit_test(test_clock),         cmocka_unit_test(test_sources),
+      cmocka_unit_test(test_gguf),          cmocka_unit_test(test_token_that_is_no_text),
+      cmocka_unit_test(test_presets),       cmocka_unit_test(test_memory_refused),
       cmocka_unit_test(test_threads),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
