@@ -260,6 +260,19 @@ hr_status hri_dir_make(const char *path, hr_error *error) {
   return HR_OK;
 }
 
+void hri_dir_unmake(const char *path, size_t above_bytes) {
+  char part[4096];
+  size_t length = strlen(path);
+  if (length >= sizeof part) return;
+  memcpy(part, path, length + 1);
+  while (length > above_bytes && rmdir(part) == 0) {
+    while (length > 0 && part[length - 1] != '/') length--;
+    while (length > 0 && part[length - 1] == '/') length--;
+    part[length] = 0;
+    if (length == 0) break;
+  }
+}
+
 static _Atomic bool weak_syncs;
 
 bool hri_dir_syncs_are_weak(void) { return weak_syncs; }

@@ -47,6 +47,9 @@ hr_status hri_file_replace(const char *path, const void *bytes, uint64_t count, 
 hr_status hri_file_can_replace(const char *path, hr_error *error);
 
 hr_status hri_dir_make(const char *path, hr_error *error); /* mkdir -p; each new entry is synced */
+/* Takes away what hri_dir_make made of `path`, from below, as far as nothing else is in it: `above_bytes` of it were there
+ * (what hri_path_nearest gave, 0 for "."). */
+void hri_dir_unmake(const char *path, size_t above_bytes);
 hr_status hri_dir_sync(const char *path, hr_error *error); /* fsync of a directory, where the file system can */
 bool hri_dir_syncs_are_weak(void);                         /* a file system could not, at some time in this process */
 /* The names in a directory but "." and "..": NULL behind the last one. A directory that cannot be read to its end is an
@@ -57,6 +60,11 @@ hr_status hri_dir_remove(const char *path, hr_error *error); /* rm -r of a tree 
 void hri_path_parent(const char *path, char out[4096]);
 /* The nearest directory at or above a path that is there, into `out` (4096 bytes). */
 void hri_path_nearest(const char *path, char out[4096]);
+/* The one absolute name of a place, there or yet to be made, into `out` (4096 bytes): links are followed as far as it is
+ * there, and what is not is taken as it is spelled, without "." and "..". False when it is too long, or nobody can say. */
+bool hri_path_settle(const char *path, char out[4096]);
+/* Whether a place is a directory or in it, by their settled names. */
+bool hri_path_inside(const char *path, const char *dir);
 /* "dir/name" into a buffer of 4096 bytes; USAGE when it is too long. */
 hr_status hri_path_at(char path[4096], const char *dir, const char *name, hr_error *error);
 /* "dir/name" in a new string; NULL when memory is refused. */

@@ -449,10 +449,12 @@ static void add_quoted(hri_text *text, const char *value, size_t count) {
   hri_text_add_bytes(text, "\"", 1);
 }
 
-void hri_json_key(hri_json_writer *writer, const char *key) {
+void hri_json_key(hri_json_writer *writer, const char *key) { hri_json_key_chars(writer, key, strlen(key)); }
+
+void hri_json_key_chars(hri_json_writer *writer, const char *key, size_t count) {
   assert(in_object(writer) && !writer->after_key);
   separate(writer);
-  add_quoted(writer->text, key, strlen(key));
+  add_quoted(writer->text, key, count);
   hri_text_add_bytes(writer->text, ": ", writer->indent ? 2 : 1);
   writer->after_key = true;
 }

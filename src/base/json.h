@@ -93,6 +93,7 @@ void hri_json_end_array(hri_json_writer *writer);
 /* The container just begun stands on one line, with a blank behind each comma; it holds no container. */
 void hri_json_flat(hri_json_writer *writer);
 void hri_json_key(hri_json_writer *writer, const char *key);
+void hri_json_key_chars(hri_json_writer *writer, const char *key, size_t count); /* may hold U+0000 */
 /* Values. Invalid UTF-8 becomes U+FFFD, one per byte; NULL strings, NaN and infinities become null. A double has the
  * fewest digits that read back as the same double, and always a point or an exponent. */
 void hri_json_put_string(hri_json_writer *writer, const char *value);

@@ -13,6 +13,16 @@ hr_status hri_scope_new(hri_run *run, hri_scope *parent, hri_scope **out) {
   return HR_OK;
 }
 
+hr_status hri_scope_again(hri_run *run, hri_scope *parent, hri_scope **scope) {
+  if (!*scope || (*scope)->kept) return hri_scope_new(run, parent, scope);
+  (*scope)->count = 0;
+  return HR_OK;
+}
+
+void hri_scope_keep(hri_scope *scope) {
+  for (; scope && !scope->kept; scope = scope->parent) scope->kept = true;
+}
+
 hr_status hri_scope_set(hri_run *run, hri_scope *scope, uint32_t name, hri_value value) {
   uint32_t i;
   void *memory;

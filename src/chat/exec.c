@@ -121,11 +121,10 @@ hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted) {
   hri_value test;
   while (loop->count < wanted && loop->source_next < loop->source_count) {
     hri_value item = loop->source[loop->source_next++];
-    hri_scope *inner;
     if (node->c) {
-      HRI_TRY(hri_scope_new(run, loop->scope, &inner));
-      HRI_TRY(assign(run, node->a, item, inner));
-      HRI_TRY(hri_eval(run, node->c, inner, &test));
+      HRI_TRY(hri_scope_again(run, loop->scope, &loop->trial));
+      HRI_TRY(assign(run, node->a, item, loop->trial));
+      HRI_TRY(hri_eval(run, node->c, loop->trial, &test));
       if (!hri_truth(test)) continue;
     }
     loop->at[loop->count++] = item;
@@ -140,6 +139,7 @@ static hr_status loop_new(hri_run *run, const hri_ast_node *node, hri_scope *sco
   HRI_TRY(hri_take(run, sizeof **out, &memory));
   *out = memory;
   **out = (hri_loop){.node = node, .scope = scope, .depth0 = depth0};
+  if (node->c || node->flag) hri_scope_keep(scope);
   run->at = node->b->at;
   HRI_TRY(hri_iterate(run, iterable, &(*out)->source, &(*out)->source_count));
   (*out)->at = (*out)->source;
@@ -158,13 +158,13 @@ static hr_status loop_new(hri_run *run, const hri_ast_node *node, hri_scope *sco
 static hr_status run_loop(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable,
                           uint32_t depth0) {
   hri_loop *loop;
-  hri_scope *inner;
+  hri_scope *inner = NULL;
   bool completed = false, left = false;
   HRI_TRY(loop_new(run, node, scope, iterable, depth0, &loop));
   for (; !left; loop->index++) {
     HRI_TRY(hri_loop_fill(run, loop, loop->index + 1));
     if (loop->index >= loop->count) break;
-    HRI_TRY(hri_scope_new(run, scope, &inner));
+    HRI_TRY(hri_scope_again(run, scope, &inner));
     HRI_TRY(hri_scope_set(run, inner, HRI_NAME_LOOP, (hri_value){.kind = HRI_LOOP, .as.other = loop}));
     HRI_TRY(assign(run, node->a, loop->at[loop->index], inner));
     HRI_TRY(exec_all(run, &node->body, inner));
@@ -285,6 +285,7 @@ static hr_status make_macro(hri_run *run, const hri_ast_node *node, hri_scope *s
   HRI_TRY(hri_take(run, sizeof *macro, &memory));
   macro = memory;
   *macro = (hri_macro){node, scope};
+  hri_scope_keep(scope);
   *out = (hri_value){.kind = HRI_MACRO, .as.other = macro};
   return HR_OK;
 }
@@ -368,10 +369,16 @@ static hr_status exec_print(hri_run *run, const hri_ast_node *node, hri_scope *s
   return HR_OK;
 }
 
+/* The `if` that stands alone in another's other branch, as `elif` does, is the next link of a chain: a chain of any length
+ * is no nesting. */
 static hr_status exec_if(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
   hri_value test;
-  HRI_TRY(hri_eval(run, node->a, scope, &test));
-  return exec_all(run, hri_truth(test) ? &node->body : &node->other, scope);
+  for (;; node = node->other.at[0]) {
+    HRI_TRY(hri_eval(run, node->a, scope, &test));
+    if (hri_truth(test)) return exec_all(run, &node->body, scope);
+    if (node->other.count != 1 || node->other.at[0]->kind != HRI_NODE_IF) return exec_all(run, &node->other, scope);
+    HRI_TRY(hri_run_steps(run, 1));
+  }
 }
 
 static hr_status exec_node(hri_run *run, const hri_ast_node *node, hri_scope *scope) {

@@ -96,9 +96,7 @@ static hr_status sort_keys(hri_run *run, hri_value item, hri_value attribute, bo
   return HR_OK;
 }
 
-typedef struct keyed {
-  hri_value key, value;
-} keyed;
+typedef hri_pair keyed;
 
 /* Stable, by merging; `reverse` keeps the order of equal elements too. */
 static hr_status merge_sort(hri_run *run, keyed *items, keyed *space, uint32_t count, bool reverse) {
@@ -126,7 +124,7 @@ static hr_status keyed_new(hri_run *run, uint32_t count, keyed **out) {
   return HR_OK;
 }
 
-static hr_status sorted(hri_run *run, keyed *items, uint32_t count, bool reverse) {
+hr_status hri_sort_pairs(hri_run *run, hri_pair *items, uint32_t count, bool reverse) {
   keyed *space;
   HRI_TRY(keyed_new(run, count, &space));
   return merge_sort(run, items, space, count, reverse);
@@ -149,7 +147,7 @@ static hr_status filter_sort(hri_run *run, hri_value self, const hri_value *valu
     items[i].value = at[i];
     HRI_TRY(sort_keys(run, at[i], values[2], asked(values[1]), &items[i].key));
   }
-  HRI_TRY(sorted(run, items, count, asked(values[0])));
+  HRI_TRY(hri_sort_pairs(run, items, count, asked(values[0])));
   return keyed_values(run, items, count, HRI_LIST, out);
 }
 
@@ -169,7 +167,7 @@ static hr_status filter_dictsort(hri_run *run, hri_value self, const hri_value *
     items[i].value = view.as.items->at[i];
     HRI_TRY(fold_case(run, items[i].value.as.items->at[by_value], asked(values[0]), &items[i].key));
   }
-  HRI_TRY(sorted(run, items, count, asked(values[2])));
+  HRI_TRY(hri_sort_pairs(run, items, count, asked(values[2])));
   return keyed_values(run, items, count, HRI_LIST, out);
 }
 
@@ -185,7 +183,7 @@ static hr_status filter_groupby(hri_run *run, hri_value self, const hri_value *v
     items[i].value = at[i];
     HRI_TRY(sort_key(run, at[i], values[0], values[1], sensitive, &items[i].key));
   }
-  HRI_TRY(sorted(run, items, count, false));
+  HRI_TRY(hri_sort_pairs(run, items, count, false));
   HRI_TRY(keyed_new(run, count, &groups));
   for (i = 0; i < count; i = j) {
     bool equal = true;
@@ -541,7 +539,7 @@ static hr_status filter_title(hri_run *run, hri_value self, const hri_value *val
     i += bytes;
     if (word_border(code)) continue;
     for (word = i; i < self.count && !word_border(hri_decode(self.as.chars + i, &bytes));) i += bytes;
-    hri_add_lower(&text, self.as.chars + word, i - word);
+    hri_add_lower(&text, self.as.chars + word, i - word, 0, i - word);
   }
   return hri_text_take(run, &text, out);
 }

@@ -11,11 +11,15 @@
 
 enum { FORMAT_WIDTH = 10000, FORMAT_PRECISION = 100 };
 
+/* A NUL, which a text may hold, is in no set. */
+static bool among(const char *set, char c) { return c && strchr(set, c); }
+
 typedef struct spec {
   const char *fill; /* one character */
   size_t fill_bytes;
-  char align; /* '<', '>', '^', '=' or 0 */
-  char sign;  /* '+', ' ' or '-' */
+  char align;   /* '<', '>', '^', '=' or 0 */
+  bool implied; /* the '=' of a width that begins with 0: of numbers alone */
+  char sign;    /* '+', ' ', '-' or 0 */
   bool alternate;
   char grouping;            /* ',', '_' or 0 */
   int64_t width, precision; /* -1: none */
@@ -56,7 +60,7 @@ static hr_status add_number(hri_run *run, hri_text *text, const spec *s, bool ne
   lead_count = strlen(lead);
   if (s->grouping && s->align == '=' && *s->fill == '0' && s->width > 0)
     return hri_run_unsupported(run, "a format with groups of digits behind zeros");
-  count = group_digits(digits, strlen(digits), s->grouping, s->type && strchr("boxX", s->type) ? 4 : 3, grouped);
+  count = group_digits(digits, strlen(digits), s->grouping, among("boxX", s->type) ? 4 : 3, grouped);
   return add_padded(run, text, s, hri_chars(lead, lead_count), hri_chars(grouped, count), '>');
 }
 
@@ -69,7 +73,7 @@ static hr_status add_float_spec(hri_run *run, hri_text *text, const spec *s, dou
     type = 'f';
   }
   if (isnan(value)) (void)snprintf(digits, sizeof digits, "nan");
-  else if (!strchr("eEfgG", type)) return hri_run_fail(run, "unknown format code '%c' for a float", s->type);
+  else if (!among("eEfgG", type)) return hri_run_fail(run, "unknown format code '%c' for a float", s->type);
   else if (type == 'e')
     (void)hri_snprintf(digits, sizeof digits, s->alternate ? "%#.*e" : "%.*e", precision, fabs(value));
   else if (type == 'E')
@@ -164,14 +168,14 @@ static hr_status percent_size(percent *p, int64_t *out) {
 static hr_status percent_integer(percent *p, spec *s, hri_value value) {
   int64_t integer;
   if (value.kind == HRI_UNDEFINED) return hri_fail_undefined(p->run, value);
-  if (value.kind == HRI_FLOAT && strchr("diu", s->type)) {
+  if (value.kind == HRI_FLOAT && among("diu", s->type)) {
     if (!(fabs(value.as.real) < 9223372036854775808.0)) return hri_run_unsupported(p->run, "an integer beyond 64 bits");
     value = hri_int((int64_t)value.as.real);
   }
   if (!hri_as_integer(value, &integer))
     return hri_run_fail(p->run, "%%%c format: a number is required, not %s", s->type, hri_type_name(value));
   if (s->precision >= 0) return hri_run_unsupported(p->run, "a precision for an integer");
-  if (strchr("iu", s->type)) s->type = 'd';
+  if (among("iu", s->type)) s->type = 'd';
   return add_integer_spec(p->run, p->text, s, integer);
 }
 
@@ -186,14 +190,14 @@ static hr_status percent_text(percent *p, const spec *s, hri_value value) {
 
 static hr_status percent_value(percent *p, spec *s, hri_value value) {
   int64_t integer;
-  if (strchr("diuxXo", s->type)) return percent_integer(p, s, value);
+  if (among("diuxXo", s->type)) return percent_integer(p, s, value);
   if (s->type == 's' || s->type == 'r') {
     if (s->align == '=') s->align = '>';
     s->fill = " ";
     if (!s->align) s->align = '>';
     return percent_text(p, s, value);
   }
-  if (strchr("eEfFgG", s->type)) {
+  if (among("eEfFgG", s->type)) {
     if (value.kind == HRI_UNDEFINED) return hri_fail_undefined(p->run, value);
     if (value.kind == HRI_FLOAT) return add_float_spec(p->run, p->text, s, value.as.real);
     if (hri_as_integer(value, &integer)) return add_float_spec(p->run, p->text, s, (double)integer);
@@ -208,7 +212,7 @@ static hr_status percent_field(percent *p) {
   spec s = {.fill = " ", .fill_bytes = 1, .precision = -1};
   hri_value value = {0};
   if (p->at < p->end && *p->at == '(') HRI_TRY(named_argument(p, &value));
-  for (; p->at < p->end && strchr("-+ #0", *p->at); p->at++) {
+  for (; p->at < p->end && among("-+ #0", *p->at); p->at++) {
     if (*p->at == '-') s.align = '<';
     if (*p->at == '+' || (*p->at == ' ' && !s.sign)) s.sign = *p->at;
     if (*p->at == '#') s.alternate = true;
@@ -222,7 +226,7 @@ static hr_status percent_field(percent *p) {
     HRI_TRY(percent_size(p, &s.precision));
     if (s.precision < 0) s.precision = 0;
   }
-  while (p->at < p->end && strchr("hlL", *p->at)) p->at++;
+  while (p->at < p->end && among("hlL", *p->at)) p->at++;
   if (p->at >= p->end) return hri_run_fail(p->run, "incomplete format");
   s.type = *p->at++;
   HRI_TRY(check_size(p->run, &s));
@@ -279,7 +283,7 @@ static int64_t spec_digits(const char **at, const char *end) {
 
 /* [[fill]align][sign][#][0][width][,][.precision][type] */
 static hr_status parse_spec(hri_run *run, const char *at, const char *end, spec *out) {
-  spec s = {.fill = " ", .fill_bytes = 1, .sign = '-', .precision = -1};
+  spec s = {.fill = " ", .fill_bytes = 1, .precision = -1};
   size_t bytes = 0;
   bool filled = false;
   if (at < end) (void)hri_decode(at, &bytes);
@@ -292,15 +296,15 @@ static hr_status parse_spec(hri_run *run, const char *at, const char *end, spec 
   } else if (at < end && align_char(*at)) {
     s.align = *at++;
   }
-  if (at < end && strchr("+- ", *at)) s.sign = *at++;
+  if (at < end && among("+- ", *at)) s.sign = *at++;
   if (at < end && *at == '#') s.alternate = true, at++;
   if (at < end && *at == '0') {
     if (!s.align || !filled) s.fill = "0", s.fill_bytes = 1;
-    if (!s.align) s.align = '=';
+    if (!s.align) s.align = '=', s.implied = true;
     at++;
   }
   s.width = spec_digits(&at, end);
-  if (at < end && strchr(",_", *at)) s.grouping = *at++;
+  if (at < end && among(",_", *at)) s.grouping = *at++;
   if (at < end && *at == '.') {
     at++;
     if (at >= end || !isdigit((unsigned char)*at)) return hri_run_fail(run, "format specifier missing precision");
@@ -324,13 +328,13 @@ static hr_status format_number(formatter *f, spec *s, hri_value value) {
   int64_t integer;
   hr_status status;
   if (hri_as_integer(value, &integer)) {
-    if (s->type && strchr("eEfFgG%", s->type)) return add_float_spec(f->run, f->text, s, (double)integer);
-    if (s->type && !strchr("dboxX", s->type)) return bad_code(f->run, s, value);
+    if (among("eEfFgG%", s->type)) return add_float_spec(f->run, f->text, s, (double)integer);
+    if (s->type && !among("dboxX", s->type)) return bad_code(f->run, s, value);
     if (s->precision >= 0) return hri_run_fail(f->run, "precision not allowed in integer format specifier");
     if (!s->type) s->type = 'd';
     return add_integer_spec(f->run, f->text, s, integer);
   }
-  if (s->type && !strchr("eEfFgG%", s->type)) return bad_code(f->run, s, value);
+  if (s->type && !among("eEfFgG%", s->type)) return bad_code(f->run, s, value);
   if (s->type) return add_float_spec(f->run, f->text, s, value.as.real);
   if (s->precision >= 0 || s->grouping) return hri_run_unsupported(f->run, "a format with precision but no type");
   hri_add_float(&shown, fabs(value.as.real));
@@ -338,7 +342,7 @@ static hr_status format_number(formatter *f, spec *s, hri_value value) {
   if (status != HR_OK) return status;
   return add_padded(f->run, f->text, s,
                     signbit(value.as.real) ? hri_chars("-", 1)
-                                           : hri_chars(s->sign == '-' ? "" : &s->sign, s->sign != '-'),
+                                           : hri_chars(s->sign == '+' ? "+" : " ", s->sign == '+' || s->sign == ' '),
                     text, '>');
 }
 
@@ -350,7 +354,13 @@ static hr_status format_value(formatter *f, hri_value value, const char *at, con
   if (value.kind == HRI_INT || value.kind == HRI_BOOL || value.kind == HRI_FLOAT) return format_number(f, &s, value);
   if (value.kind != HRI_STRING)
     return hri_run_fail(f->run, "unsupported format string passed to %s.__format__", hri_type_name(value));
-  if ((s.type && s.type != 's') || s.align == '=' || s.grouping) return bad_code(f->run, &s, value);
+  if (s.implied) s.align = 0;
+  if (s.sign || s.alternate || s.align == '=')
+    return hri_run_fail(f->run, "%s not allowed in string format specifier",
+                        s.sign        ? "Sign"
+                        : s.alternate ? "Alternate form (#)"
+                                      : "'=' alignment");
+  if ((s.type && s.type != 's') || s.grouping) return bad_code(f->run, &s, value);
   return add_text_spec(f->run, f->text, &s, value);
 }
 

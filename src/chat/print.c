@@ -263,20 +263,10 @@ static hr_status add_json_key(hri_run *run, hri_text *text, hri_value key, const
 
 static hr_status sort_pairs(hri_run *run, const hri_dict *dict, hri_pair **out) {
   void *memory;
-  uint32_t i, j;
   HRI_TRY(hri_take(run, (uint64_t)dict->count * sizeof **out, &memory));
   *out = memory;
-  for (i = 0; i < dict->count; i++) {
-    hri_pair pair = dict->pairs[i];
-    for (j = i; j > 0; j--) { /* few keys, often sorted already */
-      int order;
-      HRI_TRY(hri_order(run, pair.key, (*out)[j - 1].key, "<", &order));
-      if (order >= 0) break;
-      (*out)[j] = (*out)[j - 1];
-    }
-    (*out)[j] = pair;
-  }
-  return HR_OK;
+  if (dict->count > 0) memcpy(memory, dict->pairs, dict->count * sizeof **out);
+  return hri_sort_pairs(run, *out, dict->count, false);
 }
 
 static hr_status add_json_dict(hri_run *run, hri_text *text, const hri_dict *dict, const hri_json_style *style,

@@ -24,6 +24,7 @@ struct hri_scope {
     hri_value value;
   } *variables;
   uint32_t count, capacity;
+  bool kept; /* a macro or a loop may look into it later: it is no scope for another round */
 };
 
 typedef struct hri_named {
@@ -127,6 +128,7 @@ typedef struct hri_loop {
   hri_value *at; /* of that, what the `if` of the loop lets pass: known so far */
   uint32_t count, index;
   uint32_t depth0;
+  hri_scope *trial;  /* in which elements are tried against the `if`, one after the other */
   hri_value changed; /* the last arguments of loop.changed; absent before the first */
 } hri_loop;
 
@@ -149,6 +151,10 @@ hr_status hri_index(hri_run *run, hri_value object, int64_t index, bool *found, 
 hr_status hri_escape(hri_run *run, hri_value text, hri_value *out);
 hr_status hri_binary(hri_run *run, hri_operator operator, hri_value left, hri_value right, hri_value *out);
 hr_status hri_scope_new(hri_run *run, hri_scope *parent, hri_scope **out);
+/* An empty scope for the next round of a loop: the one of the last round, which nobody keeps, or a new one. Loops in loops
+ * over a long conversation have millions of rounds. */
+hr_status hri_scope_again(hri_run *run, hri_scope *parent, hri_scope **scope);
+void hri_scope_keep(hri_scope *scope); /* and those around it */
 hr_status hri_scope_set(hri_run *run, hri_scope *scope, uint32_t name, hri_value value);
 hr_status hri_macro_call(hri_run *run, const hri_macro *macro, const hri_arguments *arguments, hri_value *out);
 /* Makes the first `wanted` elements of a loop known, as far as there are so many. */
@@ -156,6 +162,8 @@ hr_status hri_loop_fill(hri_run *run, hri_loop *loop, uint32_t wanted);
 hr_status hri_loop_call(hri_run *run, const hri_loop *loop, const hri_arguments *arguments, hri_value *out);
 
 hr_status hri_dict_view(hri_run *run, const hri_dict *dict, hri_view view, hri_value *out);
+/* By their keys, stable; `reverse` keeps the order of equal keys too. */
+hr_status hri_sort_pairs(hri_run *run, hri_pair *pairs, uint32_t count, bool reverse);
 
 /* strings.c */
 hr_status hri_strip(hri_run *run, hri_value self, hri_value set, bool left, bool right,

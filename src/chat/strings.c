@@ -482,30 +482,18 @@ typedef enum recase { RECASE_LOWER, RECASE_UPPER, RECASE_TITLE, RECASE_CAPITALIZ
 
 static bool has_case(uint32_t code) { return hri_is_lower(code) || hri_is_upper(code) || hri_is_title(code); }
 
-/* The part behind the first letter keeps its surroundings, so that a sigma at its end is seen as final. */
 static void add_recased(hri_text *text, hri_value self, recase to) {
-  size_t i, bytes;
+  size_t i, bytes = 0;
   bool inside = false;
+  if (to == RECASE_CAPITALIZE && self.count > 0) hri_add_cased(text, hri_decode(self.as.chars, &bytes), HRI_TITLE);
   if (to == RECASE_LOWER || to == RECASE_CAPITALIZE) {
-    hri_text lower = {0};
-    size_t first = 0, first_lower = 0;
-    hri_add_lower(&lower, self.as.chars, self.count);
-    if (to == RECASE_CAPITALIZE && self.count > 0) {
-      hri_text one = {0};
-      hri_add_cased(text, hri_decode(self.as.chars, &first), HRI_TITLE);
-      hri_add_lower(&one, self.as.chars, first);
-      first_lower = one.length;
-      text->failed |= one.failed;
-      hri_text_deinit(&one);
-    }
-    if (lower.length > first_lower) hri_text_add_bytes(text, lower.chars + first_lower, lower.length - first_lower);
-    text->failed |= lower.failed;
-    hri_text_deinit(&lower);
+    hri_add_lower(text, self.as.chars, self.count, bytes, self.count);
     return;
   }
   for (i = 0; i < self.count; i += bytes) {
     uint32_t code = hri_decode(self.as.chars + i, &bytes);
-    hri_add_cased(text, code, to == RECASE_UPPER ? HRI_UPPER : inside ? HRI_LOWER : HRI_TITLE);
+    if (to == RECASE_TITLE && inside) hri_add_lower(text, self.as.chars, self.count, i, i + bytes);
+    else hri_add_cased(text, code, to == RECASE_UPPER ? HRI_UPPER : HRI_TITLE);
     inside = has_case(code);
   }
 }

@@ -298,9 +298,9 @@ static bool final_sigma(const char *chars, size_t begin, size_t end, size_t byte
   return true;
 }
 
-void hri_add_lower(hri_text *text, const char *chars, size_t bytes) {
+void hri_add_lower(hri_text *text, const char *chars, size_t bytes, size_t from, size_t to) {
   size_t i, length;
-  for (i = 0; i < bytes; i += length) {
+  for (i = from; i < to; i += length) {
     uint32_t code = hri_decode(chars + i, &length);
     if (code == SIGMA) add_code(text, final_sigma(chars, i, i + length, bytes) ? FINAL_SIGMA : SMALL_SIGMA);
     else hri_add_cased(text, code, HRI_LOWER);

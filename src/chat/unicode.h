@@ -30,7 +30,7 @@ bool hri_is_printable(uint32_t code);
 typedef enum hri_case { HRI_LOWER, HRI_UPPER, HRI_TITLE } hri_case;
 /* Adds a character in another case, which may take several (the sharp s in upper case). */
 void hri_add_cased(hri_text *text, uint32_t code, hri_case to);
-/* A whole text, with the rule for the final sigma. */
-void hri_add_lower(hri_text *text, const char *chars, size_t bytes);
+/* A text of `bytes` from one byte to another: what stands around that part decides whether a sigma in it is final. */
+void hri_add_lower(hri_text *text, const char *chars, size_t bytes, size_t from, size_t to);
 
 #endif

@@ -35,6 +35,12 @@ static size_t begun(const cli_answer *a, const char *text, size_t bytes) {
   return most;
 }
 
+/* The first byte of U+0080 to U+009F at the end: what shows no control character to a terminal knows one by both of its
+ * bytes, and a model of bytes makes them one at a time. */
+static size_t half_control(const char *text, size_t bytes) {
+  return bytes > 0 && (unsigned char)text[bytes - 1] == 0xC2;
+}
+
 static void say(const cli_answer *a, const char *text, size_t bytes) {
   if (a->silent || bytes == 0) return;
   screen_put(stdout, text, bytes);
@@ -51,6 +57,7 @@ static void take_text(cli_answer *a, const char *text, size_t bytes) {
   stop = find_stop(a, a->held, a->held_bytes);
   a->stopped = stop != NULL;
   kept = stop ? a->held_bytes - (size_t)(stop - a->held) : begun(a, a->held, a->held_bytes);
+  if (kept == 0) kept = half_control(a->held, a->held_bytes);
   say(a, a->held, a->held_bytes - kept);
   memmove(a->held, a->held + a->held_bytes - kept, kept);
   a->held_bytes = kept;

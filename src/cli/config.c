@@ -160,6 +160,16 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
   return HR_OK;
 }
 
+hr_status config_refuse_idle(const cli_config *config, const void *const *members, size_t count, const char *where,
+                             const char *remedy, hr_error *error) {
+  for (size_t k = 0; k < count; k++) {
+    if (config_origin(config, members[k]) != ORIGIN_FLAG) continue;
+    hri_fail(error, HR_ERROR_USAGE, "--%s does nothing %s", option_get(option_at(config, members[k]))->name, where);
+    return hri_hint(error, HR_ERROR_USAGE, "%s", remedy);
+  }
+  return HR_OK;
+}
+
 /* ---- environment ---- */
 
 extern char **environ;

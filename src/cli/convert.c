@@ -5,6 +5,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/output.h"
 #include "cli/stop.h"
 #include "cli/text.h"
 
@@ -78,6 +79,7 @@ hr_status command_convert(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom convert DIRECTORY FILE.gguf, or headroom convert FILE.gguf DIRECTORY");
   }
+  HRI_TRY(output_check_directory("the target", target, error));
   hr_convert_options_init(&options);
   HRI_TRY(choose(config, &options, error));
   options.on_note = print_note;

@@ -7,6 +7,7 @@
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/json.h"
+#include "cli/output.h"
 #include "cli/text.h"
 
 enum { DEFAULT_SEQUENCE = 1024, EXAMPLE_TOKENS = 400, LABEL_COLUMNS = 16 };
@@ -15,6 +16,7 @@ enum { DEFAULT_SEQUENCE = 1024, EXAMPLE_TOKENS = 400, LABEL_COLUMNS = 16 };
 
 hr_status data_options(char **separator, hr_data_options *options, hr_error *error) {
   const char *text = options->document_separator;
+  HRI_TRY(output_check_directory("--data-cache", options->cache_directory, error));
   if (!text) return HR_OK;
   *separator = text_alloc(strlen(text) + 1);
   if (!text_unescape(text, *separator))

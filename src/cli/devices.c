@@ -319,11 +319,13 @@ static hr_status probe(cli_config *config, hr_error *error) {
 }
 
 hr_status command_devices(cli_config *config, hr_error *error) {
+  const void *const of_probes[] = {&config->own.probe_seconds, &config->job.threads};
   hr_device device;
   json_writer json;
   hr_status status;
   bool as_json = config->own.json;
   if (config->own.probe) return probe(config, error);
+  HRI_TRY(config_refuse_idle(config, of_probes, 2, "without --probe", "add --probe, or leave it out", error));
   if (config->operand_count > 0) return show_one(config, error);
   status = hr_device_find("cpu", &device, error);
   if (status != HR_OK) return status;

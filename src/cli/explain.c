@@ -74,25 +74,6 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
 
 enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
 
-/* A stream cannot be opened again: it is read whole, as far as the memory for reading goes. */
-static hr_status read_stream(input *in, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
-  HRI_ARRAY(char) bytes = {0};
-  const char *name = strcmp(in->path, "-") == 0 ? "standard input" : in->path;
-  hr_status status = HR_OK;
-  size_t got = in->first_count;
-  if (hri_array_reserve(&bytes, 1 << 20)) memcpy(bytes.items, in->first, got);
-  else status = hri_fail_memory(error, 1 << 20, name);
-  while (status == HR_OK && got > 0) {
-    bytes.count += got;
-    if (!hri_array_reserve(&bytes, bytes.count + 1)) status = hri_fail_memory(error, bytes.count, name);
-    else got = fread(bytes.items + bytes.count, 1, bytes.capacity - bytes.count, in->file);
-  }
-  if (status == HR_OK) status = input_failed(in, error);
-  if (status == HR_OK) status = hr_snapshot_parse(bytes.items, bytes.count, name, limits, snapshot, error);
-  hri_array_free(&bytes);
-  return status;
-}
-
 /* What no snapshot states: --budget as bytes, else the memory of --device; 0 when neither says it. */
 static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_error *error) {
   hr_device device;
@@ -143,7 +124,7 @@ static hr_status read_snapshot(const cli_config *config, input *in, const hr_sna
                                hr_explanation **explanation, hr_error *error) {
   hr_snapshot *snapshot = NULL;
   hr_status status = in->file == stdin || text_is_stream(in->file)
-                         ? read_stream(in, limits, &snapshot, error)
+                         ? reading_stream(in->file, in->first, in->first_count, in->path, limits, &snapshot, error)
                          : hr_snapshot_read(in->path, limits, &snapshot, error);
   if (status == HR_OK) status = judge_snapshot(config, snapshot, explanation, error);
   hr_snapshot_destroy(snapshot);
@@ -193,6 +174,21 @@ static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all,
   return status;
 }
 
+/* Options of a job are for the job that --model names; a device and a budget say what the text or the snapshot does not. */
+static hr_status check_job(const cli_config *config, hr_error *error) {
+  const void *members[MAX_OPTIONS];
+  size_t count = 0;
+  for (option_id id = 0; id < option_count() && !config->own.model; id++) {
+    const hr_field *o = option_get(id);
+    const void *member = (const char *)&config->job + o->offset;
+    if (o->home == HR_HOME_JOB && o->commands & HR_FOR_EXPLAIN && member != &config->job.device &&
+        member != &config->job.budget_bytes)
+      members[count++] = member;
+  }
+  return config_refuse_idle(config, members, count, "without --model: it is of a job that is planned",
+                            "add --model MODEL, what was trained, or leave it out", error);
+}
+
 hr_status command_explain(cli_config *config, hr_error *error) {
   hr_explanation *explanation = NULL;
   hr_run_explanation *run = NULL;
@@ -204,6 +200,7 @@ hr_status command_explain(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
+  HRI_TRY(check_job(config, error));
   reading_begin(&r, config, config->operands[0]);
   if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
   else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);

@@ -44,13 +44,13 @@ static hr_status find_trace(const cli_config *config, const hr_snapshot *s, cons
       (void)snprintf(have + used, sizeof have - used, "%s%d", used ? ", " : "", s->traces[k].device);
   }
   if (*trace != HR_TRACE_MOST) return HR_OK;
-  hri_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, path);
+  hri_fail(error, HR_ERROR_USAGE, "--device %s: %s has no trace of it", text, reading_name(path));
   return have[0] ? hri_hint(error, HR_ERROR_USAGE, "devices with events: %s (-1: cpu)", have) : HR_ERROR_USAGE;
 }
 
 static bool is_directory(const char *path) {
   struct stat info;
-  return stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+  return strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
 }
 
 static const char *const run_files[] = {"snapshot.pickle.gz", "plan.pickle.gz"};
@@ -60,7 +60,7 @@ static hr_status read_snapshot(const char *operand, const hr_snapshot_limits *li
                                hr_error *error) {
   char path[4096];
   struct stat info;
-  if (!is_directory(operand)) return hr_snapshot_read(operand, limits, snapshot, error);
+  if (!is_directory(operand)) return reading_snapshot(operand, limits, snapshot, error);
   for (size_t k = 0; k < 2; k++) {
     int length = snprintf(path, sizeof path, "%s/memory/%s", operand, run_files[k]);
     if (length < 0 || (size_t)length >= sizeof path)
@@ -178,7 +178,7 @@ static hr_status explain_file(const hr_inspection *p, hr_explanation **explanati
 
 static const char *name_of(const char *path) {
   const char *slash = strrchr(path, '/');
-  return slash && slash[1] ? slash + 1 : path;
+  return slash && slash[1] ? slash + 1 : reading_name(path);
 }
 
 /* Of two files the page is about the second, with the first beside it. */
@@ -401,6 +401,14 @@ static hr_status refuse_of_one(const cli_config *config, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, "name one of its files");
 }
 
+/* It reads the files of a run, and no snapshot. */
+static hr_status check_verify(const cli_config *config, hr_error *error) {
+  const cli_settings *own = &config->own;
+  const void *const idle[] = {&own->html, &own->export, &own->at, &own->top, &own->by, &own->wide, &config->job.device};
+  return config_refuse_idle(config, idle, sizeof idle / sizeof *idle, "beside --verify, which looks at no snapshot",
+                            "leave one of the two out", error);
+}
+
 hr_status command_inspect(cli_config *config, hr_error *error) {
   inspect_side sides[2] = {{0}};
   reading r;
@@ -410,8 +418,13 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "headroom inspect FILE, a memory snapshot");
   }
   if (config->own.verify) {
+    HRI_TRY(check_verify(config, error));
     if (config->operand_count == 1) return verify(config, config->operands[0], error);
     return hri_fail(error, HR_ERROR_USAGE, "--verify takes one run directory");
+  }
+  if (config->operand_count == 2 && strcmp(config->operands[0], "-") == 0 && strcmp(config->operands[1], "-") == 0) {
+    hri_fail(error, HR_ERROR_USAGE, "standard input is one snapshot, and two are compared");
+    return hri_hint(error, HR_ERROR_USAGE, "name a file for one of them, or a pipe of the shell: <(command)");
   }
   if (config->operand_count == 2 && config->own.export_count) {
     hri_fail(error, HR_ERROR_USAGE, "--export is of one snapshot, two are given");

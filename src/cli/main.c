@@ -75,7 +75,7 @@ const cli_command commands[] = {
      "headroom explain train.log\npython train.py 2>&1 | headroom explain -\nheadroom explain --json train.log\n"
      "headroom explain train.log --model gpt2-124m --seq 1024 --micro-batch 16\nheadroom explain snapshot.pickle\nheadroom explain run",
      command_explain},
-    {"inspect", "FILE|DIR [OTHER] [OPTIONS]", "what is in a memory snapshot", HR_FOR_INSPECT, 2,
+    {"inspect", "FILE|DIR|- [OTHER] [OPTIONS]", "what is in a memory snapshot", HR_FOR_INSPECT, 2,
      "Reads a memory snapshot of PyTorch (torch.cuda.memory._dump_snapshot, any version; pickle, JSON, gzip), what its profiler left "
      "(a Chrome trace with memory events, a raw memory timeline), one of ours or a run directory, and prints what was live at the last failure or at the peak, where the reserved bytes are, whether the failing "
      "request would have fit, and what grows from step to step. Nothing in a pickle is executed. Categories that the file does "
@@ -85,7 +85,7 @@ const cli_command commands[] = {
      "headroom inspect before.pickle after.pickle --by category\nheadroom inspect before.pickle after.pickle --html report.html\n"
      "headroom inspect snapshot.pickle --export speedscope peak.json\nheadroom inspect snapshot.pickle --json | jq .at",
      command_inspect},
-    {"replay", "SNAPSHOT [OPTIONS]", "a recorded trace under other allocator settings", HR_FOR_REPLAY, 1,
+    {"replay", "SNAPSHOT|- [OPTIONS]", "a recorded trace under other allocator settings", HR_FOR_REPLAY, 1,
      "Runs the recorded requests of a PyTorch memory snapshot through an allocator with PyTorch's policy: under the recorded "
      "settings, which tells how far the answer can be believed, and under those of --alloc-conf, or of --search. Says whether it "
      "would have failed and what it would have reserved.",

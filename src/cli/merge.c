@@ -6,6 +6,7 @@
 
 #include "cli/commands.h"
 #include "cli/json.h"
+#include "cli/output.h"
 #include "cli/stop.h"
 #include "cli/text.h"
 
@@ -125,6 +126,7 @@ hr_status command_merge(cli_config *config, hr_error *error) {
   if (config->operand_count < 1) return missing("the model", error);
   if (config->operand_count < 2) return missing("the adapter", error);
   if (!config->run.out_directory) return missing("--out, where the model is written,", error);
+  HRI_TRY(output_check_directory("--out", config->run.out_directory, error));
   hr_merge_options_init(&options);
   HRI_TRY(take_weights(config, weights, &options, error));
   HRI_TRY(check_data(config, error));

@@ -151,6 +151,10 @@ static inline origin config_origin(const cli_config *config, const void *member)
 static inline bool config_option_chosen(const cli_config *config, option_id id) {
   return config->settings[id].origin > ORIGIN_DEFAULT;
 }
+/* USAGE for the first of these options that is given on the command line, where it would do nothing: `where` ends the
+ * sentence "--NAME does nothing ", `remedy` says what to do. A recipe or the environment is for several commands. */
+hr_status config_refuse_idle(const cli_config *config, const void *const *members, size_t count, const char *where,
+                             const char *remedy, hr_error *error);
 /* True when a person chose the value, now or for the run that goes on. */
 static inline bool config_chosen(const cli_config *config, const void *member) {
   return config_origin(config, member) > ORIGIN_DEFAULT;

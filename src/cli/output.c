@@ -45,6 +45,12 @@ static bool is_metrics_of_a_run(const char *path) {
   return is;
 }
 
+hr_status output_check_directory(const char *what, const char *path, hr_error *error) {
+  if (!path || strcmp(path, "-") != 0) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s: - is standard output, and names no directory", what);
+  return hri_hint(error, HR_ERROR_USAGE, "name a directory; one that is to be called so is ./-");
+}
+
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error) {
   bool special;
   struct stat info;
@@ -63,25 +69,43 @@ hr_status output_check(const char *option, const char *path, output_kind kind, h
   return hri_hint(error, HR_ERROR_USAGE, "give another name, or remove the file first");
 }
 
-/* ---- several of one command ---- */
+/* ---- in a run directory that the command itself makes ---- */
 
-/* Where a name would be written: its directory as the system knows it. */
-static bool place_of(const char *path, struct stat *directory, const char **name) {
-  const char *slash = strrchr(path, '/');
-  char *before = slash ? strndup(path, (size_t)(slash - path) + 1) : strdup(".");
-  bool known = before && stat(before, directory) == 0;
-  free(before);
-  *name = slash ? slash + 1 : path;
-  return known;
+/* What a run writes there; its scratch directories are hidden. */
+static const char *const of_runs[] = {"run.json", "metrics.jsonl", "lock",   "lock.exclusive",
+                                      "final",    "checkpoints",   "memory", "data-cache"};
+
+/* A directory may be made below others that are made, a file may not. */
+hr_status output_in_run(const char *option, const char *path, const char *run, bool directory, bool *in_run,
+                        hr_error *error) {
+  char inner[4096], outer[4096];
+  const char *name;
+  *in_run = hri_path_inside(path, run) && hri_path_settle(path, inner) && hri_path_settle(run, outer);
+  if (!*in_run) return HR_OK;
+  name = inner + strlen(outer);
+  name += strspn(name, "/");
+  for (size_t k = 0; k < sizeof of_runs / sizeof *of_runs; k++) {
+    size_t length = strlen(of_runs[k]);
+    if (strncmp(name, of_runs[k], length) != 0 || (name[length] && name[length] != '/')) continue;
+    hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);
+    return hri_hint(error, HR_ERROR_USAGE, "give another name");
+  }
+  if (directory || (name[0] && !strchr(name, '/'))) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE,
+           name[0] ? "--%s: %s lies in a directory that is not there when the run makes %s"
+                   : "--%s: %s is the directory of the run itself, %s",
+           option, path, run);
+  return hri_hint(error, HR_ERROR_USAGE, "name a file right in it, or one in a directory that is there");
 }
 
+/* ---- several of one command ---- */
+
 bool output_same(const char *a, const char *b) {
+  char of_a[4096], of_b[4096];
   struct stat x, y;
-  const char *of_a, *of_b;
   if (strcmp(a, b) == 0) return true;
   if (stat(a, &x) == 0 && stat(b, &y) == 0) return x.st_ino == y.st_ino && x.st_dev == y.st_dev;
-  return place_of(a, &x, &of_a) && place_of(b, &y, &of_b) && x.st_ino == y.st_ino && x.st_dev == y.st_dev &&
-         strcmp(of_a, of_b) == 0;
+  return hri_path_settle(a, of_a) && hri_path_settle(b, of_b) && strcmp(of_a, of_b) == 0;
 }
 
 /* Whether two writers would lose what the other wrote: not in a device or a pipe. */

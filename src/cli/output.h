@@ -19,6 +19,15 @@ typedef enum output_kind {
  * shows that Headroom wrote it as the same kind. USAGE names the option, the file and what to do. */
 hr_status output_check(const char *option, const char *path, output_kind kind, hr_error *error);
 
+/* The same for a directory that is to be made, which `what` names for people ("--out", "the target"): only that - is none.
+ * `path` may be NULL. */
+hr_status output_check_directory(const char *what, const char *path, hr_error *error);
+
+/* Whether a place lies in `run`, a directory that the command makes later: what writes it is opened when that is there.
+ * USAGE for names that a run has itself, and for a file below a directory that nobody makes. */
+hr_status output_in_run(const char *option, const char *path, const char *run, bool directory, bool *in_run,
+                        hr_error *error);
+
 /* Whether two paths are one file or directory, there or yet to be made. */
 bool output_same(const char *a, const char *b);
 

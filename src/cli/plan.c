@@ -385,6 +385,34 @@ static hr_status check_shown(const cli_config *config, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, dumps ? "one after the other" : "one after the other, or both with --json");
 }
 
+/* What a person says now and what the planned command has no place for: it would change no byte. A recipe or the
+ * environment is for several commands, and a micro-batch of one row is what each of them can have. */
+static hr_status check_purpose(const cli_config *config, hr_error *error) {
+  static const char *const names[] = {"train", "evaluate", "generate"};
+  const hr_purpose purpose = config->own.purpose;
+  const bool generates = purpose == HR_PURPOSE_GENERATE;
+  const struct {
+    const void *member;
+    bool idle;
+    const char *why, *remedy;
+  } rules[] = {
+      {&config->job.micro_batch, generates && config->job.micro_batch > 1, "one row is generated at a time",
+       "leave it out; for several at once multiply what the cache and the activations need"},
+      {&config->job.accumulate, purpose != HR_PURPOSE_TRAIN, "only a training adds up gradients", "leave it out"},
+      {&config->job.batch_tokens, purpose != HR_PURPOSE_TRAIN, "only a training has optimizer steps", "leave it out"},
+      {&config->job.context_length, !generates && !config->run.sample_prompt,
+       "it is the length of the KV cache, and nothing is generated",
+       "give --seq N for longer rows, --for generate, or --sample TEXT for a training that generates"},
+  };
+  for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+    if (!rules[k].idle || config_origin(config, rules[k].member) != ORIGIN_FLAG) continue;
+    hri_fail(error, HR_ERROR_USAGE, "--%s does nothing in a plan of %s: %s",
+             option_get(option_at(config, rules[k].member))->name, names[purpose], rules[k].why);
+    return hri_hint(error, HR_ERROR_USAGE, "%s", rules[k].remedy);
+  }
+  return HR_OK;
+}
+
 hr_status command_plan(cli_config *config, hr_error *error) {
   hr_purpose purpose = config->own.purpose;
   hr_frontier frontier = {.count = 0};
@@ -397,6 +425,7 @@ hr_status command_plan(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "--context N, one plan each");
   }
   HRI_TRY(check_shown(config, error));
+  HRI_TRY(check_purpose(config, error));
   status = config_job(config, purpose, error);
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
   if (status == HR_OK && config->own.engine_conf)

@@ -2,12 +2,51 @@
  * refusal. */
 #include "cli/reading.h"
 
+#include <errno.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include <headroom/device.h>
 
-void reading_about(reading *r, const char *file) {
-  (void)snprintf(r->file, sizeof r->file, "%s", strcmp(file, "-") == 0 ? "standard input" : file);
+#include "base/mem.h"
+#include "cli/text.h"
+
+const char *reading_name(const char *file) { return strcmp(file, "-") == 0 ? "standard input" : file; }
+
+void reading_about(reading *r, const char *file) { (void)snprintf(r->file, sizeof r->file, "%s", reading_name(file)); }
+
+hr_status reading_stream(FILE *file, const char *first, size_t first_count, const char *path,
+                         const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
+  HRI_ARRAY(char) bytes = {0};
+  const char *name = reading_name(path);
+  hr_status status = HR_OK;
+  size_t got = first_count;
+  if (!hri_array_reserve(&bytes, 1 << 20)) status = hri_fail_memory(error, 1 << 20, name);
+  else if (got > 0) memcpy(bytes.items, first, got);
+  while (status == HR_OK) {
+    bytes.count += got;
+    if (!hri_array_reserve(&bytes, bytes.count + 1)) status = hri_fail_memory(error, bytes.count, name);
+    else if ((got = fread(bytes.items + bytes.count, 1, bytes.capacity - bytes.count, file)) == 0) break;
+  }
+  if (status == HR_OK && ferror(file))
+    status = hri_fail(error, HR_ERROR_IO, "cannot read %s: %s", name, strerror(errno));
+  if (status == HR_OK) status = hr_snapshot_parse(bytes.items, bytes.count, name, limits, snapshot, error);
+  hri_array_free(&bytes);
+  return status;
+}
+
+hr_status reading_snapshot(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot,
+                           hr_error *error) {
+  struct stat info;
+  FILE *file;
+  hr_status status;
+  if (strcmp(path, "-") != 0 && (stat(path, &info) != 0 || !S_ISFIFO(info.st_mode)))
+    return hr_snapshot_read(path, limits, snapshot, error);
+  file = text_open(path, "the snapshot", error);
+  if (!file) return error->code;
+  status = reading_stream(file, NULL, 0, path, limits, snapshot, error);
+  text_close(file);
+  return status;
 }
 
 void reading_begin(reading *r, const cli_config *config, const char *file) {

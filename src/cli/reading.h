@@ -22,4 +22,13 @@ void reading_about(reading *r, const char *file);
  * what it needed so far, the limit and the option. */
 hr_status reading_end(reading *r, hr_status status, hr_error *error);
 
+/* What a file is called to people: - is standard input. */
+const char *reading_name(const char *file);
+/* A snapshot from a file, standard input (-) or a pipe of the shell. */
+hr_status reading_snapshot(const char *path, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error);
+/* One from a stream, of which the first bytes were read already. It cannot be opened again: it is read whole, as far as the
+ * memory for reading goes. */
+hr_status reading_stream(FILE *file, const char *first, size_t first_count, const char *path,
+                         const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error);
+
 #endif

@@ -227,7 +227,7 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   options.empty_start = config->own.empty_start;
   if (config_chosen(config, &config->own.trace)) options.trace = config->own.trace;
   reading_begin(&r, config, config->operands[0]);
-  status = hr_snapshot_read(config->operands[0], &r.limits, &snapshot, error);
+  status = reading_snapshot(config->operands[0], &r.limits, &snapshot, error);
   if (status == HR_OK) {
     status = config->own.search ? hr_replay_search(snapshot, &options, &replay, &results, &count, error)
                                 : hr_replay_run(snapshot, &options, &replay, error);
@@ -236,7 +236,7 @@ hr_status command_replay(cli_config *config, hr_error *error) {
   status = reading_end(&r, status, error);
   if (status == HR_OK) {
     if (config->own.json) write_replay(&replay, results, count, asked);
-    else print_results(config->operands[0], snapshot, &replay, results, count, asked);
+    else print_results(r.file, snapshot, &replay, results, count, asked);
   }
   hr_free(results);
   hr_snapshot_destroy(snapshot);

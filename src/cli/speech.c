@@ -1,5 +1,6 @@
 #include "cli/speech.h"
 
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -147,15 +148,15 @@ hr_status speech_ids(const cli_speech *s, const hr_model *model, const char *tex
 
 /* ---- answers ---- */
 
-static char *decode(const cli_listener *l, size_t from, size_t to, size_t *bytes) {
-  const hr_tokenizer *tokenizer = l->speech->tokenizer;
-  int32_t *known = text_alloc((to - from + 1) * sizeof *known);
+static char *decode(const cli_speech *speech, const int32_t *tokens, size_t token_count, size_t *bytes) {
+  int32_t *known = text_alloc((token_count + 1) * sizeof *known);
   hr_error error;
   uint64_t count = 0, known_count = 0;
   char *text = NULL, *copy;
-  for (size_t i = from; i < to; i++) /* an id that the tokenizer lacks (a padded vocabulary) has no text */
-    if (hr_tokenizer_token(tokenizer, l->tokens[i], NULL)) known[known_count++] = l->tokens[i];
-  if (hr_tokenizer_decode(tokenizer, known, known_count, HR_DECODE_SKIP_SPECIAL, &text, &count, &error) != HR_OK)
+  for (size_t i = 0; i < token_count; i++) /* an id that the tokenizer lacks (a padded vocabulary) has no text */
+    if (hr_tokenizer_token(speech->tokenizer, tokens[i], NULL)) known[known_count++] = tokens[i];
+  if (hr_tokenizer_decode(speech->tokenizer, known, known_count, HR_DECODE_SKIP_SPECIAL, &text, &count, &error) !=
+      HR_OK)
     count = 0;
   copy = text_copy(text ? text : "", count);
   hr_free(text);
@@ -168,23 +169,46 @@ static bool ends_in_replacement(const char *text, size_t bytes) {
   return bytes >= 3 && memcmp(text + bytes - 3, "\xEF\xBF\xBD", 3) == 0;
 }
 
-/* How a token is spelled can depend on the ones before it (a blank at the very front), so what is new is what the
- * tokens since `context` say with the new ones and did not say without them. */
-static char *advance(cli_listener *l, bool hold_back, size_t *bytes) {
+/* The newest tokens without `count` of them from `first` on. */
+static void drop_recent(cli_listener *l, size_t first, size_t count) {
+  memmove(l->recent + first, l->recent + first + count, (l->recent_count - first - count) * sizeof *l->recent);
+  l->recent_count -= count;
+}
+
+/* Says the newest tokens before `until`: their new text, or NULL when there is none, or it is held back. */
+static char *say(cli_listener *l, size_t until, bool hold_back, size_t *bytes) {
   size_t before, after;
-  char *old = decode(l, l->context, l->said, &before), *all = decode(l, l->context, l->count, &after), *fresh;
-  if (after <= before || (hold_back && ends_in_replacement(all, after))) {
-    *bytes = 0;
-    fresh = text_copy("", 0);
-  } else {
+  char *old = decode(l->speech, l->recent, l->recent_said, &before), *all = decode(l->speech, l->recent, until, &after),
+       *fresh = NULL;
+  if (after > before && !(hold_back && ends_in_replacement(all, after))) {
+    const size_t said = l->recent_said;
     *bytes = after - before;
     fresh = text_copy(all + before, *bytes);
-    l->context = l->said;
-    l->said = l->count;
+    l->recent_said = until - said;
+    drop_recent(l, 0, said);
   }
   free(old);
   free(all);
   return fresh;
+}
+
+/* How a token is spelled can depend on the ones before it (a blank at the very front), so what is new is what the newest
+ * tokens say with the new ones and did not say without them. A text that ends in U+FFFD may be the beginning of a
+ * character and is held back, but of LISTENER_HELD tokens only the last three can be one: the others were no character at
+ * any of them, and are said as they are, or forgotten where they say nothing. So a token costs the same behind any number
+ * of others. */
+static char *advance(cli_listener *l, bool hold_back, size_t *bytes) {
+  enum { UNFINISHED = 3 };
+  size_t until = l->recent_count;
+  char *fresh = say(l, until, hold_back, bytes);
+  if (!fresh && until - l->recent_said == LISTENER_HELD) {
+    until -= UNFINISHED;
+    fresh = say(l, until, false, bytes);
+    if (!fresh) drop_recent(l, l->recent_said, until - l->recent_said);
+  }
+  if (fresh) return fresh;
+  *bytes = 0;
+  return text_copy("", 0);
 }
 
 char *listener_take(cli_listener *l, int32_t token, size_t *bytes) {
@@ -192,7 +216,11 @@ char *listener_take(cli_listener *l, int32_t token, size_t *bytes) {
     l->tokens = text_grow(l->tokens, (l->capacity = l->capacity ? 2 * l->capacity : 256) * sizeof *l->tokens);
   l->tokens[l->count++] = token;
   *bytes = 0;
-  if (l->speech->tokenizer) return advance(l, true, bytes);
+  if (l->speech->tokenizer) {
+    assert(l->recent_count < 2 * LISTENER_HELD);
+    l->recent[l->recent_count++] = token;
+    return advance(l, true, bytes);
+  }
   if (!l->speech->bytes) return NULL;
   *bytes = token < 256 ? 1 : 0;
   return text_copy(&(char){(char)token}, *bytes);
@@ -206,7 +234,7 @@ char *listener_rest(cli_listener *l, size_t *bytes) {
 char *listener_text(const cli_listener *l, size_t *bytes) {
   char *text;
   size_t used = 0;
-  if (l->speech->tokenizer) return decode(l, 0, l->count, bytes);
+  if (l->speech->tokenizer) return decode(l->speech, l->tokens, l->count, bytes);
   text = text_alloc(l->count + 1);
   for (size_t i = 0; i < l->count; i++)
     if (l->tokens[i] < 256) text[used++] = (char)l->tokens[i];

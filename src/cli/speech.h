@@ -48,13 +48,18 @@ hr_status speech_ids(const cli_speech *speech, const hr_model *model, const char
 hr_status speech_turns(const cli_speech *speech, const cli_turns *turns, FILE *show, int32_t **ids, uint64_t *count,
                        hr_error *error);
 
+/* Tokens at most whose text is held back: a character has at most 4 bytes, so it is whole or broken by then. */
+enum { LISTENER_HELD = 8 };
+
 /* Text that grows token by token. What a token adds shows when its characters are whole. */
 typedef struct cli_listener {
   const cli_speech *speech;
-  int32_t *tokens;
+  int32_t *tokens; /* all of them */
   size_t count, capacity;
-  size_t said,
-      context; /* tokens that were returned as text, and where the ones begin that decide how the next are spelled */
+  /* The newest tokens: those that were said last, which decide how the next are spelled, and behind them those that are
+   * held back. */
+  int32_t recent[2 * LISTENER_HELD];
+  size_t recent_count, recent_said;
 } cli_listener;
 /* Takes a token; returns new text (free), none when *bytes is 0. NULL: ids are printed as numbers. */
 char *listener_take(cli_listener *listener, int32_t token, size_t *bytes);

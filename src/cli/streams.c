@@ -1,5 +1,6 @@
 /* Each stream is opened before the run and fed by its events. One that fails while the run goes on is told as a warning
- * and left: a full disk under a dashboard's file ends no training. */
+ * and left: a full disk under a dashboard's file ends no training. What lies in the directory of a run that is new is
+ * opened by the first line for it: a run is begun in an empty directory, and one that could not begin leaves none. */
 #include "cli/streams.h"
 
 #include <errno.h>
@@ -15,15 +16,17 @@
 
 /* ---- --log-json ---- */
 
-/* What stands there is replaced by the first line, for a run may still be refused; if it goes on, its lines stay. A pipe
- * that nobody reads is refused, not waited for. */
+/* What stands there is replaced by the first line, for a run may still be refused: then a file that was made goes again. If
+ * it goes on, its lines stay. A pipe that nobody reads is refused, not waited for. */
 static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
   int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (goes_on ? O_APPEND : 0);
   if (strcmp(s->log, "-") == 0) {
     s->log_fd = STDOUT_FILENO;
     return HR_OK;
   }
-  s->log_fd = open(s->log, flags, 0644);
+  s->log_fd = open(s->log, flags | O_EXCL, 0644);
+  s->log_made = s->log_fd >= 0;
+  if (s->log_fd < 0) s->log_fd = open(s->log, flags, 0644);
   if (s->log_fd < 0) return hri_fail_errno(error, errno, "open", s->log);
   (void)fcntl(s->log_fd, F_SETFL, flags & O_APPEND); /* writing may wait */
   return HR_OK;
@@ -120,20 +123,41 @@ static hr_status replace_metrics(cli_streams *s, const hr_event *event, hr_error
 
 /* ---- all of them ---- */
 
-hr_status streams_open(cli_streams *s, const cli_config *config, const char *run, hr_error *error) {
+/* Where each of them goes, and whether that is in a run directory which is not there yet. */
+static hr_status find_places(cli_streams *s, const cli_config *config, hr_error *error) {
+  const bool resumes = config->run.resume_directory != NULL;
   const char *board = config->own.tensorboard;
+  bool metrics_in_run = false;
+  const bool alone = board && strcmp(board, option_get(option_at(config, &config->own.tensorboard))->alone) == 0;
+  if (s->log && !streams_take_output(config)) {
+    HRI_TRY(output_check("log-json", s->log, OUTPUT_LOG, error));
+    if (!resumes) HRI_TRY(output_in_run("log-json", s->log, s->run, false, &s->log_in_run, error));
+  }
+  if (s->metrics) {
+    HRI_TRY(output_check("metrics-file", s->metrics, OUTPUT_METRICS, error));
+    if (!resumes) HRI_TRY(output_in_run("metrics-file", s->metrics, s->run, false, &metrics_in_run, error));
+    if (!metrics_in_run) HRI_TRY(hri_file_can_replace(s->metrics, error));
+  }
+  s->board_in_run = alone;
+  if (alone) return hri_path_at(s->board_directory, s->run, "tensorboard", error);
+  if (!board) return HR_OK;
+  HRI_TRY(output_check_directory("--tensorboard", board, error));
+  if (strlen(board) >= sizeof s->board_directory) return hri_fail_errno(error, ENAMETOOLONG, "create", board);
+  (void)strcpy(s->board_directory, board);
+  return resumes ? HR_OK : output_in_run("tensorboard", board, s->run, true, &s->board_in_run, error);
+}
+
+hr_status streams_open(cli_streams *s, const cli_config *config, const char *run, hr_error *error) {
+  const bool resumes = config->run.resume_directory != NULL;
   *s = (cli_streams){.run = run, .log = config->own.log_json, .metrics = config->own.metrics_file, .log_fd = -1};
   if (streams_take_output(config) && config->own.json) {
     hri_fail(error, HR_ERROR_USAGE, "--log-json - and --json exclude each other: both are standard output");
     return hri_hint(error, HR_ERROR_USAGE, "give --log-json a FILE");
   }
-  if (s->log && strcmp(s->log, "-") != 0) HRI_TRY(output_check("log-json", s->log, OUTPUT_LOG, error));
-  if (s->metrics) HRI_TRY(output_check("metrics-file", s->metrics, OUTPUT_METRICS, error));
-  s->log_anew = !config->run.resume_directory && !streams_take_output(config);
-  if (s->log) HRI_TRY(open_log(s, config->run.resume_directory != NULL, error));
-  if (s->metrics) HRI_TRY(hri_file_can_replace(s->metrics, error));
-  s->board_in_run = board && strcmp(board, option_get(option_at(config, &config->own.tensorboard))->alone) == 0;
-  return board && !s->board_in_run ? tensorboard_open(&s->board, board, error) : HR_OK;
+  HRI_TRY(find_places(s, config, error));
+  s->log_anew = !resumes && !streams_take_output(config);
+  if (s->log && !s->log_in_run) HRI_TRY(open_log(s, resumes, error));
+  return s->board_directory[0] && !s->board_in_run ? tensorboard_open(&s->board, s->board_directory, error) : HR_OK;
 }
 
 static void leave(const char *what, const hr_error *error, void (*warn)(void *context, const char *text),
@@ -143,21 +167,24 @@ static void leave(const char *what, const hr_error *error, void (*warn)(void *co
   warn(context, text);
 }
 
-static void open_board(cli_streams *s, void (*warn)(void *context, const char *text), void *context) {
-  char directory[4096];
+/* The run has begun, and its directory stays. */
+static void open_in_run(cli_streams *s, void (*warn)(void *context, const char *text), void *context) {
   hr_error error = {0};
-  s->board_in_run = false;
-  if (hri_path_at(directory, s->run, "tensorboard", &error) != HR_OK ||
-      tensorboard_open(&s->board, directory, &error) != HR_OK)
+  if (s->log_in_run && open_log(s, false, &error) != HR_OK) {
+    s->log = NULL;
+    leave("--log-json", &error, warn, context);
+  }
+  if (s->board_in_run && tensorboard_open(&s->board, s->board_directory, &error) != HR_OK)
     leave("--tensorboard", &error, warn, context);
+  s->log_in_run = s->board_in_run = false;
 }
 
 void streams_event(cli_streams *s, const hr_event *event, void (*warn)(void *context, const char *text),
                    void *context) {
   bool evaluation = event->kind == HR_EVENT_EVALUATED;
   hr_error error = {0};
-  if (event->kind == HR_EVENT_LOADED && s->board_in_run) open_board(s, warn, context);
   if ((event->kind != HR_EVENT_STEP && !evaluation) || !event->metrics) return;
+  open_in_run(s, warn, context);
   if (s->log && event->text && write_line(s, event->text, &error) != HR_OK) {
     s->log = NULL;
     leave("--log-json", &error, warn, context);
@@ -178,6 +205,7 @@ void streams_close(cli_streams *s, void (*warn)(void *context, const char *text)
     hri_fail_errno(&error, errno, "write", s->log);
     leave("--log-json", &error, warn, context);
   }
+  if (s->log_fd >= 0 && s->log_made && s->log_anew) (void)unlink(s->log);
   if (s->metrics && s->last.steps && write_metrics(s, &error) != HR_OK) leave("--metrics-file", &error, warn, context);
   if (tensorboard_close(&s->board, &error) != HR_OK) leave("--tensorboard", &error, warn, context);
   s->log_fd = -1;

@@ -13,9 +13,11 @@ typedef struct cli_streams {
   const char *metrics; /* --metrics-file; likewise */
   int log_fd;          /* -1: not open */
   bool log_anew;       /* its first line takes the place of what is there */
+  bool log_made;       /* nothing was there */
   tensorboard board;
-  bool board_in_run; /* to be opened when the run directory is there */
-  double replaced;   /* when the metrics file was, in seconds of the clock */
+  char board_directory[4096];    /* "": none */
+  bool log_in_run, board_in_run; /* to be opened when the run directory is there */
+  double replaced;               /* when the metrics file was, in seconds of the clock */
   hr_metrics last;
   bool stepped; /* `last` is of a step */
 } cli_streams;

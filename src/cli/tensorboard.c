@@ -108,12 +108,19 @@ hr_status tensorboard_open(tensorboard *b, const char *directory, hr_error *erro
   static const char version[] = "brain.Event:2";
   char host[128] = "", name[256];
   message event = {.count = 0};
+  hri_path_nearest(directory, b->path);
+  b->above_bytes = strcmp(b->path, ".") == 0 ? 0 : strlen(b->path);
+  b->used = false;
   HRI_TRY(hri_dir_make(directory, error));
   if (gethostname(host, sizeof host - 1) != 0 || !host[0]) (void)strcpy(host, "host");
   (void)snprintf(name, sizeof name, "events.out.tfevents.%.0f.%s.%ld", now(), host, (long)getpid());
   HRI_TRY(hri_path_at(b->path, directory, name, error));
   b->file = fopen(b->path, "we");
-  if (!b->file) return hri_fail_errno(error, errno, "create", b->path);
+  if (!b->file) {
+    (void)hri_fail_errno(error, errno, "create", b->path);
+    hri_dir_unmake(directory, b->above_bytes);
+    return error->code;
+  }
   put_double(&event, 1, now());
   put_bytes(&event, 3, version, strlen(version));
   HRI_TRY(write_record(b, &event, error));
@@ -145,6 +152,7 @@ hr_status tensorboard_put(tensorboard *b, const hr_metrics *m, bool evaluation, 
   message event = {.count = 0}, summary = {.count = 0};
   double time = now();
   if (!b->file) return HR_OK;
+  b->used = true;
   if (evaluation) {
     put_scalar(&summary, "eval/loss", m->eval_loss);
     put_scalar(&summary, "eval/perplexity", exp(m->eval_loss));
@@ -161,8 +169,16 @@ hr_status tensorboard_put(tensorboard *b, const hr_metrics *m, bool evaluation, 
   return fflush(b->file) == 0 ? HR_OK : failed(b, error);
 }
 
+/* Of a run that was refused nothing stays. */
 hr_status tensorboard_close(tensorboard *b, hr_error *error) {
+  char directory[4096];
   FILE *file = b->file;
+  hr_status status;
   b->file = NULL;
-  return !file || fclose(file) == 0 ? HR_OK : failed(b, error);
+  if (!file) return HR_OK;
+  status = fclose(file) == 0 ? HR_OK : failed(b, error);
+  if (b->used || unlink(b->path) != 0) return status;
+  hri_path_parent(b->path, directory);
+  hri_dir_unmake(directory, b->above_bytes);
+  return status;
 }

@@ -11,7 +11,9 @@
 typedef struct tensorboard {
   FILE *file; /* NULL: none is written */
   char path[4096];
-  double flushed; /* when, in seconds of the clock */
+  size_t above_bytes; /* so much of the path was there before */
+  bool used;          /* there are figures in it */
+  double flushed;     /* when, in seconds of the clock */
 } tensorboard;
 
 /* Makes `directory` and in it a file of a name of its own, so that a run that goes on adds one. IO names the path. */

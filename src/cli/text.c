@@ -16,6 +16,7 @@
 
 #include <headroom/device.h>
 
+#include "base/file.h"
 #include "base/text.h"
 
 /* ---- numbers as text ---- */
@@ -175,12 +176,14 @@ static FILE *standard_input(const char *what, hr_error *error) {
 
 FILE *text_open(const char *path, const char *what, hr_error *error) {
   struct stat info;
+  char named[4096];
   FILE *file;
   int fd;
   if (strcmp(path, "-") == 0) return standard_input(what, error);
+  (void)snprintf(named, sizeof named, "%s %s", what, path);
   fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (fd < 0 || fstat(fd, &info) != 0) {
-    hri_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+    (void)hri_fail_errno(error, errno, "open", named);
     if (fd >= 0) (void)close(fd);
     return NULL;
   }
@@ -191,7 +194,7 @@ FILE *text_open(const char *path, const char *what, hr_error *error) {
   }
   file = fcntl(fd, F_SETFL, 0) == 0 ? fdopen(fd, "rb") : NULL;
   if (file) return file;
-  hri_fail(error, HR_ERROR_IO, "cannot open %s %s: %s", what, path, strerror(errno));
+  (void)hri_fail_errno(error, errno, "open", named);
   (void)close(fd);
   return NULL;
 }

@@ -202,9 +202,13 @@ static hr_status check_options(const cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "the model whose tokenizer is wanted is missing");
     return hri_hint(error, HR_ERROR_USAGE, "headroom tokenize MODEL FILE");
   }
-  if (config->own.decode && shows)
-    return hri_fail(error, HR_ERROR_USAGE, "--decode goes from ids to text: --stats and --tokens do not go with it");
-  return HR_OK;
+  if (config->own.decode && shows) {
+    hri_fail(error, HR_ERROR_USAGE, "--decode goes from ids to text: --stats and --tokens do not go with it");
+    return hri_hint(error, HR_ERROR_USAGE, "leave them out, or leave --decode out for a text");
+  }
+  if (!config->own.stats || !config->own.tokens || config->own.json) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--stats and --tokens exclude each other: --stats prints nothing else");
+  return hri_hint(error, HR_ERROR_USAGE, "one after the other, or both with --json");
 }
 
 /* A preset is sizes alone. */

@@ -43,6 +43,20 @@ static hr_status run_options(const cli_config *config, char **separator, hr_run_
   return data_options(separator, &run->data, error);
 }
 
+/* What a person says now of evaluations that there will be none of. --eval-every is the library's to refuse. A run that
+ * goes on may remember such an option, and the environment holds it for all runs. */
+static hr_status check_evaluations(const cli_config *config, hr_error *error) {
+  const hr_run_options *run = &config->run;
+  const void *idle = NULL;
+  if (run->eval_path_count > 0 || run->eval_share > 0) return HR_OK;
+  if (run->eval_first && config_origin(config, &run->eval_first) == ORIGIN_FLAG) idle = &run->eval_first;
+  if (run->eval_batches > 0 && config_origin(config, &run->eval_batches) == ORIGIN_FLAG) idle = &run->eval_batches;
+  if (!idle) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--%s needs --eval-data or --eval-split", option_get(option_at(config, idle))->name);
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "name held-back files with --eval-data FILE, or hold back a share: --eval-split 1%%");
+}
+
 static hr_status train_options(const cli_config *config, char **separator, hr_run_options *run, hr_error *error) {
   hr_status status = run_options(config, separator, run, error);
   if (status != HR_OK) return status;
@@ -54,7 +68,7 @@ static hr_status train_options(const cli_config *config, char **separator, hr_ru
   if (run->resume_directory) run->out_directory = run->resume_directory; /* one directory, however it was spelled */
   if (!run->out_directory)
     return need_option(config, &config->run.out_directory, "--out RUN, the directory to write", error);
-  return HR_OK;
+  return output_check_directory("--out", run->out_directory, error);
 }
 
 /* ---- results ---- */
@@ -149,10 +163,16 @@ static bool machine_refused(const hr_job *job, hr_status status, const hr_error 
 
 static hr_status check_outputs(const cli_config *config, const hr_run_options *run, hr_error *error) {
   const char *log = streams_take_output(config) ? NULL : config->own.log_json;
-  const output_file files[] = {{"log-json", log},
+  const output_file files[] = {{"out", run->out_directory},
+                               {"log-json", log},
                                {"metrics-file", config->own.metrics_file},
                                {"profile", run->profile_path}};
-  if (run->profile_path) HRI_TRY(output_check("profile", run->profile_path, OUTPUT_PROFILE, error));
+  bool in_run;
+  if (run->profile_path) {
+    HRI_TRY(output_check("profile", run->profile_path, OUTPUT_PROFILE, error));
+    if (!run->resume_directory)
+      HRI_TRY(output_in_run("profile", run->profile_path, run->out_directory, false, &in_run, error));
+  }
   return outputs_check_apart(files, sizeof files / sizeof *files, error);
 }
 
@@ -170,6 +190,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
+  if (status == HR_OK) status = check_evaluations(config, error);
   if (status == HR_OK) status = check_outputs(config, &run, error);
   if (status == HR_OK) status = hr_data_find(run.data_paths, run.data_path_count, error); /* before --auto plans many */
   if (status == HR_OK) status = hr_data_find(run.eval_paths, run.eval_path_count, error);

@@ -94,6 +94,14 @@ static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
                    w->lexicon.stripping);
     note(w, text);
   }
+  if (!w->source.gguf && hri_lexicon_zeroed(&w->lexicon) >= 0) {
+    (void)snprintf(
+        text, sizeof text,
+        "the token %lld, and maybe others, holds U+0000: it is kept as it is, but llama.cpp takes its text to end "
+        "there, so text with that character gets other tokens",
+        (long long)hri_lexicon_zeroed(&w->lexicon));
+    note(w, text);
+  }
   if (w->lexicon.prefix_first)
     note(
         w,

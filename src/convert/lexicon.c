@@ -44,6 +44,12 @@ static const struct {
     {"llama4", "gpt-4o"},
 };
 
+int64_t hri_lexicon_zeroed(const hri_lexicon *v) {
+  for (size_t id = 0; id < v->tokens.count; id++)
+    if (v->tokens.items[id].text && memchr(v->tokens.items[id].text, 0, v->tokens.items[id].bytes)) return (int64_t)id;
+  return -1;
+}
+
 const hri_lexicon_split *hri_lexicon_split_named(const char *pre) {
   for (size_t i = 0; i < sizeof alike / sizeof *alike; i++)
     if (strcmp(pre, alike[i].name) == 0) pre = alike[i].like;

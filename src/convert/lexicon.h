@@ -50,6 +50,12 @@ typedef struct hri_lexicon {
 void hri_lexicon_init(hri_lexicon *lexicon);
 void hri_lexicon_deinit(hri_lexicon *lexicon);
 
+/* Whether tokenizer.json has the token among its added ones. */
+bool hri_lexicon_is_added(const hri_lexicon *lexicon, const hri_lexicon_token *token);
+/* The first token whose text holds U+0000: readers of GGUF that take texts for C strings, as llama.cpp does, cut it there.
+ * -1: none does. */
+int64_t hri_lexicon_zeroed(const hri_lexicon *lexicon);
+
 /* A splitting of text into words that both formats know: its name in GGUF, its regular expression (NULL: the built-in
  * one of
  * ByteLevel), digits split off one by one before it; and what llama.cpp does for that name besides: bring text to NFC

@@ -24,19 +24,22 @@ static hr_status bad_token(const hri_gguf *file, uint64_t id, const char *what, 
 }
 
 static int compare_texts(const void *items, uint32_t a, uint32_t b) {
-  const hri_lexicon_token *tokens = items;
-  return strcmp(tokens[a].text, tokens[b].text);
+  const hri_lexicon_token *x = (const hri_lexicon_token *)items + a, *y = (const hri_lexicon_token *)items + b;
+  int order = memcmp(x->text, y->text, x->bytes < y->bytes ? x->bytes : y->bytes);
+  return order ? order : x->bytes < y->bytes ? -1 : x->bytes > y->bytes;
 }
 
-/* The vocabulary of tokenizer.json has its tokens as keys: texts, each of them once. */
+/* The vocabulary of tokenizer.json has its tokens as keys: texts, each of them once. Those of the model may hold U+0000,
+ * added ones may not. */
 static hr_status check_texts(const hri_gguf *file, const hri_lexicon *v, hr_error *error) {
   const hri_lexicon_token *tokens = v->tokens.items;
   uint32_t *order;
   hr_status status = HR_OK;
   for (size_t id = 0; id < v->tokens.count; id++)
-    if (strlen(tokens[id].text) != tokens[id].bytes ||
-        hri_utf8_valid(tokens[id].text, tokens[id].bytes) != tokens[id].bytes)
-      return bad_token(file, id, "is no UTF-8 text, or holds a NUL", error);
+    if (hri_utf8_valid(tokens[id].text, tokens[id].bytes) != tokens[id].bytes)
+      return bad_token(file, id, "is no UTF-8 text", error);
+    else if (hri_lexicon_is_added(v, &tokens[id]) && memchr(tokens[id].text, 0, tokens[id].bytes))
+      return bad_token(file, id, "is no token of the model, and holds a NUL", error);
   HRI_TRY(hri_order_make(tokens, (uint32_t)v->tokens.count, compare_texts, &order, error));
   for (size_t i = 1; i < v->tokens.count && status == HR_OK; i++)
     if (compare_texts(tokens, order[i - 1], order[i]) == 0)
@@ -152,12 +155,12 @@ static void put_token(hri_gguf_keys *keys, const hri_lexicon *v, const hri_lexic
     hri_gguf_add_string(keys, padding, strlen(padding));
     return;
   }
-  if (!v->sentencepiece || t->type != HRI_LEX_USER_DEFINED || !strstr(t->text, BLANK)) {
+  if (!v->sentencepiece || t->type != HRI_LEX_USER_DEFINED || !memmem(t->text, t->bytes, BLANK, 3)) {
     hri_gguf_add_string(keys, t->text, t->bytes);
     return;
   }
-  for (const char *at = t->text; *at;) {
-    bool blank = strncmp(at, BLANK, 3) == 0;
+  for (const char *at = t->text, *end = at + t->bytes; at < end;) {
+    bool blank = end - at >= 3 && memcmp(at, BLANK, 3) == 0;
     hri_text_add_bytes(&raw, blank ? " " : at, 1);
     at += blank ? 3 : 1;
   }

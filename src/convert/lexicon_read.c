@@ -37,8 +37,8 @@ static hr_status unsupported(const reader *r, hr_error *error, const char *part,
 
 /* ---- the model: vocabulary and merges ---- */
 
-static hr_status put_token(reader *r, uint64_t id, const char *text, hri_lex_type type, const hri_json_scan *scan,
-                           hr_error *error) {
+static hr_status put_token(reader *r, uint64_t id, const char *text, uint64_t bytes, hri_lex_type type,
+                           const hri_json_scan *scan, hr_error *error) {
   hri_lexicon *v = r->lexicon;
   hri_lexicon_token *token;
   if (id >= MAX_TOKENS) {
@@ -49,53 +49,68 @@ static hr_status put_token(reader *r, uint64_t id, const char *text, hri_lex_typ
   if (!hri_array_reserve(&v->tokens, id + 1)) return hri_fail_memory(error, (id + 1) * sizeof *token, r->path);
   while (v->tokens.count <= id) v->tokens.items[v->tokens.count++] = (hri_lexicon_token){.type = HRI_LEX_UNUSED};
   token = &v->tokens.items[id];
-  if (token->text && strcmp(token->text, text) != 0) {
+  if (token->text && (token->bytes != bytes || memcmp(token->text, text, bytes) != 0)) {
     hri_fail(error, HR_ERROR_INPUT, "%s: the id %llu belongs to '%.60s' and to '%.60s'", r->path,
              (unsigned long long)id, token->text, text);
     return hri_hint(error, HR_ERROR_INPUT, "the file is damaged; fetch it anew");
   }
   token->text = text;
-  token->bytes = (uint32_t)strlen(text);
+  token->bytes = (uint32_t)bytes;
   token->type = type;
   return HR_OK;
 }
 
-static hr_status read_vocabulary(reader *r, hri_json_scan *scan, hr_error *error) {
-  r->has_vocabulary = true;
-  if (hri_json_scan_peek(scan) == '[')
-    return unsupported(r, error, "model.vocab", "a vocabulary with scores (unigram)");
+static hr_status read_tokens(reader *r, hri_json_scan *scan, hr_error *error) {
   HRI_TRY(hri_json_scan_object(scan, error));
   for (;;) {
     char *key;
-    uint64_t id;
+    uint64_t id, bytes;
     HRI_TRY(hri_json_scan_key(scan, &key, error));
     if (!key) return HR_OK;
+    bytes = scan->bytes;
     HRI_TRY(hri_json_scan_u64(scan, &id, error));
-    HRI_TRY(put_token(r, id, key, HRI_LEX_NORMAL, scan, error));
+    HRI_TRY(put_token(r, id, key, bytes, HRI_LEX_NORMAL, scan, error));
   }
+}
+
+/* Tokens, and so the parts of merges, may hold U+0000 (InternLM's do), which nothing else may. */
+static hr_status read_vocabulary(reader *r, hri_json_scan *scan, hr_error *error) {
+  hr_status status;
+  r->has_vocabulary = true;
+  if (hri_json_scan_peek(scan) == '[')
+    return unsupported(r, error, "model.vocab", "a vocabulary with scores (unigram)");
+  scan->takes_nul = true;
+  status = read_tokens(r, scan, error);
+  scan->takes_nul = false;
+  return status;
 }
 
 /* "a b" or ["a", "b"] */
 static hr_status read_merge(hri_json_scan *scan, hri_lexicon_merge *merge, hr_error *error) {
   char *left, *right;
+  uint64_t left_bytes, right_bytes;
   bool more;
   if (hri_json_scan_peek(scan) == '[') {
     HRI_TRY(hri_json_scan_array(scan, error));
     HRI_TRY(hri_json_scan_element(scan, &more, error));
     if (!more) return hri_json_scan_fail(scan, error, "a merge has two parts");
     HRI_TRY(hri_json_scan_string(scan, &left, error));
+    left_bytes = scan->bytes;
     HRI_TRY(hri_json_scan_element(scan, &more, error));
     if (!more) return hri_json_scan_fail(scan, error, "a merge has two parts");
     HRI_TRY(hri_json_scan_string(scan, &right, error));
+    right_bytes = scan->bytes;
     HRI_TRY(hri_json_scan_element(scan, &more, error));
     if (more) return hri_json_scan_fail(scan, error, "a merge has two parts");
   } else {
     HRI_TRY(hri_json_scan_string(scan, &left, error));
-    right = strchr(left, ' ');
+    right = memchr(left, ' ', scan->bytes);
     if (!right) return hri_json_scan_fail(scan, error, "a merge has two parts with a blank between them");
     *right++ = 0;
+    left_bytes = (uint64_t)(right - left) - 1;
+    right_bytes = scan->bytes - left_bytes - 1;
   }
-  *merge = (hri_lexicon_merge){left, right, (uint32_t)strlen(left), (uint32_t)strlen(right)};
+  *merge = (hri_lexicon_merge){left, right, (uint32_t)left_bytes, (uint32_t)right_bytes};
   return HR_OK;
 }
 
@@ -104,9 +119,13 @@ static hr_status read_merges(reader *r, hri_json_scan *scan, hr_error *error) {
   HRI_TRY(hri_json_scan_array(scan, error));
   for (;;) {
     hri_lexicon_merge merge;
+    hr_status status;
     HRI_TRY(hri_json_scan_element(scan, &more, error));
     if (!more) return HR_OK;
-    HRI_TRY(read_merge(scan, &merge, error));
+    scan->takes_nul = true;
+    status = read_merge(scan, &merge, error);
+    scan->takes_nul = false;
+    HRI_TRY(status);
     if (!hri_array_push(&r->lexicon->merges, merge))
       return hri_fail_memory(error, r->lexicon->merges.count * sizeof merge, r->path);
   }
@@ -204,7 +223,7 @@ static hr_status read_added(reader *r, hr_error *error) {
     HRI_TRY(hri_json_get_string(&item, "content", &content, error));
     HRI_TRY(hri_json_get_u64(&item, "id", 0, MAX_TOKENS - 1, &id, error));
     HRI_TRY(hri_json_opt_bool(&item, "special", &special, error));
-    HRI_TRY(put_token(r, id, content, special ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED, NULL, error));
+    HRI_TRY(put_token(r, id, content, strlen(content), special ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED, NULL, error));
   }
   return HR_OK;
 }
@@ -229,8 +248,8 @@ static hr_status mark_added(reader *r, const hr_tokenizer *t, hr_error *error) {
     const hri_added_token *flags;
     if (!hri_is_added(t, id) || type == HRI_LEX_UNKNOWN || type == HRI_LEX_BYTE) continue;
     memcpy(next, hri_vocab_content(&t->vocab, id), (size_t)t->vocab.bytes[id] + 1);
-    HRI_TRY(put_token(r, id, next, hr_tokenizer_is_special(t, (int32_t)id) ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED,
-                      NULL, error));
+    HRI_TRY(put_token(r, id, next, t->vocab.bytes[id],
+                      hr_tokenizer_is_special(t, (int32_t)id) ? HRI_LEX_CONTROL : HRI_LEX_USER_DEFINED, NULL, error));
     if (!has) v->tokens.items[id].score = -1000;
     flags = hri_added_get(&t->added, id);
     if (flags->lstrip || flags->rstrip || flags->single_word) v->stripping = next;
@@ -372,9 +391,13 @@ static hr_status read_template(reader *r, hr_error *error) {
   return HR_OK;
 }
 
+static bool is_text(const hri_lexicon_token *t, const char *text) {
+  return t->text && t->bytes == strlen(text) && memcmp(t->text, text, t->bytes) == 0;
+}
+
 static int64_t find_token(const hri_lexicon *v, const char *text) {
   for (size_t i = 0; text && i < v->tokens.count; i++)
-    if (v->tokens.items[i].text && strcmp(v->tokens.items[i].text, text) == 0) return (int64_t)i;
+    if (is_text(&v->tokens.items[i], text)) return (int64_t)i;
   return -1;
 }
 
@@ -392,7 +415,7 @@ static hr_status finish_sentencepiece(reader *r, hr_error *error) {
       (void)snprintf(name, sizeof name, "<0x%02X>", byte & 255);
       if (strcmp(name, t->text) == 0) t->type = HRI_LEX_BYTE;
     }
-    if (r->unk && strcmp(t->text, r->unk) == 0) t->type = HRI_LEX_UNKNOWN;
+    if (r->unk && is_text(t, r->unk)) t->type = HRI_LEX_UNKNOWN;
   }
   return hri_lexicon_score(v, error);
 }

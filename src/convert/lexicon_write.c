@@ -59,7 +59,7 @@ static hr_status respell_blanks(hri_lexicon *v, hr_error *error) {
   return HR_OK;
 }
 
-static bool is_added(const hri_lexicon *v, const hri_lexicon_token *t) {
+bool hri_lexicon_is_added(const hri_lexicon *v, const hri_lexicon_token *t) {
   return t->type == HRI_LEX_USER_DEFINED || t->type == HRI_LEX_CONTROL ||
          (v->sentencepiece && t->type == HRI_LEX_UNKNOWN);
 }
@@ -74,7 +74,7 @@ static void put_added(hri_json_writer *w, const hri_lexicon *v) {
   hri_json_begin_array(w);
   for (size_t id = 0; id < v->tokens.count; id++) {
     const hri_lexicon_token *t = &v->tokens.items[id];
-    if (!is_token(t) || !is_added(v, t)) continue;
+    if (!is_token(t) || !hri_lexicon_is_added(v, t)) continue;
     hri_json_begin_object(w);
     hri_json_field_u64(w, "id", id);
     hri_json_key(w, "content");
@@ -222,7 +222,7 @@ static void put_vocabulary(hri_json_writer *w, const hri_lexicon *v) {
   for (size_t id = 0; id < v->tokens.count; id++) {
     const hri_lexicon_token *t = &v->tokens.items[id];
     if (!is_token(t)) continue;
-    hri_json_key(w, t->text);
+    hri_json_key_chars(w, t->text, t->bytes);
     hri_json_put_u64(w, id);
   }
   hri_json_end_object(w);

@@ -128,17 +128,9 @@ hr_status hri_target_init(hri_target *t, const char *path, bool directory, bool 
   return check_standing(t, error);
 }
 
-/* Whether a file lies in a directory, which goes away with all that is in it. */
-static bool lies_in(const char *path, const char *directory) {
-  char file[PATH_MAX], outer[PATH_MAX];
-  size_t length;
-  if (!realpath(path, file) || !realpath(directory, outer)) return false;
-  length = strlen(outer);
-  return strncmp(file, outer, length) == 0 && (length == 1 || !file[length] || file[length] == '/');
-}
-
+/* A directory goes away with all that is in it. */
 hr_status hri_target_spares(const char *path, const char *source, hr_error *error) {
-  if (!lies_in(source, path)) return HR_OK;
+  if (!hri_path_exists(source) || !hri_path_exists(path) || !hri_path_inside(source, path)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s would be replaced by what is made of %s, which lies in it", path, source);
   return hri_hint(error, HR_ERROR_USAGE, "name another target, or move the file first");
 }

@@ -110,7 +110,9 @@ static hr_status read_entry(hri_json_scan *scan, hri_safetensor *tensor, hr_erro
   return HR_OK;
 }
 
+/* null is none, as to the reference, which takes it; within, only strings are values there as here. */
 static hr_status read_metadata(hri_safetensors *file, hri_json_scan *scan, hr_error *error) {
+  if (hri_json_scan_peek(scan) == 'n') return hri_json_scan_skip(scan, error);
   HRI_TRY(hri_json_scan_object(scan, error));
   for (;;) {
     hri_safetensors_pair pair;

@@ -1,7 +1,7 @@
 /* safetensors files: reading with full validation, and writing with bounded memory.
  *
  * Layout: u64 (little endian) header bytes | JSON header | data. The header maps each tensor name to dtype, shape and
- * data_offsets (half open, from the end of the header), and "__metadata__" to an object of strings. The data is covered
+ * data_offsets (half open, from the end of the header), and "__metadata__" to an object of strings or null. The data is covered
  * exactly once. Source: huggingface/safetensors, README.md and safetensors/src/tensor.rs.
  *
  * Nothing is mapped: data is read and written in pieces by pread and pwrite, into memory that the caller planned. */

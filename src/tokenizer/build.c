@@ -66,11 +66,10 @@ static hr_status missing_part(const hr_tokenizer *tokenizer, const char *left, c
                   "the vocabulary and the merges do not belong together, or the file is damaged: fetch it anew");
 }
 
-hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char *right, uint32_t index,
-                          hr_error *error) {
+hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, uint64_t left_bytes, const char *right,
+                          uint64_t right_bytes, uint32_t index, hr_error *error) {
   const hri_vocab *vocab = &tokenizer->vocab;
-  uint64_t left_bytes = strlen(left), right_bytes = strlen(right),
-           skip = tokenizer->bpe.prefix ? strlen(tokenizer->bpe.prefix) : 0;
+  uint64_t skip = tokenizer->bpe.prefix ? strlen(tokenizer->bpe.prefix) : 0;
   uint32_t left_id = hri_vocab_find_model(vocab, left, left_bytes),
            right_id = hri_vocab_find_model(vocab, right, right_bytes), result;
   char small[256], *joined = small;

@@ -17,8 +17,8 @@ hr_status hri_build_begin(const char *file, hr_tokenizer **tokenizer, hr_error *
 hr_status hri_build_token(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, uint64_t id, hr_error *error);
 /* Merge number `index`, by contents that are no longer than the file. INPUT when a part or the result is no model
  * token. */
-hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, const char *right, uint32_t index,
-                          hr_error *error);
+hr_status hri_build_merge(hr_tokenizer *tokenizer, const char *left, uint64_t left_bytes, const char *right,
+                          uint64_t right_bytes, uint32_t index, hr_error *error);
 /* The parts from their JSON texts; NULL stands for null. */
 typedef struct hri_part_texts {
   const char *normalizer, *pre_tokenizer, *decoder;

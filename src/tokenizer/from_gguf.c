@@ -48,7 +48,7 @@ static hr_status add_merges(const hri_gguf *file, hr_tokenizer *tokenizer, hr_er
       status = hri_fail_memory(error, bytes, "merges");
       break;
     }
-    blank = bytes ? strchr(copy.chars + 1, ' ') : NULL; /* a part is never empty */
+    blank = bytes ? memchr(copy.chars + 1, ' ', bytes - 1) : NULL; /* a part is never empty */
     if (!blank) {
       status = hri_fail(error, HR_ERROR_INPUT,
                         "%s: key '%s': merge %u ('%.60s') must be two parts with one blank between them",
@@ -56,7 +56,8 @@ static hr_status add_merges(const hri_gguf *file, hr_tokenizer *tokenizer, hr_er
       break;
     }
     *blank = 0;
-    status = hri_build_merge(tokenizer, copy.chars, blank + 1, index, error);
+    status = hri_build_merge(tokenizer, copy.chars, (uint64_t)(blank - copy.chars), blank + 1,
+                             (uint64_t)(copy.chars + bytes - blank - 1), index, error);
   }
   hri_text_deinit(&copy);
   return status;

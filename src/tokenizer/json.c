@@ -15,6 +15,7 @@ enum { MOST_PART_BYTES = 1 << 20, MOST_AFFIX_BYTES = 64 };
 
 typedef struct pair {
   char *left, *right;
+  uint64_t left_bytes, right_bytes;
 } pair; /* of a merge; they point into the text */
 typedef struct added_entry {
   char *content;
@@ -111,7 +112,7 @@ static hr_status read_numbered(loader *l, hr_error *error) {
   }
 }
 
-/* Tokens may hold U+0000, which nothing else may. */
+/* Tokens of the model, and so the parts of merges, may hold U+0000, which nothing else may. */
 static hr_status read_vocab(loader *l, hr_error *error) {
   hr_status status;
   l->has_vocab = l->scan.takes_nul = true;
@@ -129,31 +130,40 @@ static hr_status read_merge(loader *l, hr_error *error) {
       HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
       if (!more) return hri_json_scan_fail(&l->scan, error, "a merge must have two parts");
       HRI_TRY(hri_json_scan_string(&l->scan, i ? &merge.right : &merge.left, error));
+      *(i ? &merge.right_bytes : &merge.left_bytes) = l->scan.bytes;
     }
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
     if (more) return hri_json_scan_fail(&l->scan, error, "a merge must have two parts");
   } else {
     char *blank;
+    uint64_t bytes;
     HRI_TRY(hri_json_scan_string(&l->scan, &merge.left, error));
-    blank = strchr(merge.left, ' ');
-    if (!blank || strchr(blank + 1, ' '))
+    bytes = l->scan.bytes;
+    blank = memchr(merge.left, ' ', bytes);
+    if (!blank || memchr(blank + 1, ' ', (size_t)(merge.left + bytes - blank - 1)))
       return hri_json_scan_fail(&l->scan, error, "merge '%.60s' must be two parts with one blank between them",
                                 merge.left);
     *blank = 0;
     merge.right = blank + 1;
+    merge.left_bytes = (uint64_t)(blank - merge.left);
+    merge.right_bytes = bytes - merge.left_bytes - 1;
   }
   return hri_array_push(&l->merges, merge) ? HR_OK : hri_fail_memory(error, sizeof merge, "merges");
 }
 
 static hr_status read_merges(loader *l, hr_error *error) {
-  bool more;
+  bool more = true;
+  hr_status status = HR_OK;
   l->has_merges = true;
   HRI_TRY(hri_json_scan_array(&l->scan, error));
-  for (;;) {
+  while (status == HR_OK) {
     HRI_TRY(hri_json_scan_element(&l->scan, &more, error));
-    if (!more) return HR_OK;
-    HRI_TRY(read_merge(l, error));
+    if (!more) break;
+    l->scan.takes_nul = true;
+    status = read_merge(l, error);
+    l->scan.takes_nul = false;
   }
+  return status;
 }
 
 static hr_status read_dropout(loader *l, hr_error *error) {
@@ -383,8 +393,10 @@ static hr_status assemble_wordpiece(loader *l, hr_error *error) {
 
 static hr_status assemble_bpe(loader *l, hr_error *error) {
   hr_tokenizer *tokenizer = l->tokenizer;
-  for (size_t i = 0; i < l->merges.count; i++)
-    HRI_TRY(hri_build_merge(tokenizer, l->merges.items[i].left, l->merges.items[i].right, (uint32_t)i, error));
+  for (size_t i = 0; i < l->merges.count; i++) {
+    const pair *m = &l->merges.items[i];
+    HRI_TRY(hri_build_merge(tokenizer, m->left, m->left_bytes, m->right, m->right_bytes, (uint32_t)i, error));
+  }
   if (l->unk) {
     uint32_t unk = hri_vocab_find_model(&tokenizer->vocab, l->unk, strlen(l->unk));
     tokenizer->bpe.unk = unk;

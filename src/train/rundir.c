@@ -281,19 +281,6 @@ static void close_parts(hri_rundir *r) {
   hri_text_deinit(&r->metrics_waiting);
 }
 
-/* The directories that making RUN made, from below, as far as nothing else is in them. */
-static void remove_made(const hri_rundir *r) {
-  char path[PATH_BYTES];
-  size_t length = strlen(r->directory);
-  (void)snprintf(path, sizeof path, "%s", r->directory);
-  while (r->made_directory && length > r->above_bytes && rmdir(path) == 0) {
-    while (length > 0 && path[length - 1] != '/') length--;
-    while (length > 0 && path[length - 1] == '/') length--;
-    path[length] = 0;
-    if (length == 0) break;
-  }
-}
-
 /* By name what this process itself made since it took the lock; directories only when nothing else is in them. What
  * then says whose the directory is (run.json, the lock) goes last, and only if all else went: the same command can
  * start a run that has nothing but that. */
@@ -311,7 +298,7 @@ void hri_rundir_discard(hri_rundir *r) {
   if (all) forget(r->directory, "run.json");
   if (r->lock) hri_lock_release(r->lock, all || (!ours && hri_lock_is_new(r->lock)));
   r->lock = NULL;
-  remove_made(r);
+  if (r->made_directory) hri_dir_unmake(r->directory, r->above_bytes);
 }
 
 void hri_rundir_close(hri_rundir *r) {

@@ -764,11 +764,8 @@ static hr_status prepare_profile(trainer *t, hr_error *error) {
 /* A path that cannot be written is told now, not after hours. One in a run directory that is not there yet is tried
  * when it is. */
 static hr_status try_profile_path(const trainer *t, bool begun, hr_error *error) {
-  const char *path = t->options->profile_path, *out = t->options->out_directory;
-  size_t length = out ? strlen(out) : 0;
-  bool inside;
-  while (length > 1 && out[length - 1] == '/') length--;
-  inside = path && strncmp(path, out, length) == 0 && path[length] == '/' && !t->options->resume_directory;
+  const char *path = t->options->profile_path;
+  const bool inside = path && !t->options->resume_directory && hri_path_inside(path, t->options->out_directory);
   return path && inside == begun ? hri_file_can_replace(path, error) : HR_OK;
 }
 

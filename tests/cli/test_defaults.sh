@@ -14,6 +14,10 @@ run train "${job[@]}" --data text.txt --eval-data text.txt --eval-batches 2 --st
 head -n 1 first/metrics.jsonl | grep -q '^{"step":0,"eval_loss":' || fail "metrics begin with $(head -n 1 first/metrics.jsonl)"
 [ "$(readlink first/checkpoints/best)" = step-000002 ] || fail "the best checkpoint is $(readlink first/checkpoints/best)"
 run train "${job[@]}" --data text.txt --eval-data text.txt --eval-batches 2 --steps 2 --no-eval-first --out later; expect_rc 0
+for option in "--eval-batches 2" --eval-first; do # of evaluations that nothing is there for
+  run train "${job[@]}" --data text.txt $option --steps 2 --out none; refuses 2; expect_err "^headroom: ${option% 2} needs --eval-data or --eval-split"; expect_err 'try: name held-back files'
+done
+run train "${job[@]}" --data text.txt --no-eval-first --steps 1 --out unheld; expect_rc 0; [ -e none ] && fail "a refused run left a directory"
 head -n 1 later/metrics.jsonl | grep -q '"step":1,"loss"' || fail "--no-eval-first evaluates first"
 [ "$(bits first)" = "$(bits later)" ] || fail "evaluating first changes the weights"
 run train "${job[@]}" --data text.txt --steps 2 --out without; expect_rc 0

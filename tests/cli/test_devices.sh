@@ -87,4 +87,10 @@ unset HEADROOM_CACHE; export HEADROOM_CACHE=$PWD/cache
 for file in cache/*; do echo '{' >"$file"; done
 run plan micro-llama-bytes --threads 2; expect_rc 0; expect_no_err; expect_out 'assumed'
 
+# Of a probe alone.
+for option in "--probe-seconds 3" "--threads 2"; do for name in "" cpu; do
+  # shellcheck disable=SC2086
+  run devices $name $option; refuses 2; expect_err "^headroom: ${option% *} does nothing without --probe"; expect_err 'try: add --probe'
+done; done
+
 finish

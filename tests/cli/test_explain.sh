@@ -166,4 +166,10 @@ run explain run; expect_rc 0; expect_out '^unknown after 2 of 100 steps$'; expec
 sed -i 's/running/asleep/' run/run.json
 run explain run; refuses 5; expect_err "field 'state'"
 run explain run/memory; refuses 1; expect_err 'run.json'
+echo 'torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of which 1.00 GiB is free.' >idle.log
+for option in "--seq 128" "--micro-batch 4" "--optimizer lion"; do # of a job that nobody named
+  # shellcheck disable=SC2086
+  run explain idle.log $option; refuses 2; expect_err "^headroom: ${option% *} does nothing without --model"; expect_err 'try: add --model'
+done
+run explain idle.log --device rtx-4090; expect_rc 0
 finish

@@ -164,5 +164,25 @@ run inspect log.txt; refuses 5; expect_err 'log.txt'
 head -c 3000 oom.json >cut.json; run inspect cut.json; refuses 5; expect_err 'cut.json'
 mkdir empty; run inspect empty; refuses 5; expect_err 'memory/snapshot.pickle.gz'
 run inspect; refuses 2
+# From standard input and from a pipe of the shell as from the file; two cannot both be standard input.
+for command in "inspect --json" "replay --json" "inspect --by size" "replay --search"; do
+  # shellcheck disable=SC2086
+  { run $command "$real"; expect_rc 0; mv out from-file
+    last="headroom $command - <snapshot"; "$program" $command - <"$real" >out 2>err; rc=$?; expect_rc 0; expect_no_err
+    sed -i "s|standard input|$real|" out; cmp -s out from-file || fail "another answer from standard input"
+    last="headroom $command <(gzip -dc snapshot)"; "$program" $command <(gzip -dc "$real") >out 2>err; rc=$?; expect_rc 0; expect_no_err
+    sed -i "s|/dev/fd/[0-9]*|$real|" out; cmp -s out from-file || fail "another answer from a pipe"; }
+done
+last='headroom inspect - FILE'; "$program" inspect - "$real" <"$real" >out 2>err; rc=$?; expect_rc 0; expect_out 'no difference'
+for option in "--html x.html" "--export csv x.csv" "--at peak" "--top 3" "--by size" --wide "--device 0"; do
+  # shellcheck disable=SC2086
+  run inspect missing --verify $option; refuses 2; expect_err "^headroom: ${option%% *} does nothing beside --verify"; expect_err 'try: leave one'
+done
+run inspect - -; refuses 2; expect_err 'standard input is one snapshot'
+for command in inspect replay; do
+  run $command -; refuses 5; expect_err '^headroom: standard input'
+  last="headroom $command - --max-memory"; "$program" $command - --max-memory 1MiB <"$real" >out 2>err; rc=$?; refuses 5; expect_err 'standard input'
+  last="headroom $command -, endless"; yes '{' | head -c 100000000 | "$program" $command - --max-memory 16MiB >out 2>err; rc=$?; refuses 5; expect_err 'standard input: needs more memory than the 16.00 MiB'
+done
 run inspect missing.pickle; refuses 1; expect_err 'missing.pickle'
 finish

@@ -228,7 +228,15 @@ expect_json 'len(d["table"]) == 36' 'any(not c["fits"] for c in d["table"]) and 
   run plan $small --for evaluate --json; expect_rc 0; expect_json 'd["job"]["command"] == "evaluate"' 'd["tiers"]["device"]["max_by_role"]["gradient"] == 0'
   run plan $small --for generate --context 64 --json; expect_rc 0; expect_json 'd["tiers"]["device"]["max_by_role"]["cache"] > 0'
   run plan $small --sample hello --json; expect_rc 0; expect_json 'd["tiers"]["device"]["peak_by_phase"]["generate"] > 0'
-  run plan $small --table seq,micro-batch --for generate; refuses 2; }
+  run plan $small --table seq,micro-batch --for generate; refuses 2
+  # What the planned command has no place for is said, not taken without effect.
+  run plan $small --for generate --micro-batch 2; refuses 2; expect_err '^headroom: --micro-batch does nothing in a plan of generate: one row is generated at a time'
+  run plan $small --for generate --micro-batch 1; expect_rc 0
+  for purpose in evaluate generate; do
+    for option in "--accumulate 2" "--batch-tokens 8192"; do run plan $small --for $purpose $option; refuses 2; expect_err "${option% *} does nothing in a plan of $purpose"; done
+  done
+  for purpose in train evaluate; do run plan $small --for $purpose --context 64; refuses 2; expect_err "context does nothing in a plan of $purpose"; expect_err 'try: give --seq N'; done
+  run plan $small --sample hello --context 64; expect_rc 0; }
 
 # Colour: never in a pipe unless asked for, never with NO_COLOR.
 # shellcheck disable=SC2086

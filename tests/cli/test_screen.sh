@@ -90,6 +90,11 @@ run train custom:family=llama,layers=1,hidden=8,heads=1,mlp=8,vocab=8,positions=
 on_screen 80 "generate steered/final --chat --chat-template steering.jinja --prompt a --max-tokens 1 --render"; controls
 run tokenize steering steering.ids --decode; expect_rc 0; [ "$(cat out)" = "$(cat steering.txt)" ] || fail 'a pipe does not get the bytes as they are'
 on_screen 80 "generate run-60/final --prompt x --temperature 50 --max-tokens 600"; steered
+# Of a model of bytes, whose answer comes one byte at a time: it has learned U+009B by heart.
+yes $'a\xc2\x9b' | tr -d '\n' | head -c 20000 >bytes.txt
+run train micro-llama-bytes --data bytes.txt --seq 32 --micro-batch 4 --threads 1 --lr 1e-2 --steps 200 --out bytes -q; expect_rc 0
+run generate bytes/final --prompt a --temperature 0 --max-tokens 30 --threads 1 --quiet; expect_rc 0; [ "$(grep -ao $'\xc2\x9b' out | wc -l)" -ge 8 ] || fail 'it has not learned it'
+on_screen 80 "generate bytes/final --prompt a --temperature 0 --max-tokens 30 --threads 1 --quiet"; steered; grep -qF 'a?a?' seen || fail 'the text is missing'
 unset NO_COLOR
 
 # A pipe and a file get the same from everywhere, and each error in one line.

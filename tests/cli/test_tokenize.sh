@@ -56,4 +56,6 @@ printf '{"decoder":{"type":"ByteLevel"},"pre_tokenizer":{"type":"ByteLevel","add
 run generate padded --prompt ab --max-tokens 24 --temperature 2 --seed 3 --threads 1 --json; expect_rc 0
 expect_json 'any(t > 11 for t in d["tokens"])' 'd["text"] == "".join("abcdefghijkl"[t] for t in d["tokens"] if t < 12) != ""'
 run generate padded --prompt ab --max-tokens 24 --temperature 2 --seed 3 --threads 1 --quiet; expect_rc 0; expect_out '^[a-l]+$'
+run tokenize padded text.txt --stats --tokens; refuses 2; expect_err '^headroom: --stats and --tokens exclude each other'; expect_err 'try: one after the other, or both with --json'
+run tokenize padded nothing.txt; refuses 1; expect_err 'cannot open the text nothing.txt'; expect_err 'try: check the path'
 finish

@@ -59,6 +59,36 @@ if [ -w /dev/full ]; then # a stream that fails is left, and the run goes on
   [ "$(grep -c 'log-json is not written any more' err)" = 1 ] || fail "a failed stream is not named once"
 fi
 
+# What lies in the directory of a new run waits for it, however it is spelled; names that are the run's own are refused.
+run train "${job[@]}" --steps 3 --out inside --log-json ./inside//log.jsonl --metrics-file "$PWD/inside/prom.txt" --tensorboard inside/boards/first --profile ./inside/trace.json -q
+expect_rc 0; expect_no_err
+cmp -s inside/log.jsonl inside/metrics.jsonl || fail "a log inside the run directory is not metrics.jsonl"
+for file in inside/prom.txt inside/trace.json inside/boards/first/events.out.tfevents.*; do [ -s "$file" ] || fail "$file is empty"; done
+run train --resume inside --steps 4 --allow-different steps --log-json inside/log.jsonl --tensorboard inside/boards/first -q; expect_rc 0
+cmp -s inside/log.jsonl inside/metrics.jsonl || fail "a log inside the directory of a run that goes on is not metrics.jsonl"
+run inspect inside --verify; expect_rc 0
+mkdir empty; run train "${job[@]}" --steps 2 --out empty --log-json empty/log.jsonl -q; expect_rc 0; expect_no_err; cmp -s empty/log.jsonl empty/metrics.jsonl || fail "no log in a directory that was there"
+for name in metrics.jsonl run.json lock checkpoints/x final/x; do
+  for option in log-json metrics-file profile; do
+    run train "${job[@]}" --steps 2 --out none --$option none/$name; refuses 2; expect_err "$option: none/$name belongs to the run"
+  done
+done
+run train "${job[@]}" --steps 2 --out none --log-json none; refuses 2; expect_err '^headroom: --out and --log-json would write the same file, none'
+run train "${job[@]}" --steps 2 --out none --log-json none/logs/x.jsonl; refuses 2; expect_err 'lies in a directory that is not there'; expect_err 'try: name a file right in it'
+run train "${job[@]}" --steps 2 --out none --tensorboard none/final; refuses 2; expect_err 'belongs to the run'
+for option in "--out -" "--out none --tensorboard -" "--out none --data-cache -"; do # no place to write to: a directory called so is ./-
+  run train "${job[@]}" --steps 2 $option; refuses 2; expect_err "^headroom: .*: - is standard output, and names no directory"; expect_err 'try: name a directory; .* is \./-'
+done
+run merge micro-llama-bytes inside/final --out -; refuses 2; expect_err '^headroom: --out: - is standard output'
+run convert inside/final -; refuses 2; expect_err '^headroom: the target: - is standard output'
+[ -e - ] && fail "a directory named - was made"
+run train "${job[@]}" --steps 2 --out none --log-json none/x.jsonl --tensorboard none/y --budget 1MiB; expect_rc 3
+[ -e none ] && fail "a refused run left a directory"
+# What is outside of it goes as well, but for what others put there meanwhile.
+mkdir kept; run train "${job[@]}" --steps 2 --out none --log-json fresh.jsonl --tensorboard new/boards --metrics-file fresh.prom --budget 1MiB; expect_rc 3
+run train "${job[@]}" --steps 2 --out none --log-json kept/fresh.jsonl --tensorboard kept --budget 1MiB; expect_rc 3
+[ -d kept ] && [ -z "$(ls -A kept)" ] && [ ! -e fresh.jsonl ] && [ ! -e new ] && [ ! -e fresh.prom ] || fail "a refused run left a stream"
+
 # A stream that is closed has no file of the run behind it: what is said to nobody is lost, and nothing else.
 last='train with closed streams'
 "$program" train "${job[@]}" --steps 3 --out mute --log-json mute.jsonl 2>&- <&- >out; rc=$?; expect_rc 0; expect_out '^trained 3 steps'

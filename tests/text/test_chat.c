@@ -260,6 +260,23 @@ static void test_limits(void **state) {
   }
 }
 
+/* A chain of `elif` is no nesting, however long, nor is an `if` alone in `else`. */
+static void test_long_chains(void **state) {
+  static const char *const links[] = {"{% elif n == 2 %}b",
+                                      "{% elif n == -1 %}{% for x in [1] %}{% break %}{% endfor %}"};
+  (void)state;
+  for (size_t k = 0; k < 2; k++) {
+    char *chain =
+             repeated("{% set n = 1 %}{% if n == 0 %}a", links[k], 20000, "{% elif n == 1 %}c{% else %}d{% endif %}e"),
+         *none = repeated("{% set n = 7 %}{% if n == 0 %}a", links[k], 20000,
+                          "{% else %}{% if n == 7 %}d{% endif %}{% endif %}e");
+    assert_renders(chain, hello, "ce");
+    assert_renders(none, hello, "de");
+    hri_free(chain);
+    hri_free(none);
+  }
+}
+
 /* Many names, in the template and in what it is given, take no quadratic time. */
 static void test_many_names(void **state) {
   static const char once[] = "{% for i in range(3) %}{% set n = namespace(**big) %}{{ n.k7 }}{% endfor %}";
@@ -277,9 +294,39 @@ static void test_many_names(void **state) {
   hri_text_add(&text, "}}");
   if (render(once, hri_text_get(&text), false, &out, &error) != HR_OK) fail_msg("%s", error.message);
   assert_string_equal(out.text, "777");
+  hr_rendered_deinit(&out);
+  if (render("{{ (big | tojson(sort_keys=true))[:40] }}", hri_text_get(&text), false, &out, &error) != HR_OK)
+    fail_msg("%s", error.message); /* the limit on steps, when keys were inserted one by one */
+  assert_string_equal(out.text, "{\"k0\": 0, \"k1\": 1, \"k10\": 10, \"k100\": 10");
   assert_true(cpu_seconds() - begin < 20); /* half a second; minutes when each name was compared with all others */
   hr_rendered_deinit(&out);
   hri_text_deinit(&text);
+}
+
+/* A template that looks back from each message, as Gemma's does, through a thousand turns: two million rounds, whose scopes
+ * are one. What a macro or a loop keeps stays. */
+static void test_many_rounds(void **state) {
+  static const char back[] = "{% for m in messages %}{% for j in range(loop.index0) %}{% if messages[j].role == 'x' %}y"
+                             "{% endif %}{% endfor %}{% endfor %}ok";
+  hri_text text = {0};
+  hr_rendered out = {0};
+  hr_error error = {0};
+  (void)state;
+  hri_text_add(&text, "[{\"role\": \"user\", \"content\": \"Hi\"}");
+  for (int i = 1; i < 2000; i++) hri_text_add(&text, ", {\"role\": \"user\", \"content\": \"%d\"}", i);
+  hri_text_add(&text, "]");
+  if (render(back, hri_text_get(&text), false, &out, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_string_equal(out.text, "ok");
+  hr_rendered_deinit(&out);
+  hri_text_deinit(&text);
+  assert_renders(
+      "{% set ns = namespace(l=[]) %}{% for i in range(3) %}{% set x = i * 2 %}{% macro q() %}{{ x }}{% endmacro %}"
+      "{% set ns.l = ns.l + [q] %}{% endfor %}{% for q in ns.l %}{{ q() }}{% endfor %}",
+      hello, "024");
+  assert_renders(
+      "{% for i in range(3) %}{{ x is defined }}{% set x = i %}{{ x }}{% for j in range(2) if j < x %}{{ j }}{% set x = 9 %}"
+      "{% endfor %}{{ x }};{% endfor %}",
+      hello, "False00;False101;False2012;");
 }
 
 /* FNV-1a to its lowest 20 bits, which depend on no others. */
@@ -647,7 +694,8 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_vectors),       cmocka_unit_test(test_refused),
       cmocka_unit_test(test_bad_source),    cmocka_unit_test(test_limits),
-      cmocka_unit_test(test_growing_text),  cmocka_unit_test(test_many_names),
+      cmocka_unit_test(test_growing_text),  cmocka_unit_test(test_many_rounds),
+      cmocka_unit_test(test_long_chains),   cmocka_unit_test(test_many_names),
       cmocka_unit_test(test_corners),       cmocka_unit_test(test_colliding_keys),
       cmocka_unit_test(test_conversations), cmocka_unit_test(test_many_keys),
       cmocka_unit_test(test_clock),         cmocka_unit_test(test_sources),

@@ -1077,7 +1077,8 @@ static void test_null_and_blanks(void **state) {
       "{\"post_processor\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false,\"trim_offsets\":true},\"model\":{\"type\":"
       "\"Unigram\",\"unk_id\":0,\"vocab\":[[\"<unk>\",0.0],[\"a\",-1.0],[\"\\u0000\",-2.0],[\"b\\u0000a\",-1.5]]}}";
   static const char numbered[] =
-      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u0000\":0,\"a\":1,\"\\u0000b\":2},\"merges\":[]}}";
+      "{\"model\":{\"type\":\"BPE\",\"vocab\":{\"\\u0000\":0,\"a\":1,\"\\u0000b\":2,\"b\":3,\"a\\u0000b\":4},"
+      "\"merges\":[[\"\\u0000\",\"b\"],\"a \\u0000b\"]}}";
   static const struct {
     const char *text;
     uint64_t bytes;
@@ -1114,6 +1115,10 @@ static void test_null_and_blanks(void **state) {
   assert_int_equal(hr_tokenizer_encode(tokenizer, "\0a\0", 3, 0, &tokens, NULL), HR_OK);
   assert_int_equal(tokens.count, 3);
   assert_true(tokens.ids[0] == 0 && tokens.ids[1] == 1 && tokens.ids[2] == 0);
+  assert_int_equal(hr_tokenizer_encode(tokenizer, "\0\0ba\0ba", 7, 0, &tokens, NULL),
+                   HR_OK); /* the parts of merges too */
+  assert_int_equal(tokens.count, 4);
+  assert_true(tokens.ids[0] == 0 && tokens.ids[1] == 2 && tokens.ids[2] == 4 && tokens.ids[3] == 1);
   assert_memory_equal(hr_tokenizer_token(tokenizer, 2, &bytes), "\0b", 3);
   assert_int_equal(bytes, 2);
   hr_tokens_deinit(&tokens);
@@ -1177,7 +1182,7 @@ static const struct {
      "}",
      "nothing is left of the added token ' ' when it is normalized"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0},\"merges\":[\"a \\u0000\"]}}",
-     "may not hold the character U+0000"},
+     "the second is not in the vocabulary"},
     {"{\"added_tokens\":[{\"id\":5}]," MODEL "}", "an added token without content"},
     {"{\"normalizer\":{\"type\":\"BertNormalizer\",\"lowercase\":1}," MODEL "}", "normalizer.lowercase"},
     {"{\"normalizer\":{\"type\":\"Precompiled\",\"precompiled_charsmap\":\"AAAA\"}," MODEL "}",

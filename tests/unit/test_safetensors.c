@@ -69,6 +69,9 @@ static const struct {
     {A("U8", "[1,1,1,1,1,1,1,1,1]", "[0,1]"), 1, "more than 8 numbers"},
     {"{\"__metadata__\":{\"a\":1}}", 0, "__metadata__, "},
     {"{\"__metadata__\":[]}", 0, "__metadata__, "},
+    {"{\"__metadata__\":{\"a\":null}}", 0, "__metadata__, "},
+    {"{\"__metadata__\":nul}", 0, "__metadata__, "},
+    {"{\"__metadata__\":null,\"__metadata__\":null}", 0, "__metadata__ stands there twice"},
     {"{\"__metadata__\":{},\"__metadata__\":{}}", 0, "__metadata__ stands there twice"},
     {"{\"__metadata__\":{\"k\":\"1\",\"k\":\"1\"}}", 0, "__metadata__ has the key 'k' twice"},
     {"{\"a\":{\"dtype\":\"U8\",\"dtype\":\"U8\",\"shape\":[1],\"data_offsets\":[0,1]}}", 1, "field 'dtype': "},
@@ -151,6 +154,7 @@ static void test_accepted(void **state) {
   } cases[] = {
       {"{}", 0, 0},
       {"\t\n{}\r ", 0, 0},
+      {"{\"__metadata__\": null}", 0, 0},
       {A("F32", "[]", "[0,4]"), 4, 1},
       {A("F32", "[0,18446744073709551615]", "[0,0]"), 0, 1},
       {AB("[1]", "[3,4]", "[3]", "[0,3]"), 4, 2},
