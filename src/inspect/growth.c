@@ -1,7 +1,8 @@
 /* What outlives its step: allocations of one stack (of one size, where there are no stacks) that were made within the
  * steps and still live at the failure that is looked at, or at the last allocation (what goes after it goes with the
- * program, or with the exception that ended it; a program that catches one may give up then what it kept). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
- * steps, so only what older steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
+ * program, or with the exception that ended it; a program that catches one may give up then what it kept). What a step
+ * always leaves behind until the next (gradients, outputs) is only there from the last two steps, so only what older
+ * steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
  * one-off came in a single step. A leak need not come in every step: what is kept at regular distances (each epoch, each
  * hundredth step, each fold) is one too, but for the newest, which the program may be working with. What was kept for as
  * long and went again counts against it: a window of the last N, or what is written out from time to time, has had its
@@ -53,7 +54,8 @@ typedef bool choice(const span *s, const hri_life *life, uint32_t step);
 
 /* To the end, or through a whole step at least. */
 static bool is_left(const span *s, const hri_life *life, uint32_t step) {
-  return is_kept(s, life) || (step + 1 < s->steps && hri_life_gone(life) > hri_step_end(&s->in->public.steps[step + 1]));
+  return is_kept(s, life) ||
+         (step + 1 < s->steps && hri_life_gone(life) > hri_step_end(&s->in->public.steps[step + 1]));
 }
 
 /* There behind the end of its step, be it for a moment. */

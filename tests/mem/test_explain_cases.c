@@ -951,14 +951,14 @@ static void rooms_of_kernels(program *p, int variant) {
 
 /* Settings name sizes, so that these programs are run at one scale. */
 static void test_larger_blocks(void **state) {
-  static const scenario of_settings[] = {
-      {"blocks kept whole", larger_blocks, 2, MIB(900), "max_split_size_mb:64", false, C(FRAGMENTED), 0, false, true},
-      {"blocks kept whole, total known", larger_blocks, 2, MIB(900), "max_split_size_mb:64", true, C(FRAGMENTED), 0,
-       false, true},
-      {"sizes rounded up", rounded_steps, 2, MIB(2080), "roundup_power2_divisions:2", true, C(FRAGMENTED), 0, false,
-       true},
-      {"an outlier beside rounding", rounded_outlier, 2, GIB(3.2), "roundup_power2_divisions:4", true, C(OUTLIER_BATCH),
-       0, false, true}};
+  static const scenario of_settings[] = {{"blocks kept whole", larger_blocks, 2, MIB(900), "max_split_size_mb:64",
+                                          false, C(FRAGMENTED), 0, false, true},
+                                         {"blocks kept whole, total known", larger_blocks, 2, MIB(900),
+                                          "max_split_size_mb:64", true, C(FRAGMENTED), 0, false, true},
+                                         {"sizes rounded up", rounded_steps, 2, MIB(2080), "roundup_power2_divisions:2",
+                                          true, C(FRAGMENTED), 0, false, true},
+                                         {"an outlier beside rounding", rounded_outlier, 2, GIB(3.2),
+                                          "roundup_power2_divisions:4", true, C(OUTLIER_BATCH), 0, false, true}};
   score sum = {0};
   (void)state;
   for (size_t k = 0; k < sizeof of_settings / sizeof *of_settings; k++)
@@ -977,8 +977,16 @@ static void test_rooms_of_kernels(void **state) {
   (void)state;
   quiet = true;
   for (double total = 380; total < 560; total += 6) {
-    const scenario rooms = {"rooms of kernels", rooms_of_kernels, 6, MIB(total), "", true,
-                            C(OUTLIER_BATCH) | C(FRAGMENTED) | C(TOO_BIG), 0, false, true};
+    const scenario rooms = {"rooms of kernels",
+                            rooms_of_kernels,
+                            6,
+                            MIB(total),
+                            "",
+                            true,
+                            C(OUTLIER_BATCH) | C(FRAGMENTED) | C(TOO_BIG),
+                            0,
+                            false,
+                            true};
     for (int variant = 0; variant < rooms.variants; variant++) run(&rooms, variant, 1, &sum);
   }
   quiet = false;
@@ -1130,10 +1138,9 @@ static void test_any_snapshot(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),       cmocka_unit_test(test_larger_blocks),
-                                     cmocka_unit_test(test_rooms_of_kernels),
-                                     cmocka_unit_test(test_other_sizes),
-                                     cmocka_unit_test(test_all_sizes),       cmocka_unit_test(test_uneven_sizes),
-                                     cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),        cmocka_unit_test(test_larger_blocks),
+                                     cmocka_unit_test(test_rooms_of_kernels), cmocka_unit_test(test_other_sizes),
+                                     cmocka_unit_test(test_all_sizes),        cmocka_unit_test(test_uneven_sizes),
+                                     cmocka_unit_test(test_poor_recordings),  cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -480,7 +480,8 @@ static void test_what_replay_knows(void **state) {
       {HR_REPLAY_STEP, 6, 0, 0, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "replayed, rest of the step as in step 6: likely"},
       {HR_REPLAY_REQUEST, 0, 0, 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "carries this request only: no whole step"},
       {HR_REPLAY_REQUEST, 6, 0, 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "but this step asks for more than that one"},
-      {HR_REPLAY_REQUEST, 6, MIB(96), 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "as in step 6, fails at a request of 96.00 MiB"},
+      {HR_REPLAY_REQUEST, 6, MIB(96), 0, HR_REPLAY_EXACT, HR_OOM_REQUEST,
+       "as in step 6, fails at a request of 96.00 MiB"},
   };
   (void)state;
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
