@@ -35,6 +35,8 @@ bool hri_oom_can_prove(const hri_oom_facts *k);
 uint32_t hri_oom_carried_count(const hri_oom_facts *k);
 /* Whether one of them carries the rest of the failing step as well. */
 bool hri_oom_step_carried(const hri_oom_facts *k);
+/* ... or carries at least what a whole step before shows of the rest, though this one is not like it. */
+bool hri_oom_rest_is_met(const hri_oom_facts *k);
 /* Whether each that carries the request fails at what a whole step before shows of the rest: more is lacking than pieces. */
 bool hri_oom_rest_fails(const hri_oom_facts *k);
 void hri_oom_add_proofs(hr_oom_failure *f, const hri_oom_facts *k);

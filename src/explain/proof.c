@@ -32,6 +32,15 @@ bool hri_oom_step_carried(const hri_oom_facts *k) {
   return false;
 }
 
+bool hri_oom_rest_is_met(const hri_oom_facts *k) {
+  for (uint32_t r = 0; hri_oom_can_prove(k) && r < k->evidence->result_count; r++) {
+    const hr_replay_result *result = &k->evidence->results[r];
+    if (result->reach >= HR_REPLAY_STEP) return true;
+    if (result->reach == HR_REPLAY_REQUEST && result->reach_step && !result->rest_failed_bytes) return true;
+  }
+  return false;
+}
+
 bool hri_oom_rest_fails(const hri_oom_facts *k) {
   uint32_t carried = hri_oom_carried_count(k), failing = 0;
   for (uint32_t r = 0; carried && r < k->evidence->result_count; r++)

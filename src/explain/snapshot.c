@@ -204,7 +204,7 @@ static bool step_is_carried(const hri_oom_facts *k) {
 static uint64_t step_too_big(const hri_oom_facts *k) {
   const hr_replay *r = k->evidence->replay;
   const uint64_t room = k->reserved + k->device_free;
-  if (!r || r->trust == HR_REPLAY_ROUGH || !k->knows_free || hri_oom_step_carried(k)) return 0;
+  if (!r || r->trust == HR_REPLAY_ROUGH || !k->knows_free || hri_oom_rest_is_met(k)) return 0;
   return r->step_need_bytes > room + room / 20 ? r->step_need_bytes : 0;
 }
 
@@ -230,6 +230,22 @@ static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_pr
               k->cached < k->request ? "%s were free or cached, but in pieces too small for %s"
                                      : "%s were cached, but in pieces too small for %s",
               SIZE(k->cached < k->request ? k->device_free + k->cached : k->cached), SIZE(k->request));
+  return true;
+}
+
+/* Blocks that the settings keep whole hold what is missing, and under others the request is met, and the rest of its step
+ * where that is known. */
+static bool judge_blocks(hr_oom_failure *f, const hri_oom_facts *k) {
+  const uint64_t unasked = k->shortage.unasked;
+  const char *by = hri_larger_blocks_by(&k->shortage);
+  if (!hri_short_by_blocks(&k->shortage) || hri_oom_carried_count(k) == 0) return false;
+  if (hri_oom_rest_fails(k)) return false;
+  hri_oom_line(f, "free %s + cached %s + what blocks have beyond what was asked for %s >= %s asked of the driver",
+               SIZE(k->device_free), SIZE(k->cached), SIZE(unasked), SIZE(k->need));
+  hri_oom_line(f, "replayed under other settings, this request %s met: see below",
+               hri_oom_step_carried(k) ? "and the rest of its step are" : "is");
+  hri_oom_say(f, HR_OOM_FRAGMENTED, HR_OOM_LIKELY, "%s of the %s live are larger blocks than was asked for, by %s",
+              SIZE(unasked), SIZE(k->live), by);
   return true;
 }
 
@@ -408,15 +424,14 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                 SIZE(k->request), SIZE(k->reserved + k->device_free));
 }
 
-/* A tenth of what is reserved and more that nobody asked for: mostly what roundup_power2_divisions adds. */
+/* A tenth of what is reserved and more that nobody asked for: mostly what roundup_power2_divisions adds, or what
+ * max_split_size keeps whole. */
 static void note_rounding(hr_oom_failure *f, const hri_oom_facts *k) {
   const uint64_t rounding = k->i->at.rounding_bytes;
-  bool by_setting = false;
-  for (int n = 0; n < HR_ALLOC_DIVISION_COUNT; n++)
-    by_setting |= k->i->snapshot->settings.roundup_power2_divisions[n] > 1;
   if (rounding < k->reserved / 10 || rounding == 0) return;
-  hri_oom_line(f, "%s of what is live are rounding of blocks, which nobody asked for%s", SIZE(rounding),
-               by_setting ? ": roundup_power2_divisions is set" : "");
+  hri_oom_line(f, "%s of what is live are rounding of blocks, which nobody asked for%s%s%s", SIZE(rounding),
+               k->shortage.unasked ? ": " : "", k->shortage.unasked ? hri_larger_blocks_by(&k->shortage) : "",
+               k->shortage.unasked ? " is set" : "");
 }
 
 /* Whose request it was. */
@@ -435,8 +450,8 @@ static void judge_failure(hr_oom_failure *f, const hri_oom_facts *k) {
                  SIZE(k->request), SIZE(k->need));
   note_rounding(f, k);
   if (judge_absurd(f, k) || judge_cap(f, k) || judge_cached(f, k) || judge_pools(f, k) || judge_shrunk(f, k) ||
-      judge_growth(f, k) || judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_outlier(f, k) ||
-      judge_pieces(f, k, false) || judge_missing(f, k, 10))
+      judge_growth(f, k) || judge_missing(f, k, 4) || judge_pieces(f, k, true) || judge_blocks(f, k) ||
+      judge_outlier(f, k) || judge_pieces(f, k, false) || judge_missing(f, k, 10))
     return;
   judge_full(f, k);
 }

@@ -1,7 +1,8 @@
 /* What outlives its step: allocations of one stack (of one size, where there are no stacks) that were made within the
  * steps and still live at the failure that is looked at, or at the last allocation (what goes after it goes with the
- * program, or with the exception that ended it; a program that catches one may give up then what it kept). What a step always leaves behind until the next (gradients, outputs) is only there from the last two
- * steps, so only what older steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
+ * program, or with the exception that ended it; a program that catches one may give up then what it kept). What a step
+ * always leaves behind until the next (gradients, outputs) is only there from the last two steps, so only what older
+ * steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
  * one-off came in a single step. A leak need not come in every step: what is kept at regular distances (each epoch, each
  * hundredth step, each fold) is one too, but for the newest, which the program may be working with. What was kept for as
  * long and went again counts against it: a window of the last N, or what is written out from time to time, has had its
@@ -44,7 +45,8 @@ static span find_span(const hri_inside *in) {
 }
 
 static bool is_kept(const span *s, const hri_life *life) {
-  return life->end == HRI_NEVER || (s->until != HRI_NEVER && life->end > s->until);
+  const uint64_t gone = hri_life_gone(life);
+  return gone == HRI_NEVER || (s->until != HRI_NEVER && gone > s->until);
 }
 
 /* Which lives that were made in a step count. */
@@ -52,12 +54,13 @@ typedef bool choice(const span *s, const hri_life *life, uint32_t step);
 
 /* To the end, or through a whole step at least. */
 static bool is_left(const span *s, const hri_life *life, uint32_t step) {
-  return is_kept(s, life) || (step + 1 < s->steps && life->end > hri_step_end(&s->in->public.steps[step + 1]));
+  return is_kept(s, life) ||
+         (step + 1 < s->steps && hri_life_gone(life) > hri_step_end(&s->in->public.steps[step + 1]));
 }
 
 /* There behind the end of its step, be it for a moment. */
 static bool is_carried(const span *s, const hri_life *life, uint32_t step) {
-  return life->stack && life->end > hri_step_end(&s->in->public.steps[step]);
+  return life->stack && hri_life_gone(life) > hri_step_end(&s->in->public.steps[step]);
 }
 
 /* How many there are; rows NULL: only that. */
@@ -73,7 +76,7 @@ static uint64_t collect(const span *s, choice *counts, survivor *rows) {
     if (life->alloc < p->steps[step].first_event || !counts(s, life, step)) continue;
     if (rows)
       rows[count] = (survivor){life->stack ? in->stacks[life->stack].plain : (uint64_t)1 << 63 | life->size, life->size,
-                               k, step, is_kept(s, life) ? s->steps : hri_step_of(p, life->end)};
+                               k, step, is_kept(s, life) ? s->steps : hri_step_of(p, hri_life_gone(life))};
     count++;
   }
   return count;
@@ -139,6 +142,20 @@ static bool was_as_large(const judging *j, const survivor *rows, uint64_t count,
   return found;
 }
 
+/* Steps at whose end more was kept than before: a queue that gives its oldest back and takes two for each has nothing left
+ * of its first half, and grew in every step. */
+static uint32_t steps_risen(const judging *j, const survivor *rows, uint64_t count) {
+  const uint32_t steps = j->span->steps;
+  uint32_t risen = 0;
+  memset(j->change, 0, ((size_t)steps + 1) * sizeof *j->change);
+  for (uint64_t k = 0; k < count; k++) {
+    j->change[rows[k].step] += (int64_t)rows[k].bytes;
+    j->change[rows[k].gone] -= (int64_t)rows[k].bytes;
+  }
+  for (uint32_t s = 0; s < steps; s++) risen += j->change[s] > 0;
+  return risen;
+}
+
 static hr_growth_kind kind_of(const grown_steps *g, bool regular) {
   if (g->count == 1) return HR_GROWTH_ONCE;
   if (!g->late && !regular) return HR_GROWTH_SETTLED;
@@ -186,6 +203,10 @@ static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g
   g->kind = j->scattered ? HR_GROWTH_LEAK : kind_of(&grown, regular);
   if (is_scattered(&grown, regular) != j->scattered || (j->scattered && grown.count < 3)) return false;
   if (g->kind == HR_GROWTH_LEAK && gone && was_as_large(j, rows, count, g->bytes)) g->kind = HR_GROWTH_SETTLED;
+  if (g->kind == HR_GROWTH_LEAK && gone) {
+    const uint32_t risen = steps_risen(j, rows, count);
+    if (risen > g->steps_grown) g->steps_grown = risen;
+  }
   if (g->kind == HR_GROWTH_LEAK && regular) {
     g->bytes -= newest_bytes;
     g->count -= newest_count;

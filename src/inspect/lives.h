@@ -79,6 +79,10 @@ static inline bool hri_life_at(const hri_life *life, uint64_t event) {
   if (event == HRI_NEVER) return life->alloc == HRI_NEVER;
   return (life->alloc == HRI_NEVER || life->alloc <= event) && (life->end == HRI_NEVER || life->end > event);
 }
+/* The event at which the program gave it up; HRI_NEVER: it did not. Other streams may use it for longer. */
+static inline uint64_t hri_life_gone(const hri_life *life) {
+  return life->request != HRI_NEVER ? life->request : life->end;
+}
 /* Whether it is live at `event` but its free was requested: other streams may still use it. */
 static inline bool hri_life_pending_at(const hri_life *life, uint64_t event) {
   return life->pending_before || (event != HRI_NEVER && life->request != HRI_NEVER && life->request <= event);

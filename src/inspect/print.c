@@ -72,6 +72,9 @@ static void say_cause(hri_text *t, const hri_shortage *s) {
     hri_text_add(t, "HELD ELSEWHERE: %s that this allocator had before went to somebody else\n", SIZE(lost));
   else if (hri_short_by_growth(s))
     hri_text_add(t, "GROWTH: without the %s that stay behind it would have been enough\n", SIZE(s->growing));
+  else if (hri_short_by_blocks(s) && !hri_short_by_pieces(s))
+    hri_text_add(t, "LARGER BLOCKS: %s beyond what was asked for, by %s, would have been enough\n", SIZE(s->unasked),
+                 hri_larger_blocks_by(s));
   else if (have < s->need)
     hri_text_add(t, "TOO BIG by %s: %s free, and the device is asked for %s\n", SIZE(s->need - have), SIZE(have),
                  SIZE(s->need));

@@ -15,6 +15,13 @@ static void find_growth(hri_shortage *s) {
   }
 }
 
+/* Without such settings a block has a rest of 1 MiB at most, which no setting gives back. */
+static bool makes_larger_blocks(const hr_alloc_config *settings) {
+  bool larger = settings->max_split_bytes != UINT64_MAX;
+  for (int n = 0; n < HR_ALLOC_DIVISION_COUNT; n++) larger |= settings->roundup_power2_divisions[n] > 1;
+  return larger;
+}
+
 hri_shortage hri_shortage_of(const hr_inspection *in) {
   const hr_memory_sums *at = &in->at;
   const hr_fragmentation *f = &in->fragmentation;
@@ -25,6 +32,7 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
   if (f->in_private_pool) s.pools_free = cached - (f->pool_free_bytes < cached ? f->pool_free_bytes : cached);
   s.cached = cached - s.pools_free;
   hri_recorded_settings(in->snapshot, NULL, 0, &s.settings);
+  if (makes_larger_blocks(&s.settings)) s.unasked = at->rounding_bytes;
   find_growth(&s);
   if (in->oom_count == 0) return s;
   s.oom = &in->ooms[in->oom_count - 1];
@@ -117,4 +125,15 @@ int hri_short_by_pieces(const hri_shortage *s) {
     return s->in->step_count >= 4 && hri_steps_are_even(s) ? 2 : 1;
   if (s->oom->live_bytes + s->request <= hri_live_before(s)) return 1;
   return spare >= (s->in->step_count >= 2 ? capacity / 10 : capacity / 6);
+}
+
+const char *hri_larger_blocks_by(const hri_shortage *s) {
+  return s->settings.max_split_bytes != UINT64_MAX ? "max_split_size_mb" : "roundup_power2_divisions";
+}
+
+bool hri_short_by_blocks(const hri_shortage *s) {
+  const uint64_t have = s->device_free + s->cached + s->unasked, capacity = s->reserved + s->device_free;
+  if (!s->knows_free || s->unasked < s->reserved / 10 || have < s->need) return false;
+  if (s->in->step_count < 2) return have - s->need >= capacity / 6;
+  return s->oom->live_bytes + s->request <= live_in_steps_before(s);
 }

@@ -17,6 +17,7 @@ typedef struct hri_shortage {
   uint64_t device_free;     /* F, 0 where it is not known */
   uint64_t cached;          /* C */
   uint64_t pools_free;      /* P */
+  uint64_t unasked;         /* of live: what blocks have beyond what was asked for, by settings that keep them whole */
   uint64_t growing;         /* bytes left behind by what grows to the end of the trace */
   const hr_growth *largest; /* of that; NULL: nothing grows */
   bool knows_free;
@@ -46,6 +47,12 @@ uint64_t hri_live_before(const hri_shortage *s);
 /* Whether pieces are the cause and not just the last straw of a device that fills up. 0: no, or too little to say; 1: likely;
  * 2: a replay that meets the request makes it certain. */
 int hri_short_by_pieces(const hri_shortage *s);
+/* Whether blocks that the recorded settings keep whole (max_split_size) or round up (roundup_power2_divisions) hold what is
+ * missing, beyond what was asked for, with as much to spare as pieces need: and this is no step that needs more than those
+ * before. Whether other settings would do without is a replay's to say. */
+bool hri_short_by_blocks(const hri_shortage *s);
+/* The recorded setting that makes them larger, by its name. */
+const char *hri_larger_blocks_by(const hri_shortage *s);
 /* Whether each step before left and needed about what the second did. A leak that comes from many places is no
  * stack's. */
 bool hri_steps_are_even(const hri_shortage *s);

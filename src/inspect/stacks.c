@@ -210,6 +210,8 @@ static bool is_library(const char *file, const char *name) {
                                       "c10/",
                                       "lib/python3",
                                       "torch/functional.py",
+                                      "torch/storage.py",
+                                      "torch/serialization.py",
                                       "contextlib.py",
                                       "functools.py",
                                       "threading.py",

@@ -31,6 +31,8 @@ static void spread(hri_inside *in) {
     if (makes) in->work_end = k;
     /* A request that failed in the autograd thread is as silent as those before it. */
     if (makes && own) stage = own, in->has_stacks = true;
+    /* What a program does itself after a model was built is no building of it: a loop that knows no modules. */
+    else if (makes && e->stack && stage == HR_STAGE_INIT) stage = HR_STAGE_UNKNOWN;
     in->stages[k] = stage;
   }
 }

@@ -1,7 +1,7 @@
 /* Training steps in a trace, by the first of these that gives at least two: labels of ours ("step 7" in a stack),
  * annotations that come again and again ("ProfilerStep#7"; of "Optimizer.step#AdamW.step", which PyTorch itself
- * writes, the ends), the ends of optimizer runs (from stacks), an allocation of one size that comes at regular
- * distances.
+ * writes, the ends), the ends of optimizer runs (from stacks), an allocation of one size, or of one place in the program,
+ * that comes at regular distances.
  * What stands before the first and behind the last boundary belongs to no step, but for a last one that an annotation
  * began, or that has a quarter of the usual events. */
 #include "inspect/inside.h"
@@ -142,46 +142,111 @@ static bool from_optimizer(const hri_inside *in, marks *found) {
 
 /* ---- repetition ---- */
 
-enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8 };
+enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8, LEAST_LIVES = 4 };
 
 typedef struct repeat {
-  uint64_t size, count, last, first, shortest, longest;
+  uint64_t key, count, last, first, shortest, longest;
 } repeat;
 
-/* One row per size (a table that keeps the first sizes it meets: what repeats is met early). */
-static void note_repeat(repeat *rows, const hri_life *life) {
-  uint64_t at = (life->size * 0x9e3779b97f4a7c15u >> 32) % CLASSES;
+/* One row per key (a table that keeps the first keys it meets: what repeats is met early). */
+static void note_repeat(repeat *rows, uint64_t key, uint64_t place) {
+  uint64_t at = (key * 0x9e3779b97f4a7c15u >> 32) % CLASSES;
   repeat *r;
-  for (uint32_t tries = 0; rows[at].count && rows[at].size != life->size; at = (at + 1) % CLASSES)
+  for (uint32_t tries = 0; rows[at].count && rows[at].key != key; at = (at + 1) % CLASSES)
     if (++tries == 16) return;
   r = &rows[at];
   if (r->count) {
-    uint64_t distance = life->alloc - r->last;
+    uint64_t distance = place - r->last;
     if (r->count == 1 || distance < r->shortest) r->shortest = distance;
     if (r->count == 1 || distance > r->longest) r->longest = distance;
-  } else r->first = life->alloc;
-  r->size = life->size;
-  r->last = life->alloc;
+  } else r->first = place;
+  r->key = key;
+  r->last = place;
   r->count++;
 }
 
-/* The size with the longest regular distance: layers repeat within a step, but with a jump at its end. */
-static bool from_repetition(const hri_inside *in, marks *found) {
+/* What repeats, and in what its distances are counted. */
+typedef struct repetition {
+  uint64_t (*key)(const hri_inside *in, const hri_life *life); /* 0: it does not count */
+  bool by_lives;                                               /* else by events */
+  uint64_t least, slack;                                       /* of distances; slack: beside a twentieth */
+} repetition;
+
+static uint64_t size_of(const hri_inside *in, const hri_life *life) {
+  (void)in;
+  return life->size;
+}
+
+/* Of the program around its model, or without one. What repeats within a model's call, or while it is built, are its
+ * layers. */
+static uint64_t place_of(const hri_inside *in, const hri_life *life) {
+  const hri_stack_info *stack = &in->stacks[life->stack];
+  const bool around = !stack->site && (stack->stage == HR_STAGE_UNKNOWN || stack->stage == HR_STAGE_DATA);
+  return around ? stack->plain : 0;
+}
+
+/* The key with the longest regular distance: layers repeat within a step, but with a jump at its end. */
+static bool find_repetition(const hri_inside *in, const repetition *how, marks *found) {
   const hri_lives *l = in->lives;
+  const uint64_t all = how->by_lives ? l->count : l->event_count;
   repeat *rows = hri_alloc_zero(CLASSES, sizeof *rows), *best = NULL;
   bool ok = rows != NULL;
-  for (uint64_t k = l->before_count; ok && k < l->count; k++) note_repeat(rows, &l->lives[k]);
+  for (uint64_t k = l->before_count; ok && k < l->count; k++)
+    if (how->key(in, &l->lives[k]))
+      note_repeat(rows, how->key(in, &l->lives[k]), how->by_lives ? k : l->lives[k].alloc);
   for (uint32_t k = 0; ok && k < CLASSES; k++) {
     repeat *r = &rows[k];
-    if (r->count < LEAST_REPEATS || r->shortest < 8 || r->longest - r->shortest > r->shortest / 20) continue;
-    if (l->event_count - r->last > 2 * r->longest || r->first > 4 * r->longest) continue;
+    if (r->count < LEAST_REPEATS || r->shortest < how->least) continue;
+    if (r->longest - r->shortest > r->shortest / 20 + how->slack) continue;
+    if (all - r->last > 2 * r->longest || r->first > 4 * r->longest) continue;
     if (!best || r->shortest > best->shortest || (r->shortest == best->shortest && r->first < best->first)) best = r;
   }
   for (uint64_t k = l->before_count; best && ok && k < l->count; k++)
-    if (l->lives[k].size == best->size) ok = hri_array_push(found, l->lives[k].alloc);
+    if (how->key(in, &l->lives[k]) == best->key) ok = hri_array_push(found, l->lives[k].alloc);
   if (best && ok) ok = hri_array_push(found, l->event_count);
   hri_free(rows);
   return ok;
+}
+
+/* Whether half of the bytes that are made in the steps go by the end of the next one. Layers of a forward that a program
+ * calls one by one keep theirs for its backward, and those of a model that loads keep all. */
+static bool comes_to_ends(const hri_inside *in, const marks *found) {
+  const hri_lives *l = in->lives;
+  uint64_t made = 0, gone = 0;
+  size_t step = 0;
+  for (uint64_t k = l->before_count; k < l->count; k++) {
+    const hri_life *life = &l->lives[k];
+    while (step + 1 < found->count && life->alloc >= found->items[step + 1]) step++;
+    if (step + 3 >= found->count) break; /* the last two have not come to their ends */
+    if (life->alloc < found->items[step]) continue;
+    made += life->size;
+    if (life->end != HRI_NEVER && life->end < found->items[step + 2]) gone += life->size;
+  }
+  return made > 0 && gone >= made / 2;
+}
+
+/* Whether the program was still in such steps when it asked for memory last: a step before has that place too. A loop that
+ * loads shards ends before anything fails. */
+static bool goes_on(const hri_inside *in, const marks *found) {
+  const hri_lives *l = in->lives;
+  uint32_t last;
+  if (in->work_end == HRI_NEVER) return false;
+  last = in->stacks[l->events[in->work_end].stack].plain;
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < found->items[found->count - 2]; k++)
+    if (l->lives[k].alloc >= found->items[0] && in->stacks[l->lives[k].stack].plain == last) return true;
+  return false;
+}
+
+/* Sizes first. A place is the better sign where sizes differ from batch to batch, and where a library's or a layer's
+ * tensors have the size that the program's have; its distances are counted in allocations, for how many segments come
+ * and go in between says nothing, and may differ by two, for the first pass also makes a library's workspaces. */
+static bool from_repetition(const hri_inside *in, marks *found) {
+  static const repetition by_size = {size_of, false, LEAST_EVENTS, 0}, by_place = {place_of, true, LEAST_LIVES, 2};
+  if (!find_repetition(in, &by_size, found)) return false;
+  if (found->count > 0) return true;
+  if (!find_repetition(in, &by_place, found)) return false;
+  if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;
+  return true;
 }
 
 /* ---- where an event is ---- */

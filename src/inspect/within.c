@@ -29,6 +29,7 @@ typedef struct window {
   hri_inside *in;
   uint64_t from, to;          /* events */
   HRI_ARRAY(made) rows;       /* lives that were made in it, by stack and time */
+  HRI_ARRAY(made) largest;    /* ... of one stack, the largest of each pass */
   HRI_ARRAY(uint64_t) passes; /* events at which they begin */
   HRI_ARRAY(hr_growth) found;
   uint32_t site, graph_stacks;
@@ -36,7 +37,8 @@ typedef struct window {
   bool has_backward;
 } window;
 
-static const hri_life *life_of(const window *w, size_t row) { return &w->in->lives->lives[w->rows.items[row].life]; }
+static const hri_life *made_life(const window *w, const made *row) { return &w->in->lives->lives[row->life]; }
+static const hri_life *life_of(const window *w, size_t row) { return made_life(w, &w->rows.items[row]); }
 
 static int made_order(const void *a, const void *b) {
   const made *x = a, *y = b;
@@ -73,7 +75,8 @@ static size_t stack_end(const window *w, size_t from) {
 }
 
 static bool is_kept(const window *w, const hri_life *life) {
-  return life->end == HRI_NEVER || life->end > w->to || hri_life_kept(w->in, life);
+  const uint64_t gone = hri_life_gone(life);
+  return gone == HRI_NEVER || gone > w->to || (w->in->work_end != HRI_NEVER && gone > w->in->work_end);
 }
 
 /* ---- passes ---- */
@@ -117,20 +120,20 @@ static size_t pass_of(const window *w, uint64_t event) {
   return low ? low - 1 : w->passes.count;
 }
 
-/* Whether these rows come once a pass, and in nearly all of them, or so many times in each: what a line makes of a batch and
- * of its labels has one stack. */
-static bool comes_each_pass(const window *w, size_t from, size_t to) {
-  const size_t count = w->passes.count, each = count ? (to - from + count / 2) / count : 0;
+/* Whether these rows come once a pass, and in all of them but `without`, or so many times in each: what a line makes of a
+ * batch and of its labels has one stack. */
+static bool comes_each_pass(const window *w, const made *rows, size_t row_count, size_t without) {
+  const size_t count = w->passes.count, each = count ? (row_count + count / 2) / count : 0;
   size_t last = count + 1, of_last = 0, met = 0;
-  if (each == 0 || each > MOST_A_PASS || to - from + each < each * count || to - from > each * (count + 1))
+  if (each == 0 || each > MOST_A_PASS || row_count + each * without < each * count || row_count > each * (count + 1))
     return false;
-  for (size_t k = from; k < to; k++) {
-    const size_t pass = pass_of(w, life_of(w, k)->alloc);
+  for (size_t k = 0; k < row_count; k++) {
+    const size_t pass = pass_of(w, made_life(w, &rows[k])->alloc);
     of_last = pass == last ? of_last + 1 : 1;
     met += of_last == each;
     last = pass;
   }
-  return met + 2 > count;
+  return met + without + 1 > count;
 }
 
 /* A first stack that comes several times in a pass (layers of one line, a cell's two products) begins it only once: where
@@ -175,7 +178,7 @@ static bool are_passes(const window *w) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     next = stack_end(w, k);
     if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
-    if (stack->site == 0 && w->rows.items[k].stack && comes_each_pass(w, k, next)) return true;
+    if (stack->site == 0 && w->rows.items[k].stack && comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
   }
   return false;
 }
@@ -211,44 +214,62 @@ static bool add_kept(window *w, size_t from, size_t to) {
 
 /* Where the last run of sizes that only rise begins, and the largest size before it: each sequence that is generated
  * begins small again, and what had that size before and went well is no growth. */
-static size_t last_rise(const window *w, size_t from, size_t to, uint64_t *before) {
-  size_t begin = from;
+static size_t last_rise(const window *w, const made *rows, size_t count, uint64_t *before) {
+  size_t begin = 0;
   *before = 0;
-  for (size_t k = from + 1; k < to; k++) {
-    if (life_of(w, k)->size >= life_of(w, k - 1)->size) continue;
-    if (life_of(w, k - 1)->size > *before) *before = life_of(w, k - 1)->size;
+  for (size_t k = 1; k < count; k++) {
+    const uint64_t one_before = made_life(w, &rows[k - 1])->size;
+    if (made_life(w, &rows[k])->size >= one_before) continue;
+    if (one_before > *before) *before = one_before;
     begin = k;
   }
   return begin;
 }
 
 /* Larger and larger tensors of one stack, of which only the last few are there: what they grew by since the first. */
-static bool add_cache(window *w, size_t from, size_t to) {
+static bool add_cache(window *w, const made *rows, size_t count) {
   uint64_t before;
-  const size_t begin = last_rise(w, from, to, &before);
+  const size_t begin = last_rise(w, rows, count, &before);
   uint32_t sizes = 1, kept = 0;
-  const hri_life *first = life_of(w, begin), *last = life_of(w, to - 1);
+  const hri_life *first = made_life(w, &rows[begin]), *last = made_life(w, &rows[count - 1]);
   hr_growth g = {.kind = HR_GROWTH_CACHE, .stack = last->stack};
   /* What the program around the model joins, pass by pass, is no cache of the model's; nor are those results that are
-   * made anew from time to time. */
-  if (w->site && !w->in->stacks[w->rows.items[from].stack].site)
-    g.kind = comes_each_pass(w, from, to) ? HR_GROWTH_OUTPUTS : HR_GROWTH_LARGER;
-  for (size_t k = begin; k < to; k++) {
-    const hri_life *life = life_of(w, k);
-    if (k > begin) sizes += life->size > life_of(w, k - 1)->size;
+   * made anew from time to time. The first pass has nothing to join, the last may have failed at it, and what a line
+   * calls first may have other frames of C++ once. */
+  if (w->site && !w->in->stacks[rows->stack].site)
+    g.kind = comes_each_pass(w, rows, count, 1 + w->passes.count / 8) ? HR_GROWTH_OUTPUTS : HR_GROWTH_LARGER;
+  for (size_t k = begin; k < count; k++) {
+    const hri_life *life = made_life(w, &rows[k]);
+    if (k > begin) sizes += life->size > made_life(w, &rows[k - 1])->size;
     if (!is_kept(w, life)) continue;
     kept++;
     g.bytes += life->size - first->size;
   }
   /* All but the last of each layer are gone, and it is no tensor that a pass takes and gives back. */
-  if (sizes < LEAST_SIZES || last->size <= before || kept == 0 || kept * (sizes - 1) > 2 * (to - begin) || !g.bytes)
+  if (sizes < LEAST_SIZES || last->size <= before || kept == 0 || kept * (sizes - 1) > 2 * (count - begin) || !g.bytes)
     return true;
   g.count = kept;
-  g.category = w->in->public.life_category[w->rows.items[to - 1].life];
+  g.category = w->in->public.life_category[rows[count - 1].life];
   g.steps_seen = sizes;
   g.steps_grown = sizes - 1;
   g.bytes_per_step = (double)g.bytes / g.steps_grown;
   return hri_array_push(&w->found, g);
+}
+
+/* Of a place of the program around the model only the largest of each pass: what one line joins, predictions and labels, has
+ * one stack. */
+static bool add_joined(window *w, const made *rows, size_t count) {
+  size_t last = w->passes.count;
+  w->largest.count = 0;
+  for (size_t k = 0; k < count; k++) {
+    const size_t pass = pass_of(w, made_life(w, &rows[k])->alloc);
+    if (pass == w->passes.count) continue;
+    if (pass != last && !hri_array_push(&w->largest, rows[k])) return false;
+    made *kept = &w->largest.items[w->largest.count - 1];
+    if (made_life(w, &rows[k])->size > made_life(w, kept)->size) *kept = rows[k];
+    last = pass;
+  }
+  return w->largest.count < 2 || w->largest.count == count || add_cache(w, w->largest.items, w->largest.count);
 }
 
 static bool is_graph(const window *w) {
@@ -256,7 +277,7 @@ static bool is_graph(const window *w) {
 }
 
 static bool goes_in_backward(const window *w, const hri_life *life) {
-  const uint64_t end = life->request != HRI_NEVER ? life->request : life->end;
+  const uint64_t end = hri_life_gone(life);
   return end < w->from && w->in->stages[end] == HR_STAGE_BACKWARD;
 }
 
@@ -301,15 +322,22 @@ static bool look_back(window *w) {
   return true;
 }
 
+/* Several tensors of a model's inside for each pass are its graph more likely than its results. */
+static bool is_inner(const window *w, const hr_growth *g) {
+  return g->kind == HR_GROWTH_GRAPH ||
+         (g->kind == HR_GROWTH_OUTPUTS && w->in->stacks[g->stack].site == w->site && g->count > g->steps_grown);
+}
+
 /* Passes that keep their graph where no backward is recorded and no stack names evaluation: training may sum the losses of
  * many of them, and come to its first backward behind the failure. */
 static void doubt_graph(window *w) {
-  bool named = w->has_backward;
+  bool named = w->has_backward, inner = false;
   for (uint64_t k = 0; k < w->from && !named; k++) named = w->in->stages[k] == HR_STAGE_BACKWARD;
   for (size_t k = 0; k < w->rows.count && !named; k++)
     named = w->in->stacks[w->rows.items[k].stack].marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION);
+  for (size_t k = 0; k < w->found.count; k++) inner |= is_inner(w, &w->found.items[k]);
   for (size_t k = 0; k < w->found.count; k++)
-    w->found.items[k].may_train = !named && w->found.items[k].kind == HR_GROWTH_GRAPH;
+    w->found.items[k].may_train = !named && inner && is_left(&w->found.items[k]);
 }
 
 static bool find_growth(window *w) {
@@ -319,7 +347,10 @@ static bool find_growth(window *w) {
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     size_t before = w->found.count;
     next = stack_end(w, k);
-    if (!w->has_backward && !add_cache(w, k, next)) return false; /* longer and longer batches are none */
+    const bool around = passes && w->site && !w->in->stacks[w->rows.items[k].stack].site;
+    if (!w->has_backward && !add_cache(w, &w->rows.items[k], next - k)) return false; /* longer batches are none */
+    if (!w->has_backward && around && w->found.count == before && !add_joined(w, &w->rows.items[k], next - k))
+      return false;
     if (w->found.count == before && passes && !add_kept(w, k, next)) return false;
   }
   for (size_t k = 0; k < w->found.count; k++)
@@ -345,7 +376,7 @@ static bool merge(window *w) {
   if (w->found.count == 0 || bytes < live / 50) return true;
   qsort(w->found.items, w->found.count, sizeof *w->found.items, most_bytes);
   for (uint32_t k = 0; k < p->growth_count; k++) {
-    if (p->growth[k].kind == HR_GROWTH_LEAK && strcmp(p->steps_from, "repetition") == 0) continue;
+    if (hr_growth_goes_on(p->growth[k].kind) && strcmp(p->steps_from, "repetition") == 0) continue;
     if (!hri_array_push(&w->found, p->growth[k])) return false;
   }
   hri_free(p->growth);
@@ -386,6 +417,7 @@ hr_status hri_within_find(hri_inside *in, hr_error *error) {
   ok = list_rows(&w) && find_passes(&w) && find_growth(&w) && merge(&w);
   if (ok) name_stage(&w);
   hri_array_free(&w.rows);
+  hri_array_free(&w.largest);
   hri_array_free(&w.passes);
   hri_array_free(&w.found);
   return ok ? HR_OK : hri_fail_memory(error, in->lives->count * sizeof(made), "what grows within a step");

@@ -55,6 +55,11 @@ static void say_reach(const hr_replay *r, const hr_replay_result *x, char *text,
       (void)snprintf(text, capacity,
                      "carries this request only: the rest of the step, as in step %u, fails at a request of %s",
                      x->reach_step, hri_size_text(x->rest_failed_bytes, size));
+    else if (x->reach_step)
+      (void)snprintf(
+          text, capacity,
+          "carries this request only: the rest of step %u would be met, but this step asks for more than that one",
+          x->reach_step);
     else
       (void)snprintf(text, capacity,
                      "carries this request only: no whole step is recorded that tells what would follow");

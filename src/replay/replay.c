@@ -96,7 +96,7 @@ static hr_status find_reach(const hri_recording *rec, const hri_rest *rest, cons
   result->reach_step = rest->step;
   HRI_TRY(hri_replay_rest(rec, config, rest, &longer, error));
   if (longer.failed) result->rest_failed_bytes = longer.failed_bytes;
-  else result->reach = HR_REPLAY_STEP;
+  else if (!rest->unlike) result->reach = HR_REPLAY_STEP;
   return HR_OK;
 }
 

@@ -4,7 +4,11 @@
  * the failed request has its place there, what comes behind that place is the rest, and what the rest frees is found
  * again among the failing step's own blocks (and those of the step before it). Sizes are those of the failing step: a
  * size that the pairs before the place show is taken as they show it, one that the model had before its first step
- * stays, and others grow by what the pairs grew by together. */
+ * stays, and others grow by what the pairs grew by together.
+ *
+ * A kernel asks for room of its own by the shape that it is given (sums of many rows, sorts), which a smaller step does not
+ * show: where this one is more than twice as large, or already asked for what the whole one has no counterpart of, the
+ * rest is only the least that follows. */
 #include "replay/rest.h"
 
 #include <stdlib.h>
@@ -194,6 +198,18 @@ static bool holds_alike(const finder *f, const sizes *z) {
   return now <= 1.25 * z->growth * then + (double)f->l->peak_live_bytes / 32;
 }
 
+/* Whether what the failing step asked for before the place has counterparts in the whole one, but for a hundredth of all that
+ * is live, and is at most twice as large. */
+static bool is_unlike(const finder *f, const sizes *z) {
+  uint64_t alone = 0;
+  for (size_t k = 0; k < f->now.count; k++) {
+    const spot *here = &f->now.items[k], *there = spot_at(&f->then, here->stack, here->nth);
+    if (here->event < f->failed && here->life != HRI_NEVER && (!there || there->event > f->place))
+      alone += f->l->lives[here->life].size;
+  }
+  return z->growth > 2 || alone > f->l->peak_live_bytes / 100;
+}
+
 /* The block of the failing step that `life` of the whole one stands for, where it is still there; 0: none. */
 static uint64_t block_for(const finder *f, uint64_t life) {
   const hri_life *old = &f->l->lives[life], *own;
@@ -348,6 +364,7 @@ static bool try_step(finder *f, uint32_t step, hri_rest *rest, bool *found) {
   if (*found && ok) {
     ok = list_ops(f, hri_step_end(s), &z, rest);
     rest->step = step + 1;
+    rest->unlike = is_unlike(f, &z);
     rest->freed_before = freed_before(f, hri_step_end(s));
     rest->recorded = rest->freed_before != HRI_NEVER && goes_on(f, hri_step_end(s)) && asks_again(f) &&
                      !drops_early(f, hri_step_end(s)) && !needs_less_after(f);

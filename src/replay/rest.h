@@ -18,6 +18,7 @@ typedef struct hri_rest_op {
 typedef struct hri_rest {
   HRI_ARRAY(hri_rest_op) ops; /* after the failed request, to the step's end */
   uint32_t step;              /* whose requests they are, from 1; 0: no whole step fits */
+  bool unlike;                /* that step is not like this one: its rest is the least that follows */
   /* The recording goes on with the same requests after the failure, and later asks for as much at the same place. */
   bool recorded;
   uint64_t freed_before; /* recorded: the event before which the failed request, had it been met, would be freed */

@@ -874,6 +874,129 @@ static void run(const scenario *s, int variant, double scale, score *sum) {
   program_close(&p);
 }
 
+/* Blocks larger than what was asked for, by the settings: buffers of a warm-up that max_split_size keeps whole for smaller ones,
+ * sizes right above a step of roundup_power2_divisions. Under other settings the same program goes on. */
+static void larger_blocks(program *p, int variant) {
+  static const double warm[] = {84, 84}, later[] = {66, 65};
+  uint64_t held[16];
+  says(p, "init", "temporary", "warm_up", -1);
+  for (int k = 0; k < 10; k++) held[k] = need(p, MIB(warm[variant]));
+  for (int k = 0; k < 10; k++) drop(p, held[k]);
+  says(p, "init", "activation", "buffer", -1);
+  for (int k = 0; k < 11; k++) (void)need(p, MIB(later[variant]));
+}
+
+static void rounded_steps(program *p, int variant) {
+  training t = usual();
+  t.weight = MIB(17);
+  t.activation = MIB(33 + variant);
+  t.logits = MIB(66);
+  load(p, &t);
+  for (int k = 0; k < 6; k++) step(p, &t, k < 4 ? 0.9 : 1);
+}
+
+/* A batch that stands out, under the same roundings. */
+static void rounded_outlier(program *p, int variant) {
+  training t = usual();
+  load(p, &t);
+  for (int k = 0; k < 8 && !p->stopped; k++) step(p, &t, 0.95 + 0.02 * (k % 3));
+  step(p, &t, 2.6 + variant);
+}
+
+/* Sums over many rows ask for room of their own, which no smaller step shows. Beside it the last ten results are kept. */
+static void rooms_of_kernels(program *p, int variant) {
+  static const double rows[] = {5, 6, 7, 8, 9, 9.5};
+  uint64_t window[10] = {0};
+  says(p, "init", "weight", "weight", -1);
+  for (int l = 0; l < 9; l++) (void)need(p, l % 3 == 2 ? MIB(4) : MIB(16));
+  for (int k = 0; k < 16 && !p->stopped; k++) {
+    const double scale = k == 14 ? rows[variant] : 1;
+    const uint64_t act = MIB(7.81 * scale);
+    uint64_t x, saved[2], gradient, grown, of_weights[3];
+    says(p, "forward", "activation", "input", -1);
+    x = need(p, act);
+    for (int l = 0; l < 2; l++) {
+      says(p, "forward", "activation", "linear", l);
+      grown = need(p, act);
+      says(p, "forward", "activation", "relu", l);
+      saved[l] = need(p, act);
+      drop(p, grown);
+    }
+    says(p, "forward", "activation", "features", -1);
+    drop(p, window[k % 10]);
+    window[k % 10] = need(p, act / 4);
+    says(p, "backward", "temporary", "grad_features", -1);
+    grown = need(p, act / 4);
+    for (int l = 2; l >= 0; l--) {
+      says(p, "backward", "temporary", "grad_input", l);
+      gradient = l ? need(p, act) : 0;
+      says(p, "backward", "gradient", "grad_weight", l);
+      of_weights[l] = need(p, l == 2 ? MIB(4) : MIB(16));
+      says(p, "backward", "temporary", "sum", l);
+      if (scale > 1 && l) drop(p, need(p, l == 2 ? act / 2 : act * 3 / 2));
+      drop(p, grown);
+      if (!l) break;
+      says(p, "backward", "temporary", "threshold", l);
+      grown = need(p, act);
+      drop(p, gradient);
+      drop(p, saved[l - 1]);
+    }
+    drop(p, x);
+    says(p, "optimizer", "temporary", "denominator", -1);
+    drop(p, need(p, MIB(16)));
+    for (int l = 0; l < 3; l++) drop(p, of_weights[l]);
+    if (!p->stopped && p->watched && p->requests >= p->watched && !p->step_end) p->step_end = p->requests;
+  }
+}
+
+/* Settings name sizes, so that these programs are run at one scale. */
+static void test_larger_blocks(void **state) {
+  static const scenario of_settings[] = {{"blocks kept whole", larger_blocks, 2, MIB(900), "max_split_size_mb:64",
+                                          false, C(FRAGMENTED), 0, false, true},
+                                         {"blocks kept whole, total known", larger_blocks, 2, MIB(900),
+                                          "max_split_size_mb:64", true, C(FRAGMENTED), 0, false, true},
+                                         {"sizes rounded up", rounded_steps, 2, MIB(2080), "roundup_power2_divisions:2",
+                                          true, C(FRAGMENTED), 0, false, true},
+                                         {"an outlier beside rounding", rounded_outlier, 2, GIB(3.2),
+                                          "roundup_power2_divisions:4", true, C(OUTLIER_BATCH), 0, false, true}};
+  score sum = {0};
+  (void)state;
+  for (size_t k = 0; k < sizeof of_settings / sizeof *of_settings; k++)
+    for (int variant = 0; variant < of_settings[k].variants; variant++) run(&of_settings[k], variant, 1, &sum);
+  print_message("%u by settings: %u right, %u settings run again, %u of %u carried the step\n", sum.cases, sum.right,
+                sum.carried, sum.whole_steps, sum.steps);
+  assert_int_equal(sum.right, sum.cases);
+  assert_int_equal(sum.broken_carried + sum.broken_proofs, 0);
+  assert_int_equal(sum.whole_steps, sum.steps);
+  assert_true(sum.carried >= 5);
+}
+
+/* The same large step at many sizes of the device: what is said to carry it does. */
+static void test_rooms_of_kernels(void **state) {
+  score sum = {0};
+  (void)state;
+  quiet = true;
+  for (double total = 380; total < 560; total += 6) {
+    const scenario rooms = {"rooms of kernels",
+                            rooms_of_kernels,
+                            6,
+                            MIB(total),
+                            "",
+                            true,
+                            C(OUTLIER_BATCH) | C(FRAGMENTED) | C(TOO_BIG),
+                            0,
+                            false,
+                            true};
+    for (int variant = 0; variant < rooms.variants; variant++) run(&rooms, variant, 1, &sum);
+  }
+  quiet = false;
+  print_message("%u large steps: %u settings carry the request, %u of %u the step\n", sum.cases, sum.carried,
+                sum.whole_steps, sum.steps);
+  assert_int_equal(sum.broken_carried + sum.broken_proofs, 0);
+  assert_int_equal(sum.whole_steps, sum.steps);
+  assert_true(sum.carried >= 20);
+}
+
 static score run_all(double scale) {
   score sum = {0};
   for (size_t k = 0; k < SCENARIOS; k++)
@@ -1015,8 +1138,9 @@ static void test_any_snapshot(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),       cmocka_unit_test(test_other_sizes),
-                                     cmocka_unit_test(test_all_sizes),       cmocka_unit_test(test_uneven_sizes),
-                                     cmocka_unit_test(test_poor_recordings), cmocka_unit_test(test_any_snapshot)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),        cmocka_unit_test(test_larger_blocks),
+                                     cmocka_unit_test(test_rooms_of_kernels), cmocka_unit_test(test_other_sizes),
+                                     cmocka_unit_test(test_all_sizes),        cmocka_unit_test(test_uneven_sizes),
+                                     cmocka_unit_test(test_poor_recordings),  cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -468,17 +468,20 @@ static void test_fragmented(void **state) {
 static void test_what_replay_knows(void **state) {
   static const struct {
     hr_replay_reach reach;
+    uint32_t step;
     uint64_t rest_failed, late_frees;
     hr_replay_trust trust;
     hr_oom_basis basis;
     const char *says;
   } cases[] = {
-      {HR_REPLAY_RECORDING, 0, 0, HR_REPLAY_EXACT, HR_OOM_PROVEN, "proven by replay: all 5000 recorded requests"},
-      {HR_REPLAY_RECORDING, 0, 0, HR_REPLAY_CLOSE, HR_OOM_REPLAYED, "close, not exact"},
-      {HR_REPLAY_RECORDING, 0, 7, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "7 frees waited for other streams"},
-      {HR_REPLAY_STEP, 0, 0, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "replayed, rest of the step as in step 6: likely"},
-      {HR_REPLAY_REQUEST, 0, 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "carries this request only: no whole step"},
-      {HR_REPLAY_REQUEST, MIB(96), 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "as in step 6, fails at a request of 96.00 MiB"},
+      {HR_REPLAY_RECORDING, 6, 0, 0, HR_REPLAY_EXACT, HR_OOM_PROVEN, "proven by replay: all 5000 recorded requests"},
+      {HR_REPLAY_RECORDING, 6, 0, 0, HR_REPLAY_CLOSE, HR_OOM_REPLAYED, "close, not exact"},
+      {HR_REPLAY_RECORDING, 6, 0, 7, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "7 frees waited for other streams"},
+      {HR_REPLAY_STEP, 6, 0, 0, HR_REPLAY_EXACT, HR_OOM_REPLAYED, "replayed, rest of the step as in step 6: likely"},
+      {HR_REPLAY_REQUEST, 0, 0, 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "carries this request only: no whole step"},
+      {HR_REPLAY_REQUEST, 6, 0, 0, HR_REPLAY_EXACT, HR_OOM_REQUEST, "but this step asks for more than that one"},
+      {HR_REPLAY_REQUEST, 6, MIB(96), 0, HR_REPLAY_EXACT, HR_OOM_REQUEST,
+       "as in step 6, fails at a request of 96.00 MiB"},
   };
   (void)state;
   for (size_t c = 0; c < sizeof cases / sizeof *cases; c++) {
@@ -492,7 +495,7 @@ static void test_what_replay_knows(void **state) {
     s.replay.trust = cases[c].trust;
     s.replay.late_free_count = cases[c].late_frees;
     s.results[0].reach = cases[c].reach;
-    s.results[0].reach_step = 6;
+    s.results[0].reach_step = cases[c].step;
     s.results[0].rest_failed_bytes = cases[c].rest_failed;
     e = explain(&s);
     a = &e->failures[0].advice[0];

@@ -1529,6 +1529,164 @@ static void a_workspace_is_no_pass(void **unused) {
   }
 }
 
+/* ---- programs without modules: steps by a place ---- */
+
+#define FETCH "empty@serve.py:20;fetch@serve.py:21;handle@serve.py:30;<module>@serve.py:50"
+#define PRODUCT CPP_ALLOC "at::_ops::mm::call(...)@??:0;handle@serve.py:32;<module>@serve.py:50"
+#define REQUEST "zeros@serve.py:48;<module>@serve.py:50"
+#define SHARD "empty@load.py:7;<module>@load.py:9"
+#define PIECE "clone@load.py:8;<module>@load.py:9"
+
+enum { SERVED = 14, STREAMED = 5 }; /* requests; layers whose weights are fetched, one ahead */
+
+/* A server whose layers' weights are fetched one ahead; results are kept, or the last but one request is five times the others.
+ * All else has the size of a weight, so that no size comes at regular distances. A loop that loads shards goes before. */
+static hr_snapshot *serve(bool keeps, bool large) {
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int shard = 0; shard < 5; shard++) {
+    uint64_t raw = story_alloc(s, (uint64_t)(9 + shard) * MIB, SHARD);
+    for (int k = 0; k < 5; k++) story_alloc(s, (uint64_t)(2 + (shard * 5 + k) % 3) * MIB, PIECE);
+    story_free(s, raw);
+  }
+  for (int n = 0; n < SERVED; n++) {
+    const uint64_t rows = (uint64_t)(large ? (n + 1 == SERVED ? 10 : 2) * MIB + (uint64_t)n * 5 % 7 * 512 : 2 * MIB);
+    uint64_t x = story_alloc(s, rows, REQUEST), ahead = story_alloc(s, 2 * MIB, FETCH);
+    for (int k = 0; k < STREAMED; k++) {
+      uint64_t weight = ahead, y;
+      if (k + 1 < STREAMED) ahead = story_alloc(s, 2 * MIB, FETCH);
+      y = story_alloc(s, rows, PRODUCT);
+      story_free(s, weight);
+      story_free(s, x);
+      x = y;
+      if (n + 1 == SERVED && k == 3) break;
+    }
+    if (n + 1 == SERVED) break;
+    if (!keeps) story_free(s, x);
+  }
+  story_event(s, HR_TRACE_OOM, 0, large ? 10 * MIB : 2 * MIB, PRODUCT);
+  snapshot = story_end(s);
+  free(s);
+  return snapshot;
+}
+
+static void steps_by_a_place(void **unused) {
+  (void)unused;
+  for (int large = 0; large < 2; large++) {
+    hr_snapshot *s = serve(!large, large);
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    const hr_growth *g = growth_at(p, "serve.py:32");
+    assert_string_equal(p->steps_from, "repetition");
+    assert_int_equal(p->step_count, SERVED);
+    assert_int_equal(p->ooms[0].stage, HR_STAGE_UNKNOWN); /* not that of the model which was built before */
+    if (large) {
+      assert_null(g);
+      assert_int_equal(p->outlier_step, SERVED - 1);
+    } else {
+      assert_non_null(g);
+      assert_int_equal(g->kind, HR_GROWTH_LEAK);
+      assert_true(hr_growth_every_step(g) && g->bytes_per_step >= 2.0 * MIB && g->bytes_per_step < 2.5 * MIB);
+    }
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
+/* A loop that loads shards is none: what is asked for at the failure has no place in it. */
+static void a_loop_that_ended_has_no_steps(void **unused) {
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 2048 * MIB);
+  for (int shard = 0; shard < 6; shard++) {
+    uint64_t raw = story_alloc(s, (uint64_t)(90 + shard) * MIB, SHARD), piece[5];
+    for (int k = 0; k < 5; k++) piece[k] = story_alloc(s, (uint64_t)(10 + (shard * 5 + k) % 7) * MIB, PIECE);
+    story_free(s, raw);
+    for (int k = 1; k < 5; k++) story_free(s, piece[k]);
+  }
+  story_event(s, HR_TRACE_OOM, 0, 200 * MIB, PRODUCT);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_int_equal(p->step_count, 0);
+  for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
+/* Two batches are made for each that is used, the oldest first: half of the steps have nothing left, and each one left one
+ * more. */
+static void a_queue_that_grows(void **unused) {
+  enum { STEPS = 20 };
+  story *s = malloc(sizeof *s);
+  uint64_t queue[2 * STEPS];
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  const hr_growth *g;
+  (void)unused;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int step = 0; step < STEPS; step++) {
+    uint64_t made = story_alloc(s, ACTIVATION, FORWARD);
+    for (int k = 0; k < 2; k++) queue[2 * step + k] = story_alloc(s, 4 * MIB, KEPT);
+    story_free(s, queue[step]);
+    story_free(s, story_alloc(s, 1000000, BACKWARD));
+    story_free(s, made);
+    for (int k = 0; k < 4; k++) story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+  }
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_PEAK);
+  g = growth_at(p, "train.py:79");
+  assert_non_null(g);
+  assert_int_equal(g->kind, HR_GROWTH_LEAK);
+  assert_int_equal(g->bytes, 20 * 4 * MIB);
+  assert_true(hr_growth_every_step(g));
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
+/* Predictions and labels that one line joins to those before, and passes of a sampler that keep tensors of the model's inside,
+ * two for each, where nothing says that it is no training. */
+static void what_one_line_joins(void **unused) {
+  enum { PASSES = 14 };
+  (void)unused;
+  for (int sampler = 0; sampler < 2; sampler++) {
+    story *s = malloc(sizeof *s);
+    uint64_t joined[2] = {0};
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (uint64_t pass = 0; pass < PASSES; pass++) {
+      uint64_t batch = story_alloc(s, 65536, BATCH), made[3];
+      made[0] = story_alloc(s, ACTIVATION, EMBEDDING);
+      for (int k = 1; k < 3; k++) made[k] = story_alloc(s, ACTIVATION, LAYER);
+      story_free(s, made[0]);
+      for (int k = 1; k < 3 && !sampler; k++) story_free(s, made[k]);
+      for (int k = 0; k < 2 && !sampler; k++) {
+        uint64_t larger = story_alloc(s, (pass + 1) * (k ? 65536 : 4 * MIB), TABLE);
+        if (pass) story_free(s, joined[k]);
+        joined[k] = larger;
+      }
+      story_free(s, batch);
+    }
+    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, EMBEDDING);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_true(p->growth_count > 0);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+    assert_int_equal(p->growth[0].may_train, sampler);
+    if (!sampler) assert_int_equal(p->growth[0].bytes, (PASSES - 1) * 4 * MIB);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f\xC2\x9B\xC2\xA0\xC2", line[] = "a\nb";
   (void)state;
@@ -1550,6 +1708,10 @@ int main(void) {
       cmocka_unit_test(stages_of_requests),
       cmocka_unit_test(what_is_made_anew_and_larger),
       cmocka_unit_test(passes_that_begin_twice),
+      cmocka_unit_test(steps_by_a_place),
+      cmocka_unit_test(a_loop_that_ended_has_no_steps),
+      cmocka_unit_test(a_queue_that_grows),
+      cmocka_unit_test(what_one_line_joins),
       cmocka_unit_test(passes_whose_tensors_go_again),
       cmocka_unit_test(a_table_that_is_enlarged),
       cmocka_unit_test(a_workspace_is_no_pass),
