@@ -69,7 +69,7 @@ static bool is_filled_in(const hri_oom_place *p) {
 /* Whether words before it in its sentence make it a case. */
 static bool is_case_of(const hri_oom_place *p) {
   size_t from = hri_sentence_start(p->text, p->sentence, p->at);
-  return hri_match_any(p->text, from, p->at, HRI_CASE "|" HRI_CAN "|when|what");
+  return hri_match_any(p->text, from, p->at, HRI_CASE "|" HRI_CAN "|when|what|users|people|developers|often");
 }
 
 /* "We hit OOM as early as the third step": who met it, and what, side by side at the sentence's beginning. */

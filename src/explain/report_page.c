@@ -88,12 +88,21 @@ static bool is_among_questions(const hri_oom_place *p) {
          (is_item(p) && hri_match_any(p->before, at, end, errors) && hri_match_any(p->before, at, end, met));
 }
 
-/* "What exit code 137 actually means": the title of an answer. */
+/* "What exit code 137 actually means", "X: causes and fixes", "understanding X": the title of a page that helps. */
 static bool is_titled_answer(const hri_oom_place *p) {
+  static const char asks[] = "what |why |how ";
+  static const char says[] = "mean|means|indicates|happens";
+  static const char helps[] =
+      "how to fix|how to solve|how to resolve|how to avoid|how to prevent|how to handle|causes and|common causes|causes & fixes|"
+      "what it means|what this means|explained|fixes and|solutions|solved|troubleshooting|step-by-step|best practices|"
+      "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas|c\xc3\xb3mo|comment|pourquoi|como";
   const size_t at = hri_match_next(p->text, p->line, p->line_end, "## |### |# ");
-  return p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING) &&
-         hri_match_at(p->text, at, p->line_end, "what |why |how |understanding ") &&
-         hri_match_any(p->text, p->at, p->line_end, "mean|means|indicates|happens");
+  if (!(p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING))) return false;
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, HRI_OWN "|anyone|any"))
+    return false;
+  if (hri_match_at(p->text, at, p->line_end, "understanding |taming |fixing |solving |resolving ")) return true;
+  return (hri_match_at(p->text, at, p->line_end, asks) && hri_match_any(p->text, p->at, p->line_end, says)) ||
+         hri_match_any(p->text, p->line, p->line_end, helps);
 }
 
 /* An item of a list of questions that are asked often, or of errors that are common; what a page explains. */
@@ -168,6 +177,7 @@ static bool is_one_of_several(const hri_oom_place *p) {
 
 /* "Error 701 indicates that the server cannot allocate memory": a code, and what it is. */
 static bool is_code_explained(const hri_oom_place *p) {
+  enum { NEAR = 32 };
   size_t at = hri_sentence_start(p->text, p->line, p->at);
   while (at < p->at && strchr(" #*-", p->text[at])) at++;
   const size_t name = hri_match_next(p->text, at, p->at, "error code |exit code |error |code |ora-|msg ");

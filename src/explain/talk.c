@@ -136,7 +136,7 @@ static bool is_word_at(const hri_oom_place *p, size_t at) {
 
 /* Where a figure always follows, something else does: "tried to allocate x gib", "tried to allocate \" + size". */
 static bool has_placeholder(const hri_oom_place *p) {
-  enum { BEFORE = 40 };
+  enum { BEFORE = 40, BACK = 72 };
   static const char asks[] =
       "tried to allocate|trying to allocate|(mps allocated:|oom allocating|memory allocating|total-vm:|"
       "dataloader worker (pid|would be [|than the limit of [|gpu memory utilization (|system memory (|system memory(|requested buffer of size|vector of size|"
@@ -144,11 +144,12 @@ static bool has_placeholder(const hri_oom_place *p) {
   static const char meant[] = "more than 1eb|more memory|a |memory|buffer|tensor|the ";
   static const char stand_ins[] =
       "to allocate xxx|unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
-      "unable to allocate %|unable to allocate ...";
+      "unable to allocate %|unable to allocate ...|allocating n mib|memory size of xxx|memory size of x |allocate string bytes|"
+      "in step xxx|stepid=xxx|process nnn|process xxx|process [pid]|process <pid>";
   const size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
   if (hri_oom_word(p->text, p->line, p->at, "[enforce fail at ") < p->at)
     return false; /* some print a "%d" themselves */
-  if (hri_match_part(p->text, p->at > 24 ? p->at - 24 : 0, end, stand_ins)) return true;
+  if (hri_match_part(p->text, p->at > p->line + BACK ? p->at - BACK : p->line, end, stand_ins)) return true;
   const size_t begin = p->at > p->line + BEFORE ? p->at - BEFORE : p->line;
   if (!hri_match_part(p->text, begin, end, asks)) return false;
   for (size_t from = begin; from < end; from++) {
@@ -543,6 +544,15 @@ static bool is_answered(const hri_oom_place *p) {
   "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe5\xa0\xb4\xe5\x90\x88|\xec\x88\x98 \xec\x9e\x88|\xea\xb2\x8c \xeb\x90\x9c|\xea\xb2\x8c \xeb\x90\xa8|" \
   "\xea\xb2\xbd\xec\x9a\xb0|\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82|\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xbd\xd0\xbe|k\xc3\xb6nnen|k\xc3\xb6nnte|peut |pouvez|puede |puedes "
 
+/* "The canonical message looks like this:", "you have hit something like this:": anybody's, in some languages. */
+static bool is_typical(const char *text, size_t from, size_t end) {
+  static const char typical[] =
+      "typical|typically|canonical|classic|usual|usually|t\xc3\xadpico|typisch|typischer|typique";
+  if (hri_match_any(text, from, end, HRI_OWN)) return false;
+  return hri_match_any(text, from, end, typical) || hri_match_part(text, from, end, "\xe5\x85\xb8\xe5\x9e\x8b") ||
+         (hri_match_any(text, from, end, HRI_ANYBODY) && hri_match_any(text, from, end, "like|roughly"));
+}
+
 /* The same as the last sentence before the message; who is asked for their output ("please paste") has met it. */
 static bool sets_case_wide(const char *text, size_t end) {
   enum { REACH = 160, ABROAD = 320 };
@@ -593,7 +603,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const bool will =
       hri_match_any(p->before, from, end, "will") &&
       (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
-  if (hri_match_part(p->before, from, end, MAY_ABROAD)) return true;
+  if (is_typical(p->before, from, end) || hri_match_part(p->before, from, end, MAY_ABROAD)) return true;
   return hri_page_shows_symptom(p, end) ||
          ((will || hri_match_any(p->before, from, end, cases) ||
            hri_match_any(p->before, from + JUST > end ? from : end - JUST, end, HRI_SUCH)) &&
