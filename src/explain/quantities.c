@@ -7,10 +7,11 @@
 #include "explain/wording.h"
 
 int32_t hri_oom_read_index(const char *text, size_t at, size_t count) {
+  enum { DIGITS = 6 }; /* no index has more: another kind of number, or a value that stands for none */
   int32_t value = 0;
   size_t start = at;
-  while (at < count && hri_is_digit(text[at]) && at - start < 6) value = value * 10 + (text[at++] - '0');
-  return at == start ? -1 : value;
+  while (at < count && hri_is_digit(text[at]) && at - start < DIGITS) value = value * 10 + (text[at++] - '0');
+  return at == start || (at < count && hri_is_digit(text[at])) ? -1 : value;
 }
 
 static void read_device(const char *text, size_t count, hr_oom_failure *failure) {
@@ -158,15 +159,8 @@ static void read_exact(const char *text, size_t count, hri_oom_message *message)
     const char *words;
     hr_oom_figure figure;
   } places[] = {{"while trying to allocate", HR_OOM_REQUESTED}, {"free:", HR_OOM_FREE}, {"total:", HR_OOM_TOTAL}};
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    size_t at = hri_oom_word(text, 0, count, places[i].words), digits = 0;
-    uint64_t bytes = 0;
-    if (at == count) continue;
-    for (at += strlen(places[i].words); at < count && text[at] == ' ';) at++;
-    for (; at < count && hri_is_digit(text[at]) && digits < 19; digits++)
-      bytes = bytes * 10 + (uint64_t)(text[at++] - '0');
-    if (digits > 0) message->failure.figures[places[i].figure] = (hr_oom_value){HR_OOM_READ, bytes, 0};
-  }
+  for (size_t i = 0; i < HRI_COUNT(places); i++)
+    (void)hri_oom_count_after(text, count, places[i].words, &message->failure.figures[places[i].figure]);
   message->exact = true;
   read_device(text, count, &message->failure);
 }
@@ -190,12 +184,15 @@ static void read_mps(const char *text, size_t count, hri_oom_message *message) {
 
 /* Values that stand for "not known", and what follows from two figures. */
 static void settle(hri_oom_message *message) {
+  static const hr_oom_figure never_none[] = {HR_OOM_THIS_PROCESS, HR_OOM_TOTAL};
   hr_oom_value *f = message->failure.figures;
   for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++)
     if (i != HR_OOM_REQUESTED && f[i].state == HR_OOM_READ && f[i].bytes >= 1ull << 50)
       f[i] = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
-  if (f[HR_OOM_THIS_PROCESS].state == HR_OOM_READ && f[HR_OOM_THIS_PROCESS].bytes == 0)
-    f[HR_OOM_THIS_PROCESS].state = HR_OOM_NOT_KNOWN;
+  if (message->aside.bytes >= 1ull << 50) message->aside = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
+  for (size_t i = 0; i < HRI_COUNT(never_none); i++)
+    if (f[never_none[i]].state == HR_OOM_READ && f[never_none[i]].bytes == 0)
+      f[never_none[i]] = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
   if (f[HR_OOM_ALLOCATED].state != HR_OOM_READ) return;
   if (f[HR_OOM_RESERVED].state == HR_OOM_ABSENT && f[HR_OOM_UNALLOCATED].state == HR_OOM_READ) {
     f[HR_OOM_RESERVED].state = HR_OOM_DERIVED;
@@ -272,7 +269,7 @@ static const struct {
     {"java", " physicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_THIS_PROCESS, SIZED},
     {"java", "> maxphysicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, SIZED},
     {"emscripten", "memory arrays to size", HRI_OOM_HEAP, 60, HR_OOM_REQUESTED, BARE},
-    {"petsc", "memory requested", HRI_OOM_BARE, 300, HR_OOM_REQUESTED, BARE},
+    {"petsc", "memory requested", HRI_OOM_BARE, 400, HR_OOM_REQUESTED, BARE},
     {"web-ui", " need:", HRI_OOM_BARE, 160, HR_OOM_REQUESTED, SIZED},
     {"web-ui", " have:", HRI_OOM_BARE, 160, HR_OOM_FREE, SIZED},
     {"jax", "free memory/total memory:", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, BARE},

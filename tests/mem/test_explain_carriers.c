@@ -162,9 +162,9 @@ static void visit_behind(const explain_case *c, void *context) {
   hr_explanation_destroy(plain);
 }
 
-static const char *const files[] = {"caps",     "devices", "families", "frameworks", "hosts",
-                                    "named",    "parts",   "reports",  "silent",     "source",
-                                    "speakers", "survey",  "survey2",  "survey3",    "talk"};
+static const char *const files[] = {"caps",    "devices", "families", "frameworks", "hosts",  "named",
+                                    "numbers", "parts",   "reports",  "silent",     "source", "speakers",
+                                    "survey",  "survey2", "survey3",  "talk"};
 
 /* What people paste before a message hides it in no more than one of a hundred: titles, which are such as the first line
  * alone. */
