@@ -171,12 +171,13 @@ static bool is_cut_number(const char *text, size_t start) {
 
 static bool is_word_part(char c) { return hri_is_letter(c) || hri_is_digit(c); }
 
-/* Whether the digits from `start` on are the rest of a number that is written otherwise, up to its "e+", "0x1f" or "1'": what parts
- * words stands before none of it, and a digit does. */
+/* Whether the digits from `start` on are no number by themselves: the rest of one that is written otherwise, up to its "e+", "0x1f" or
+ * "1'", or of a name, "a100-sxm4-" or "trainer-". */
 static bool is_number_rest(const char *text, size_t start) {
   size_t at = start;
+  if (at > 1 && text[at - 1] == '-' && is_word_part(text[at - 2])) return true;
   while (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '\'' || text[at - 1] == '_' ||
-                    (strchr("+-", text[at - 1]) && text[at - 1] && at > 1 && text[at - 2] == 'e')))
+                    (at > 1 && text[at - 1] == '+' && text[at - 2] == 'e')))
     if (hri_is_digit(text[--at])) return true;
   return false;
 }
@@ -386,6 +387,7 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" required", HR_OOM_REQUESTED},
                                       {" needed", HR_OOM_REQUESTED},
                                       {" used", HR_OOM_FIGURE_COUNT},
+                                      {" card", HR_OOM_FIGURE_COUNT},    /* what it has, "on a 24gb card" */
                                       {" in use)", HR_OOM_THIS_PROCESS}, /* Go's */
                                       {" in use", HR_OOM_FIGURE_COUNT}};
 

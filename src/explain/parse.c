@@ -8,6 +8,7 @@ static size_t message_end(const char *text, size_t after, size_t count, hri_oom_
                                       "cuda error:", "cuda out of memory"};
   size_t end = count - after < 3000 ? count : after + 3000, request;
   for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) end = hri_oom_word(text, after, end, stops[i]);
+  if (kind == HRI_OOM_ASYNC) end = hri_oom_word(text, after, end, "would exceed allowed memory");
   request = hri_oom_word(text, after, end, "tried to allocate");
   if (request < end && kind != HRI_OOM_ASYNC) end = hri_oom_word(text, request + 1, end, "tried to allocate");
   return end;

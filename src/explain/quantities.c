@@ -82,6 +82,42 @@ static size_t figures_end(const char *text, size_t count) {
   return end;
 }
 
+/* Words beside which a message prints a figure once: before it, or where `behind` says so after it. */
+typedef struct anchor {
+  const char *words;
+  bool behind;
+} anchor;
+
+static bool reads_at(const char *text, size_t at, size_t count, const anchor *a, hr_oom_value *value) {
+  const size_t before = at > 40 ? at - 40 : 0;
+  return a->behind ? hri_oom_size_before(text + before, count - before, a->words, value)
+                   : hri_oom_size_at(text, at + strlen(a->words), count, value);
+}
+
+/* Whether the lines of two messages alternate, whose prefixes nobody knows: words that a message has once stand twice before its end,
+ * beside figures that differ. */
+static bool is_of_two(const char *text, size_t count, const anchor *anchors, size_t anchor_count) {
+  for (size_t i = 0; i < anchor_count; i++) {
+    const size_t first = hri_oom_word(text, 0, count, anchors[i].words);
+    const size_t second = hri_oom_word(text, first + 1, count, anchors[i].words);
+    hr_oom_value a = {0}, b = {0};
+    if (second < count && reads_at(text, first, count, &anchors[i], &a) &&
+        reads_at(text, second, count, &anchors[i], &b) && a.bytes != b.bytes)
+      return true;
+  }
+  return false;
+}
+
+/* Takes from a message all figures that may be another one's: those but the request, which stands in its own first line where
+ * `has_request`. */
+static void drop_shared(hri_oom_message *message, bool has_request) {
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++)
+    if (i != HR_OOM_REQUESTED || !has_request) message->failure.figures[i] = (hr_oom_value){.state = HR_OOM_ABSENT};
+  message->failure.device_index = -1;
+  message->process_count = 0;
+  hri_oom_line(&message->failure, "the lines of two messages alternate: figures that may be the other's are left out");
+}
+
 /* The same figures as people translate the message into Chinese: each behind words of its own. */
 static void read_translated(const char *text, size_t count, hr_oom_value *f) {
   static const struct {
@@ -107,6 +143,10 @@ static void read_translated(const char *text, size_t count, hr_oom_value *f) {
 }
 
 static void read_caching(const char *text, size_t whole, hri_oom_message *message) {
+  static const anchor once[] = {{"total capacity of", false},    {" of which", false},
+                                {"this process has", false},     {" total capacity;", true},
+                                {" already allocated", true},    {" is allocated by pytorch", true},
+                                {" reserved in total by", true}, {" total capacty of", false}};
   const size_t count = message->cut ? whole : figures_end(text, whole);
   hr_oom_value *f = message->failure.figures;
   if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
@@ -151,6 +191,7 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
   message->pools_cut = is_without_pools(text, count, &f[HR_OOM_PRIVATE_POOLS]);
   read_device(text, count, &message->failure);
   read_processes(text, count, message);
+  if (is_of_two(text, count, once, HRI_COUNT(once))) drop_shared(message, true);
 }
 
 /* "... on device 0 while trying to allocate 3630170112 bytes (free: 202833920, total: 25250627584)": bytes, unrounded. */
@@ -166,12 +207,18 @@ static void read_exact(const char *text, size_t count, hri_oom_message *message)
 }
 
 static void read_async(const char *text, size_t count, hri_oom_message *message) {
+  static const anchor once[] = {{"currently allocated", false},
+                                {"requested", false},
+                                {"device limit", false},
+                                {"free (according to cuda)", false}};
+  static const char last[] = "user-supplied memory fraction)";
   hr_oom_value *f = message->failure.figures;
   (void)hri_oom_size_after(text, count, "currently allocated", &f[HR_OOM_ALLOCATED]);
   (void)hri_oom_size_after(text, count, "requested", &f[HR_OOM_REQUESTED]);
   (void)hri_oom_size_after(text, count, "device limit", &f[HR_OOM_TOTAL]);
   (void)hri_oom_size_after(text, count, "free (according to cuda)", &f[HR_OOM_FREE]);
-  (void)hri_oom_size_after(text, count, "user-supplied memory fraction)", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, last, &f[HR_OOM_ALLOWED]);
+  if (is_of_two(text, hri_oom_word(text, 0, count, last), once, HRI_COUNT(once))) drop_shared(message, false);
 }
 
 static void read_mps(const char *text, size_t count, hri_oom_message *message) {

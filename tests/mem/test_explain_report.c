@@ -141,6 +141,96 @@ static void test_figures_stay_apart(void **state) {
   hr_explanation_destroy(e);
 }
 
+static const char *const cached[][8] =
+    {{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.",
+      "GPU 0 has a total capacity of 23.64 GiB of", "which 1.20 GiB is free. Including non-PyTorch memory, this",
+      "process has 22.40 GiB memory in use. Of the allocated memory",
+      "20.00 GiB is allocated by PyTorch, and 1.90 GiB is reserved by", "PyTorch but unallocated."},
+     {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB.",
+      "GPU 1 has a total capacity of 39.39 GiB of", "which 1.10 GiB is free. Including non-PyTorch memory, this",
+      "process has 38.00 GiB memory in use. Of the allocated memory",
+      "33.00 GiB is allocated by PyTorch, and 4.50 GiB is reserved by", "PyTorch but unallocated."}};
+static const char *const async[][8] =
+    {{"torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+      "Currently allocated     : 20.00 GiB", "Requested               : 2.00 GiB",
+      "Device limit            : 23.64 GiB", "Free (according to CUDA): 0 bytes",
+      "PyTorch limit (set by user-supplied memory fraction)", "                        : 17179869184.00 GiB"},
+     {"torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+      "Currently allocated     : 3.00 GiB", "Requested               : 5.00 GiB", "Device limit            : 11.00 GiB",
+      "Free (according to CUDA): 1.00 GiB", "PyTorch limit (set by user-supplied memory fraction)",
+      "                        : 17179869184.00 GiB"}};
+
+/* Two messages line by line in turns, each line behind a prefix: by bit k of `order` the second one's k-th line comes first. */
+static hr_explanation *alternate(const char *const messages[2][8], const char *const prefixes[2], unsigned order) {
+  char text[4096] = "";
+  size_t count = 0;
+  for (unsigned k = 0; k < 8 && messages[0][k]; k++)
+    for (unsigned half = 0; half < 2; half++) {
+      const unsigned which = half ^ (order >> k & 1);
+      count += (size_t)snprintf(text + count, sizeof text - count, "%s%s\n", prefixes[which], messages[which][k]);
+    }
+  return explain(text);
+}
+
+/* Whether each figure that was read is the one of a message whose request it is. */
+static bool is_unmixed(const hr_oom_failure *f, const hr_explanation *const wholes[2]) {
+  for (int w = 0; w < 2; w++) {
+    bool same = true;
+    for (int v = 0; v < HR_OOM_FIGURE_COUNT; v++)
+      same &= f->figures[v].state != HR_OOM_READ || f->figures[v].bytes == wholes[w]->failures[0].figures[v].bytes;
+    if (same) return true;
+  }
+  return false;
+}
+
+/* Lines of two processes that alternate behind prefixes that nobody knows: no figure of one beside one of the other, and nothing certain. */
+static void test_lines_that_alternate(void **state) {
+  static const char *const prefixes[][2] = {{"", ""}, {"P0: ", "P1: "}, {"[P0] ", "[P1] "}, {"<0> ", "<1> "}};
+  (void)state;
+  for (size_t kind = 0; kind < 2; kind++) {
+    const char *const(*messages)[8] = kind == 0 ? cached : async;
+    char text[2][2048] = {"", ""};
+    const hr_explanation *wholes[2];
+    for (int w = 0; w < 2; w++) {
+      for (unsigned k = 0; k < 8 && messages[w][k]; k++) {
+        const size_t count = strlen(text[w]);
+        (void)snprintf(text[w] + count, sizeof text[w] - count, "%s\n", messages[w][k]);
+      }
+      wholes[w] = explain(text[w]);
+      assert_int_equal(wholes[w]->failures[0].figures[HR_OOM_TOTAL].state, HR_OOM_READ);
+    }
+    for (size_t p = 0; p < COUNT(prefixes); p++)
+      for (unsigned order = 0; order < 128; order++) {
+        hr_explanation *e = alternate(messages, prefixes[p], order);
+        assert_true(e->failure_count > 0);
+        for (uint32_t i = 0; i < e->failure_count; i++) {
+          assert_true(is_unmixed(&e->failures[i], wholes));
+          assert_int_equal(e->failures[i].certainty, HR_OOM_UNDECIDABLE);
+        }
+        hr_explanation_destroy(e);
+      }
+    for (int w = 0; w < 2; w++) hr_explanation_destroy((hr_explanation *)wholes[w]);
+  }
+}
+
+/* Of messages of several lines that follow each other each is a failure. */
+static void test_messages_in_a_row(void **state) {
+  char text[4096] = "";
+  hr_explanation *e;
+  (void)state;
+  for (int w = 0; w < 2; w++)
+    for (unsigned k = 0; k < 8 && async[w][k]; k++) {
+      const size_t count = strlen(text);
+      (void)snprintf(text + count, sizeof text - count, "%s\n", async[w][k]);
+    }
+  e = explain(text);
+  assert_int_equal(e->failure_count, 2);
+  assert_true(is_near(&e->failures[0].figures[HR_OOM_REQUESTED], 2 * 1073741824.0));
+  assert_true(is_near(&e->failures[1].figures[HR_OOM_REQUESTED], 5 * 1073741824.0));
+  assert_true(is_near(&e->failures[1].figures[HR_OOM_FREE], 1073741824.0));
+  hr_explanation_destroy(e);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reports_are_one),
@@ -149,6 +239,8 @@ int main(void) {
       cmocka_unit_test(test_cut_words),
       cmocka_unit_test(test_one_failure_once),
       cmocka_unit_test(test_figures_stay_apart),
+      cmocka_unit_test(test_lines_that_alternate),
+      cmocka_unit_test(test_messages_in_a_row),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -86,7 +86,7 @@ static void test_sentences(void **state) {
 
 static void test_numbers(void **state) {
   (void)state;
-  check("numbers", 22, 0);
+  check("numbers", 26, 0);
 }
 
 static void test_source(void **state) {
