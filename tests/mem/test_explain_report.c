@@ -231,6 +231,52 @@ static void test_messages_in_a_row(void **state) {
   hr_explanation_destroy(e);
 }
 
+/* A message that ends with its request takes no figure of the lines below, and hides no failure that stands there, nor does one with all its
+ * figures. */
+static void test_messages_end(void **state) {
+  static const char request[] = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB";
+  static const char whole[] =
+      "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB already allocated; 4.00 "
+      "MiB free; 5.30 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid "
+      "fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF";
+  static const char *const lines[] = {"Disk: 5.20 GiB free",
+                                      "host RAM: 1.00 GiB total, 0.20 GiB free",
+                                      "epoch summary: 3.10 GiB cached, 5.00 GiB free",
+                                      "dataset: 1.00 GB total; ok",
+                                      "limit: 10.00 GiB allowed; ok",
+                                      "retry: 11.00 GiB already allocated"};
+  static const struct {
+    const char *line, *source;
+  } failures[] = {
+      {"slurmstepd: error: Detected 1 oom_kill event in StepId=12.batch. Some of the step tasks have been OOM Killed.",
+       "slurm"},
+      {"RuntimeError: [enforce fail at alloc_cpu.cpp:73] . DefaultCPUAllocator: not enough memory: you tried to allocate "
+       "1200000 bytes.",
+       "pytorch-cpu"},
+      {"java.lang.OutOfMemoryError: Java heap space", "java"}};
+  char text[2048];
+  (void)state;
+  for (size_t i = 0; i < COUNT(lines); i++) {
+    hr_explanation *e;
+    (void)snprintf(text, sizeof text, "%s\nretrying\n%s\n", request, lines[i]);
+    e = explain(text);
+    assert_int_equal(e->failure_count, 1);
+    for (int v = 0; v < HR_OOM_FIGURE_COUNT; v++)
+      assert_int_equal(e->failures[0].figures[v].state, v == HR_OOM_REQUESTED ? HR_OOM_READ : HR_OOM_ABSENT);
+    hr_explanation_destroy(e);
+  }
+  for (size_t i = 0; i < COUNT(failures); i++)
+    for (int w = 0; w < 2; w++) {
+      hr_explanation *e;
+      (void)snprintf(text, sizeof text, "%s\ncleaning up\n%s\n", w ? whole : request, failures[i].line);
+      e = explain(text);
+      assert_int_equal(e->failure_count, 2);
+      assert_string_equal(e->failures[1].source, failures[i].source);
+      assert_int_equal(e->failures[0].figures[HR_OOM_FREE].state, w ? HR_OOM_READ : HR_OOM_ABSENT);
+      hr_explanation_destroy(e);
+    }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reports_are_one),
@@ -241,6 +287,7 @@ int main(void) {
       cmocka_unit_test(test_figures_stay_apart),
       cmocka_unit_test(test_lines_that_alternate),
       cmocka_unit_test(test_messages_in_a_row),
+      cmocka_unit_test(test_messages_end),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
