@@ -74,11 +74,11 @@ static size_t caching_end(const char *text, size_t after, size_t end, bool cut) 
 
 /* Where the message that starts at `after` ends at the latest: before the next one's head. */
 static size_t message_end(const char *text, size_t after, size_t count, hri_oom_kind kind, bool cut) {
-  static const char *const stops[] = {"traceback (most recent", "out of memory. tried",
-                                      "cuda error:", "cuda out of memory"};
+  static const char *const stops[] = {"traceback (most recent", "out of memory. tried", "cuda error:",
+                                      "cuda out of memory",     "npu out of memory",    "mps backend out of memory",
+                                      "would exceed allow"};
   size_t end = count - after < 3000 ? count : after + 3000, request;
   for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) end = hri_oom_word(text, after, end, stops[i]);
-  if (kind == HRI_OOM_ASYNC) end = hri_oom_word(text, after, end, "would exceed allowed memory");
   request = hri_oom_word(text, after, end, "tried to allocate");
   if (request < end && kind != HRI_OOM_ASYNC) end = hri_oom_word(text, request + 1, end, "tried to allocate");
   if (kind == HRI_OOM_CACHING) return caching_end(text, after, end, cut);

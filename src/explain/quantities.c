@@ -42,8 +42,8 @@ static void read_processes(const char *text, size_t count, hri_oom_message *mess
   }
 }
 
-/* Where the text ends within the words behind a figure: by as many of them as tell it from the others. */
-static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
+/* The figure before text[count), where the message ends within the words behind it: by as many of them as tell it from the others. */
+static bool read_cut_at(const char *text, size_t count, hr_oom_value *f) {
   static const struct {
     const char *words;
     size_t least;
@@ -59,7 +59,16 @@ static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
     if (f[ends[i].figure].state == HR_OOM_ABSENT &&
         hri_oom_size_before_cut(text, count, ends[i].words, ends[i].least, &f[ends[i].figure]))
-      return;
+      return true;
+  return false;
+}
+
+/* The last figure of a message that was cut: the text ends there, or another line goes on. */
+static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
+  enum { BELOW = 100 }; /* of the lines below are read with it */
+  for (size_t at = count > BELOW ? count - BELOW : 0; at < count; at++)
+    if (text[at] == ' ' && read_cut_at(text, at, f)) return;
+  (void)read_cut_at(text, count, f);
 }
 
 /* From 2.4 on "allocated" counts what private pools hold free, and says behind it how much that is: whether the text lost
@@ -180,7 +189,8 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
   if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]))
     (void)hri_oom_size_before(text, count, " in use by this process",
                               &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
-  read_cut_end(text, count, f);
+  if (count < whole) (void)read_cut_at(text, count, f);
+  else read_cut_end(text, count, f);
   if (text[0] == 'c' &&
       hri_match_at(text, 0, count,
                    "cuda \xe5\x86\x85\xe5\xad\x98|cuda\xe5\x86\x85\xe5\xad\x98|cuda \xe6\x98\xbe\xe5\xad\x98"))

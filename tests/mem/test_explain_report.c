@@ -102,6 +102,12 @@ static void test_cut_words(void **state) {
   assert_true(is_near(&e->failures[0].figures[HR_OOM_FREE], 67108864.0));
   hr_explanation_destroy(e);
   e = explain(
+      "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 11.91 GiB total capacity; 500.00 MiB already allocated; 15.00 MiB "
+      "free; 520.00 MiB reserved in to\nthe run ended; see the log for more of it\n");
+  assert_true(is_near(&e->failures[0].figures[HR_OOM_RESERVED], 520 * 1048576.0));
+  assert_int_equal(e->failures[0].cause, HR_OOM_OTHER_PROCESS);
+  hr_explanation_destroy(e);
+  e = explain(
       "5 GiB total capacity; 6.50 GiB already allocated; 64.00 MiB free; 7.25 GiB reserved in total by PyTorch)");
   assert_int_equal(e->failure_count, 1);
   assert_int_equal(e->failures[0].figures[HR_OOM_TOTAL].state, HR_OOM_ABSENT);
@@ -231,6 +237,28 @@ static void test_messages_in_a_row(void **state) {
   hr_explanation_destroy(e);
 }
 
+/* A report whose line has its request takes no figure of the lines below, which are another's. */
+static void test_lines_below(void **state) {
+  static const char *const reports[] = {"ERROR: could not allocate 3.5 GB of system memory for the shuffle buffer",
+                                        "memory allocation of 34359738368 bytes failed",
+                                        "Error: could not allocate 4 GiB of host memory"};
+  static const char *const below[] = {"Used: 7296MB, available 816MB, red zone: 7372MB",
+                                      "Job has gone over memory limit of 2048 megabytes",
+                                      "16.00 GiB out of the 15.42 GiB total memory is cached"};
+  (void)state;
+  for (size_t i = 0; i < COUNT(reports); i++)
+    for (size_t b = 0; b < COUNT(below); b++) {
+      char text[512];
+      hr_explanation *e;
+      (void)snprintf(text, sizeof text, "%s\n%s\n", reports[i], below[b]);
+      e = explain(text);
+      assert_true(e->failure_count >= 1);
+      for (int v = 0; v < HR_OOM_FIGURE_COUNT; v++)
+        assert_int_equal(e->failures[0].figures[v].state, v == HR_OOM_REQUESTED ? HR_OOM_READ : HR_OOM_ABSENT);
+      hr_explanation_destroy(e);
+    }
+}
+
 /* A message that ends with its request takes no figure of the lines below, and hides no failure that stands there, nor does one with all its
  * figures. */
 static void test_messages_end(void **state) {
@@ -254,6 +282,10 @@ static void test_messages_end(void **state) {
        "1200000 bytes.",
        "pytorch-cpu"},
       {"java.lang.OutOfMemoryError: Java heap space", "java"}};
+  static const char mps[] =
+      "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 14.9 GiB for an array with shape (200000, 10000)\nRuntimeError: MPS "
+      "backend out of memory (MPS allocated: 17.90 GB, other allocations: 400.00 MB, max allowed: 18.13 GB). Tried to allocate 256.00 MB "
+      "on private pool.";
   char text[2048];
   (void)state;
   for (size_t i = 0; i < COUNT(lines); i++) {
@@ -275,6 +307,11 @@ static void test_messages_end(void **state) {
       assert_int_equal(e->failures[0].figures[HR_OOM_FREE].state, w ? HR_OOM_READ : HR_OOM_ABSENT);
       hr_explanation_destroy(e);
     }
+  hr_explanation *e = explain(mps);
+  assert_int_equal(e->failure_count, 2);
+  assert_true(is_near(&e->failures[0].figures[HR_OOM_REQUESTED], 14.9 * 1073741824.0));
+  assert_string_equal(e->failures[1].source, "pytorch-mps");
+  hr_explanation_destroy(e);
 }
 
 int main(void) {
@@ -288,6 +325,7 @@ int main(void) {
       cmocka_unit_test(test_lines_that_alternate),
       cmocka_unit_test(test_messages_in_a_row),
       cmocka_unit_test(test_messages_end),
+      cmocka_unit_test(test_lines_below),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
