@@ -80,9 +80,17 @@ static bool is_rest(const hr_oom_failure *old, const hr_oom_failure *rest) {
   return true;
 }
 
+/* Whether two requests cannot be one, however they were rounded: by more than a twentieth. */
+static bool ask_for_others(const hr_oom_failure *a, const hr_oom_failure *b) {
+  const hr_oom_value *one = &a->figures[HR_OOM_REQUESTED], *other = &b->figures[HR_OOM_REQUESTED];
+  const uint64_t more = one->bytes > other->bytes ? one->bytes : other->bytes;
+  const uint64_t less = one->bytes > other->bytes ? other->bytes : one->bytes;
+  return hri_oom_known(one) && hri_oom_known(other) && more - less > more / 20 + one->slack_bytes + other->slack_bytes;
+}
+
 /* Whether `failure`, known by its structure alone, says again in other words what was said some lines before. */
 static bool is_echo(const hr_oom_failure *old, const hr_oom_failure *failure) {
-  return is_near(old, failure) && (!has_request(failure) || has_request(old));
+  return is_near(old, failure) && (!has_request(failure) || has_request(old)) && !ask_for_others(old, failure);
 }
 
 /* Whether the same speaker says some lines later how much was asked for. */

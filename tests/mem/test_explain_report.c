@@ -129,6 +129,30 @@ static void test_one_failure_once(void **state) {
   }
 }
 
+/* What was asked for tells two failures of unknown speakers apart; the same size in other words is the same one. */
+static void test_other_requests(void **state) {
+  static const char first[] =
+      "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB "
+      "already allocated; 1.00 GiB free; 5.30 GiB reserved in total by PyTorch)\n";
+  static const struct {
+    const char *line;
+    uint32_t failures;
+  } behind[] = {{"server: ERROR: failed to allocate 2147483648 bytes\n", 1},
+                {"server: ERROR: failed to allocate 2048 MiB\n", 1},
+                {"ERROR: could not allocate 3.5 GB of system memory for the shuffle buffer\n", 2}};
+  (void)state;
+  for (size_t i = 0; i < COUNT(behind); i++) {
+    char text[1024];
+    hr_explanation *e;
+    (void)snprintf(text, sizeof text, "%s%s", first, behind[i].line);
+    e = explain(text);
+    assert_int_equal(e->failure_count, behind[i].failures);
+    if (e->failure_count > 1) assert_int_equal(e->failures[1].cause, HR_OOM_HOST_MEMORY);
+    assert_int_equal(e->primary, 0);
+    hr_explanation_destroy(e);
+  }
+}
+
 /* The figures of two failures that stand beside each other stay apart. */
 static void test_figures_stay_apart(void **state) {
   hr_explanation *e = explain(
@@ -321,6 +345,7 @@ int main(void) {
       cmocka_unit_test(test_cuts),
       cmocka_unit_test(test_cut_words),
       cmocka_unit_test(test_one_failure_once),
+      cmocka_unit_test(test_other_requests),
       cmocka_unit_test(test_figures_stay_apart),
       cmocka_unit_test(test_lines_that_alternate),
       cmocka_unit_test(test_messages_in_a_row),
