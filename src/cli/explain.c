@@ -18,14 +18,14 @@
 
 /* An input that is read piece by piece; what was read to tell its kind is given again. */
 typedef struct input {
-  const char *path;
+  const char *path; /* as messages name it */
   FILE *file;
   char first[4096];
   size_t first_count;
 } input;
 
 static hr_status input_open(input *in, const char *path, hr_error *error) {
-  in->path = path;
+  in->path = strcmp(path, "-") == 0 ? "standard input" : path;
   in->file = text_open(path, "the input", error);
   if (!in->file) return error->code;
   in->first_count = fread(in->first, 1, sizeof in->first, in->file);
@@ -77,18 +77,17 @@ enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen
 /* A stream cannot be opened again: it is read whole, as far as the memory for reading goes. */
 static hr_status read_stream(input *in, const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
   HRI_ARRAY(char) bytes = {0};
-  const char *name = strcmp(in->path, "-") == 0 ? "standard input" : in->path;
   hr_status status = HR_OK;
   size_t got = in->first_count;
   if (hri_array_reserve(&bytes, 1 << 20)) memcpy(bytes.items, in->first, got);
-  else status = hri_fail_memory(error, 1 << 20, name);
+  else status = hri_fail_memory(error, 1 << 20, in->path);
   while (status == HR_OK && got > 0) {
     bytes.count += got;
-    if (!hri_array_reserve(&bytes, bytes.count + 1)) status = hri_fail_memory(error, bytes.count, name);
+    if (!hri_array_reserve(&bytes, bytes.count + 1)) status = hri_fail_memory(error, bytes.count, in->path);
     else got = fread(bytes.items + bytes.count, 1, bytes.capacity - bytes.count, in->file);
   }
   if (status == HR_OK) status = input_failed(in, error);
-  if (status == HR_OK) status = hr_snapshot_parse(bytes.items, bytes.count, name, limits, snapshot, error);
+  if (status == HR_OK) status = hr_snapshot_parse(bytes.items, bytes.count, in->path, limits, snapshot, error);
   hri_array_free(&bytes);
   return status;
 }
@@ -166,13 +165,34 @@ static hr_status show(cli_config *config, hr_explanation *explanation, const hr_
   return HR_OK;
 }
 
+/* An option that would change nothing was given by mistake: one of a job without its model, and for a text, which states its device's total,
+ * also what a snapshot is told of it. */
+static hr_status refuse_idle(const cli_config *config, bool text, hr_error *error) {
+  if (config->own.model) return HR_OK;
+  for (option_id id = 0; id < option_count(); id++) {
+    const hr_field *field = option_get(id);
+    const bool device =
+        id == option_at(config, &config->job.device) || id == option_at(config, &config->job.budget_bytes);
+    if (field->home != HR_HOME_JOB || device != text || config->settings[id].origin != ORIGIN_FLAG) continue;
+    hri_fail(error, HR_ERROR_USAGE, "--%s says nothing here without --model%s", field->name,
+             device ? ": a text states its device's total" : "");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "add --model MODEL, the model of the job that failed, to plan what would fit, or leave it out");
+  }
+  return HR_OK;
+}
+
 /* A log or a snapshot. */
 static hr_status explain_file(const cli_config *config, reading *r, hr_explanation **explanation, hr_error *error) {
   static input in;
   hr_status status = input_open(&in, config->operands[0], error);
   if (status != HR_OK) return status;
-  status = hr_snapshot_recognise(in.first, in.first_count) ? read_snapshot(config, &in, &r->limits, explanation, error)
-                                                           : read_log(&in, explanation, error);
+  if (hr_snapshot_recognise(in.first, in.first_count)) {
+    status = read_snapshot(config, &in, &r->limits, explanation, error);
+  } else {
+    status = refuse_idle(config, true, error);
+    if (status == HR_OK) status = read_log(&in, explanation, error);
+  }
   text_close(in.file);
   return status;
 }
@@ -204,6 +224,7 @@ hr_status command_explain(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
+  HRI_TRY(refuse_idle(config, false, error));
   reading_begin(&r, config, config->operands[0]);
   if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
   else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);

@@ -112,6 +112,9 @@ done
 run explain bare.log --model gpt2-124m; refuses 2; expect_err 'no total'
 run explain bare.log --model gpt2-124m --device rtx-4090; expect_rc 0; expect_out 'on rtx-4090'
 run explain full.log --micro-batch 0; refuses 2
+run explain full.log --micro-batch 4; refuses 2; expect_err 'micro-batch says nothing here without --model'; expect_err 'try: add --model'
+run explain full.log --budget 8GiB; refuses 2; expect_err 'budget says nothing here without --model: a text states'
+run explain full.log --device rtx-4090; refuses 2; expect_err 'device says nothing here without --model'
 
 # Snapshots: told from logs by their first bytes, from a file or a pipe.
 run explain "$data/explain/cases/pieces.pickle.gz"; expect_rc 0; expect_no_err
