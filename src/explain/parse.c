@@ -37,17 +37,22 @@ static size_t behind_size(const char *text, size_t at, size_t end) {
 /* Whether a message goes on behind its request, which ends at `at`: with its device, a figure, or what stands for parts that were left
  * out. Else the lines below are somebody else's, and their figures too. */
 static bool goes_on(const char *text, size_t at, size_t end) {
-  static const char devices[] =
-      "gpu|npu|xpu|mlu|musa|dcu|rocm|hip|device|cuda:|privateuse|total|of which|process|including|kib|mib|gib|tib";
-  enum { SIGNS = 8, FAR = 200 };
+  static const char devices[] = "gpu|npu|xpu|mlu|musa|dcu|hip|device|cuda|privateuse";
+  static const char others[] = "rocm|total|of which|process|including|kib|mib|gib|tib|\xe2\x80\xa6";
+  enum { SIGNS = 8, NEAR = 20, FAR = 200 };
   hr_oom_value value;
   const size_t far = end - at < FAR ? end : at + FAR;
   size_t first = at;
   if (end - at < SIGNS || hri_match_first(text, at, far, "total capac") < far) return true;
   for (; first < at + SIGNS && strchr(" .,;:#()[]<>\"'|-", text[first]); first++)
-    if (hri_match_at(text, first, end, "...")) return true;
-  return hri_match_at(text, first, end, "\xe2\x80\xa6") || hri_match_at(text, first, end, devices) ||
-         hri_oom_size_at(text, first, end, &value);
+    if (hri_match_at(text, first, end, "...|\xe2\x80\xa6")) return true;
+  if (hri_match_at(text, first, end,
+                   devices)) { /* "(gpu 0; ...", "gpu has ...": not "gpu memory: ..." of another line */
+    const size_t near = end - first < NEAR ? end : first + NEAR;
+    return text[first - 1] == '(' || near == end ||
+           hri_match_first(text, first, near, " has |...|\xe2\x80\xa6|rocm") < near;
+  }
+  return hri_match_at(text, first, end, others) || hri_oom_size_at(text, first, end, &value);
 }
 
 /* Where a message of the caching allocator ends that starts at `after`: with its last figure and PyTorch's hint, or with its request alone. */

@@ -63,10 +63,12 @@ static bool read_cut_at(const char *text, size_t count, hr_oom_value *f) {
   return false;
 }
 
-/* The last figure of a message that was cut: the text ends there, or another line goes on. */
+/* The last figure of a message that was cut: the text ends there, or another line goes on. What is behind the request is not it. */
 static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
-  enum { BELOW = 100 }; /* of the lines below are read with it */
-  for (size_t at = count > BELOW ? count - BELOW : 0; at < count; at++)
+  enum { BELOW = 100, REQUEST = 40 }; /* of the lines below that are read with it; words and figure */
+  const size_t request = hri_oom_word(text, 0, count, "tried to allocate");
+  const size_t from = request < count ? request + REQUEST : 0;
+  for (size_t at = count > from + BELOW ? count - BELOW : from; at < count; at++)
     if (text[at] == ' ' && read_cut_at(text, at, f)) return;
   (void)read_cut_at(text, count, f);
 }

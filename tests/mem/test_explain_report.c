@@ -296,7 +296,9 @@ static void test_messages_end(void **state) {
                                       "epoch summary: 3.10 GiB cached, 5.00 GiB free",
                                       "dataset: 1.00 GB total; ok",
                                       "limit: 10.00 GiB allowed; ok",
-                                      "retry: 11.00 GiB already allocated"};
+                                      "retry: 11.00 GiB already allocated",
+                                      "GPU memory: 24.0 GiB total, 5.00 GiB free",
+                                      "GPU 1: 24.0 GiB total, 5.00 GiB free"};
   static const struct {
     const char *line, *source;
   } failures[] = {
@@ -314,7 +316,7 @@ static void test_messages_end(void **state) {
   (void)state;
   for (size_t i = 0; i < COUNT(lines); i++) {
     hr_explanation *e;
-    (void)snprintf(text, sizeof text, "%s\nretrying\n%s\n", request, lines[i]);
+    (void)snprintf(text, sizeof text, i % 2 ? "%s\nretrying\n%s\n" : "%s\n%s\n", request, lines[i]);
     e = explain(text);
     assert_int_equal(e->failure_count, 1);
     for (int v = 0; v < HR_OOM_FIGURE_COUNT; v++)
