@@ -454,11 +454,24 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   return false;
 }
 
-/* Whether line[from, to) is a progress bar and nothing else: "Epoch 1:  3%|3 | 3/99 [00:03<01:36, 1.0s/it]". */
+/* "12/400" in line[from, to). */
+static bool has_count(const char *line, size_t from, size_t to) {
+  for (size_t at = hri_oom_word(line, from, to, "/"); at < to; at = hri_oom_word(line, at + 1, to, "/"))
+    if (at > from && at + 1 < to && hri_is_digit(line[at - 1]) && hri_is_digit(line[at + 1])) return true;
+  return false;
+}
+
+/* Whether line[from, to) is a progress bar and nothing else: "Epoch 1:  3%|3 | 3/99 [00:03<01:36, 1.0s/it]", and Rich's, whose picture is
+ * a heavy line, with its counts behind. */
 bool hri_line_is_bar(const char *line, size_t from, size_t to) {
+  static const char heavy[] = "\xe2\x94\x81\xe2\x94\x81";
   size_t picture = hri_oom_word(line, from, to, "%|");
   while (to > from && hri_line_is_blank(line[to - 1])) to--;
-  return picture < to && line[to - 1] == ']' && hri_oom_word(line, picture, to, "/") < to;
+  if (picture < to && line[to - 1] == ']') return hri_oom_word(line, picture, to, "/") < to;
+  picture = hri_oom_word(line, from, to, heavy);
+  while (picture < to && !hri_is_digit(line[picture])) picture++;
+  return has_count(line, picture, to) &&
+         !hri_match_part(line, picture, to, "emory|rror|lloc"); /* that goes on behind it */
 }
 
 /* The rank whose prefix, "[rank3]:" or "[gpu187:2]:", stands at line[at]; -1 when none does. "x[3]:" is none. */

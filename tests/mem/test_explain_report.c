@@ -261,6 +261,28 @@ static void test_messages_in_a_row(void **state) {
   hr_explanation_destroy(e);
 }
 
+/* Rich's bars between the lines of a message are no part of it, as tqdm's are not; one that stands before it in its line hides nothing. */
+static void test_heavy_bars(void **state) {
+#define BAR                                                                                                            \
+  "Epoch 1/9 \xe2\x94\x81\xe2\x94\x81\xe2\x94\x81\xe2\x95\xb8 12/400 0:00:03 \xe2\x80\xa2 0:01:36 12.31it/s train_loss: 0.51 "
+  static const char *const texts[] = {
+      "CUDA out of memory. Tried to allocate 1.00\n" BAR
+      "\nGiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00\n" BAR
+      "\nMiB is free. Of the allocated memory 9.50 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n",
+      BAR
+      "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00 MiB is free. Of the "
+      "allocated memory 9.50 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n"};
+#undef BAR
+  (void)state;
+  for (size_t i = 0; i < COUNT(texts); i++) {
+    hr_explanation *e = explain(texts[i]);
+    assert_int_equal(e->failure_count, 1);
+    assert_true(is_near(&e->failures[0].figures[HR_OOM_REQUESTED], 1073741824.0));
+    assert_true(is_near(&e->failures[0].figures[HR_OOM_FREE], 1048576.0));
+    hr_explanation_destroy(e);
+  }
+}
+
 /* A report whose line has its request takes no figure of the lines below, which are another's. */
 static void test_lines_below(void **state) {
   static const char *const reports[] = {"ERROR: could not allocate 3.5 GB of system memory for the shuffle buffer",
@@ -353,6 +375,7 @@ int main(void) {
       cmocka_unit_test(test_messages_in_a_row),
       cmocka_unit_test(test_messages_end),
       cmocka_unit_test(test_lines_below),
+      cmocka_unit_test(test_heavy_bars),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
