@@ -153,6 +153,30 @@ static void test_other_requests(void **state) {
   }
 }
 
+/* Behind as many failures as are kept one that says more takes the room of one that says least; all are counted. */
+static void test_more_than_are_kept(void **state) {
+  enum { OTHERS = 80, LINES_BETWEEN = 45 };
+  static char text[OTHERS * (64 + 2 * LINES_BETWEEN) + 1024];
+  size_t count = 0;
+  hr_explanation *e;
+  (void)state;
+  for (unsigned k = 1; k <= OTHERS; k++) {
+    count += (size_t)snprintf(text + count, sizeof text - count, "pool: failed to allocate %u bytes\n", k << 21);
+    for (unsigned l = 0; l < LINES_BETWEEN; l++) count += (size_t)snprintf(text + count, sizeof text - count, "x\n");
+  }
+  (void)snprintf(
+      text + count, sizeof text - count,
+      "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB already allocated; 1.00 GiB free; "
+      "5.30 GiB reserved in total by PyTorch)\n");
+  e = explain(text);
+  assert_int_equal(e->failure_count, HR_OOM_MAX_FAILURES);
+  assert_int_equal(e->more, OTHERS + 1 - HR_OOM_MAX_FAILURES);
+  assert_int_equal(e->primary, HR_OOM_MAX_FAILURES - 1);
+  assert_string_equal(e->failures[e->primary].source, "pytorch-cuda");
+  for (uint32_t i = 1; i < e->failure_count; i++) assert_true(e->failures[i].line > e->failures[i - 1].line);
+  hr_explanation_destroy(e);
+}
+
 /* The figures of two failures that stand beside each other stay apart. */
 static void test_figures_stay_apart(void **state) {
   hr_explanation *e = explain(
@@ -370,6 +394,7 @@ int main(void) {
       cmocka_unit_test(test_cut_words),
       cmocka_unit_test(test_one_failure_once),
       cmocka_unit_test(test_other_requests),
+      cmocka_unit_test(test_more_than_are_kept),
       cmocka_unit_test(test_figures_stay_apart),
       cmocka_unit_test(test_lines_that_alternate),
       cmocka_unit_test(test_messages_in_a_row),
