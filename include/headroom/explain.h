@@ -103,7 +103,7 @@ typedef struct hr_oom_advice {
 } hr_oom_advice;
 
 enum {
-  HR_OOM_MAX_FAILURES = 64, /* kept; more are counted */
+  HR_OOM_MAX_FAILURES = 64, /* kept, those that say most; more are counted */
   HR_OOM_MAX_LINES = 14,
   HR_OOM_MAX_SHARES = 8,
   HR_OOM_MAX_ADVICE = 12

@@ -18,14 +18,14 @@
 
 /* An input that is read piece by piece; what was read to tell its kind is given again. */
 typedef struct input {
-  const char *path;
+  const char *path; /* as messages name it */
   FILE *file;
   char first[4096];
   size_t first_count;
 } input;
 
 static hr_status input_open(input *in, const char *path, hr_error *error) {
-  in->path = path;
+  in->path = strcmp(path, "-") == 0 ? "standard input" : path;
   in->file = text_open(path, "the input", error);
   if (!in->file) return error->code;
   in->first_count = fread(in->first, 1, sizeof in->first, in->file);
@@ -147,13 +147,34 @@ static hr_status show(cli_config *config, hr_explanation *explanation, const hr_
   return HR_OK;
 }
 
+/* Options that would change nothing without --model: those of a job, and for a text, which states its device's total, --device and
+ * --budget. */
+static hr_status check_job(const cli_config *config, bool text, hr_error *error) {
+  const void *members[MAX_OPTIONS];
+  size_t count = 0;
+  for (option_id id = 0; id < option_count() && !config->own.model; id++) {
+    const hr_field *o = option_get(id);
+    const void *member = (const char *)&config->job + o->offset;
+    const bool device = member == &config->job.device || member == &config->job.budget_bytes;
+    if (o->home == HR_HOME_JOB && o->commands & HR_FOR_EXPLAIN && device == text) members[count++] = member;
+  }
+  return config_refuse_idle(config, members, count,
+                            text ? "without --model: a text states its device's total"
+                                 : "without --model: it is of a job that is planned",
+                            "add --model MODEL, what was trained, or leave it out", error);
+}
+
 /* A log or a snapshot. */
 static hr_status explain_file(const cli_config *config, reading *r, hr_explanation **explanation, hr_error *error) {
   static input in;
   hr_status status = input_open(&in, config->operands[0], error);
   if (status != HR_OK) return status;
-  status = hr_snapshot_recognise(in.first, in.first_count) ? read_snapshot(config, &in, &r->limits, explanation, error)
-                                                           : read_log(&in, explanation, error);
+  if (hr_snapshot_recognise(in.first, in.first_count)) {
+    status = read_snapshot(config, &in, &r->limits, explanation, error);
+  } else {
+    status = check_job(config, true, error);
+    if (status == HR_OK) status = read_log(&in, explanation, error);
+  }
   text_close(in.file);
   return status;
 }
@@ -174,21 +195,6 @@ static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all,
   return status;
 }
 
-/* Options of a job are for the job that --model names; a device and a budget say what the text or the snapshot does not. */
-static hr_status check_job(const cli_config *config, hr_error *error) {
-  const void *members[MAX_OPTIONS];
-  size_t count = 0;
-  for (option_id id = 0; id < option_count() && !config->own.model; id++) {
-    const hr_field *o = option_get(id);
-    const void *member = (const char *)&config->job + o->offset;
-    if (o->home == HR_HOME_JOB && o->commands & HR_FOR_EXPLAIN && member != &config->job.device &&
-        member != &config->job.budget_bytes)
-      members[count++] = member;
-  }
-  return config_refuse_idle(config, members, count, "without --model: it is of a job that is planned",
-                            "add --model MODEL, what was trained, or leave it out", error);
-}
-
 hr_status command_explain(cli_config *config, hr_error *error) {
   hr_explanation *explanation = NULL;
   hr_run_explanation *run = NULL;
@@ -200,7 +206,7 @@ hr_status command_explain(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
-  HRI_TRY(check_job(config, error));
+  HRI_TRY(check_job(config, false, error));
   reading_begin(&r, config, config->operands[0]);
   if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
   else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);

@@ -165,7 +165,7 @@ static void judge_full(const hri_oom_message *m, hr_oom_failure *f, const hri_oo
                   HRI_OOM_SIZE(l->allocated), HRI_OOM_SIZE(l->total));
     return;
   }
-  if (l->knows_free && !l->knows_allocated && l->requested - l->free >= l->total / 4 && l->knows_total &&
+  if (l->knows_free && !l->knows_allocated && hri_oom_less(l->requested, l->free) >= l->total / 4 && l->knows_total &&
       m->process_count == 0) {
     hri_oom_line(f,
                  "requested %s - free %s: for pieces or a context to be the cause, %s would have to be cached or lost",
@@ -265,6 +265,8 @@ void hri_oom_judge_mps(hri_oom_message *m) {
   uint64_t sum = v[HR_OOM_ALLOCATED].bytes + m->aside.bytes + v[HR_OOM_REQUESTED].bytes;
   uint64_t slack = v[HR_OOM_ALLOCATED].slack_bytes + m->aside.slack_bytes + v[HR_OOM_REQUESTED].slack_bytes +
                    v[HR_OOM_ALLOWED].slack_bytes;
+  const hri_oom_ledger l = hri_oom_ledger_of(v);
+  if (judge_absurd(f, &l)) return;
   if (hri_oom_known(&v[HR_OOM_ALLOWED]) && v[HR_OOM_REQUESTED].state == HR_OOM_ABSENT) {
     hri_oom_line(f, "the watermark allows %s; what was requested is not in the text, but only the watermark speaks so",
                  HRI_OOM_SIZE(v[HR_OOM_ALLOWED].bytes));

@@ -38,13 +38,38 @@ static uint64_t letter_bytes(char letter) {
   return found ? 1024ull << (10 * (found - letters)) : 0;
 }
 
-/* A number at text[at, end), with commas between thousands; the place behind it, or `at` when there is none. */
+/* Whether exactly three digits stand at text[at, end): a group of thousands. */
+static bool is_group(const char *text, size_t at, size_t end) {
+  for (size_t i = at; i < at + 3; i++)
+    if (i >= end || !hri_is_digit(text[i])) return false;
+  return at + 3 == end || !hri_is_digit(text[at + 3]);
+}
+
+/* Behind the exponent at text[at, end), "e+09" or "e9", with ten to its power; `at` when there is none. */
+static size_t read_exponent(const char *text, size_t at, size_t end, long double *power) {
+  enum { DIGITS = 2 };
+  const size_t sign = at + 1, first = sign + (sign < end && strchr("+-", text[sign]) != NULL);
+  size_t last = first;
+  unsigned exponent = 0;
+  *power = 1;
+  if (at >= end || text[at] != 'e') return at;
+  while (last < end && hri_is_digit(text[last]) && last - first < DIGITS)
+    exponent = exponent * 10 + (unsigned)(text[last++] - '0');
+  if (last == first || (last < end && hri_is_name(text[last]))) return at;
+  while (exponent-- > 0) *power *= 10;
+  if (text[sign] == '-') *power = 1 / *power;
+  return last;
+}
+
+/* A number at text[at, end), with commas and the like between thousands, "1,024", "1'024", "1_024"; the place behind it, or `at` when
+ * there is none. *place: one of the last digit printed is 1 / *place. */
 static size_t read_number(const char *text, size_t at, size_t end, long double *number, long double *place) {
   size_t start = at;
   bool point = false;
+  long double power;
   *number = 0;
   *place = 1;
-  for (; at < end && at - start < 40 && (hri_is_digit(text[at]) || text[at] == '.' || text[at] == ','); at++) {
+  for (; at < end && at - start < 40 && (hri_is_digit(text[at]) || (text[at] && strchr(".,'_", text[at]))); at++) {
     if (text[at] == ',') {
       size_t digits = at + 1;
       while (digits < end && hri_is_digit(text[digits])) digits++;
@@ -60,18 +85,26 @@ static size_t read_number(const char *text, size_t at, size_t end, long double *
       point = true;
       continue;
     }
+    if (!hri_is_digit(text[at])) {
+      if (at == start || point || !is_group(text, at + 1, end)) break;
+      continue;
+    }
     *number = *number * 10 + (text[at] - '0');
     if (point) *place *= 10;
   }
-  return at > start && hri_is_digit(text[start]) ? at : start;
+  if (at == start || !hri_is_digit(text[start])) return start;
+  at = read_exponent(text, at, end, &power);
+  *place /= power;
+  return at;
 }
 
 static void set_size(hr_oom_value *value, long double number, long double place, uint64_t unit) {
-  assert(place >= 1 && unit > 0);
+  const long double most = 1ull << 60, half = (long double)unit / place / 2; /* sums of slacks stay below 2^64 */
+  assert(place > 0 && unit > 0);
   number = number / place * (long double)unit;
   value->state = HR_OOM_READ;
   value->bytes = number >= 18446744073709551615.0L ? UINT64_MAX : (uint64_t)(number + 0.5L);
-  value->slack_bytes = unit == 1 ? 0 : (uint64_t)((long double)unit / place / 2) + 1;
+  value->slack_bytes = unit == 1 && place >= 1 ? 0 : (uint64_t)(half < most ? half : most) + 1;
 }
 
 /* The unit that stands in brackets before the number at text[at]: "total gpu memory (gib): 79.10". */
@@ -83,14 +116,31 @@ static uint64_t unit_of_label(const char *text, size_t at) {
   return start > 0 && text[start - 1] == '(' ? unit_bytes(text + start, end - start) : 0;
 }
 
+/* The groups of thousands between blanks with which a number begins, "1 073 741 824": several, or one that begins as no number does,
+ * "1 024". Where the last of them begins, with the value of those before; `at` when there are none. */
+static size_t skip_groups(const char *text, size_t at, size_t end, long double *groups) {
+  size_t next = at, count = 0;
+  bool padded = false;
+  *groups = 0;
+  while (next < end && next < at + 3 && hri_is_digit(text[next])) *groups = *groups * 10 + (text[next++] - '0');
+  for (; next > at && next < end && text[next] == ' ' && is_group(text, next + 1, end); next += 4, count++)
+    padded |= text[next + 1] == '0';
+  if (count == 0 || (count == 1 && !padded)) return at;
+  for (size_t i = next - 4 * count; i < next - 4; i++)
+    if (hri_is_digit(text[i])) *groups = *groups * 10 + (text[i] - '0');
+  return next - 3;
+}
+
 /* A number with its unit at text[at]; *behind is the place after it. */
 static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *value, size_t *behind) {
-  long double number, place;
+  long double number, place, groups;
   const size_t start = at;
   const bool of_size = hri_match_end(text, 0, at, "of size "); /* "of size 31.99 g", Kokkos' */
-  size_t after = read_number(text, at, end, &number, &place), unit_end;
+  const size_t last = skip_groups(text, at, end, &groups);
+  size_t after = read_number(text, last, end, &number, &place), unit_end;
   uint64_t unit;
-  if (after == at) return false;
+  if (after == last) return false;
+  if (last > at) number += groups * 1000 * place;
   if (end - after > 5 && memcmp(text + after, "-byte", 5) == 0) { /* "cannot allocate 4096-byte block" */
     set_size(value, number, place, 1);
     *behind = after + 5;
@@ -117,6 +167,19 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
 static bool is_cut_number(const char *text, size_t start) {
   return start == 0 || text[start - 1] == '.' || (start >= 3 && memcmp(text + start - 3, "\xe2\x80\xa6", 3) == 0) ||
          (start >= 3 && text[start - 1] == ' ' && text[start - 2] == '.' && hri_is_digit(text[start - 3]));
+}
+
+static bool is_word_part(char c) { return hri_is_letter(c) || hri_is_digit(c); }
+
+/* Whether the digits from `start` on are no number by themselves: the rest of one that is written otherwise, up to its "e+", "0x1f" or
+ * "1'", or of a name, "a100-sxm4-" or "trainer-". */
+static bool is_number_rest(const char *text, size_t start) {
+  size_t at = start;
+  if (at > 1 && text[at - 1] == '-' && is_word_part(text[at - 2])) return true;
+  while (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '\'' || text[at - 1] == '_' ||
+                    (at > 1 && text[at - 1] == '+' && text[at - 2] == 'e')))
+    if (hri_is_digit(text[--at])) return true;
+  return false;
 }
 
 static bool is_number_part(char c) { return hri_is_digit(c) || c == '.'; }
@@ -170,7 +233,8 @@ static bool read_before(const char *text, size_t at, size_t count, hr_oom_value 
   if (start > 2 && text[start - 1] == ' ' &&
       (hri_is_digit(text[start - 2]) || (text[start - 2] == '.' && hri_is_digit(text[start - 3]))))
     return read_broken(text, start - 1, count, value); /* else two numbers, of which none is known */
-  return !is_cut_number(text, start) && hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
+  return !is_cut_number(text, start) && !is_number_rest(text, start) &&
+         hri_oom_size_at(text, start, at + 16 < count ? at + 16 : count, value);
 }
 
 /* "0xc300", as an assembler prints sizes; false when there is none at text[at]. */
@@ -323,10 +387,9 @@ static const label behind_labels[] = {{" free", HR_OOM_FREE},
                                       {" required", HR_OOM_REQUESTED},
                                       {" needed", HR_OOM_REQUESTED},
                                       {" used", HR_OOM_FIGURE_COUNT},
+                                      {" card", HR_OOM_FIGURE_COUNT},    /* what it has, "on a 24gb card" */
                                       {" in use)", HR_OOM_THIS_PROCESS}, /* Go's */
                                       {" in use", HR_OOM_FIGURE_COUNT}};
-
-static bool is_word_part(char c) { return hri_is_letter(c) || hri_is_digit(c); }
 
 /* "batch size 32 on 12 gb": a size is the number that follows at once. */
 static bool figure_needs_number_next(const char *word) {
@@ -430,7 +493,7 @@ void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t en
     bool sized, found, named;
     hr_oom_figure figure, other;
     if (!hri_is_digit(text[at]) || (at > 0 && (is_word_part(text[at - 1]) || text[at - 1] == '_'))) continue;
-    if (is_cut_number(text, at)) continue;
+    if (is_cut_number(text, at) || is_number_rest(text, at)) continue;
     sized = read_sized(text, at, end, &value, &behind);
     bool counts = at < bare || hri_oom_word(text, at > from + 8 ? at - 8 : from, at, "size") < at;
     if (!sized && (!counts || !read_bare(text, from, at, end, &value, &behind))) {
@@ -448,7 +511,8 @@ void hri_oom_read_labelled(const char *text, size_t from, size_t bare, size_t en
     }
     if (at >= from + 2 && text[at - 1] == '-' && text[at - 2] == ' ' && figure == HR_OOM_REQUESTED)
       value.bytes = UINT64_MAX - value.bytes + 1; /* as the size that it wraps to */
-    if ((found || named) && figure < HR_OOM_FIGURE_COUNT && figures[figure].state == HR_OOM_ABSENT)
+    if ((found || named) && figure < HR_OOM_FIGURE_COUNT && figures[figure].state == HR_OOM_ABSENT &&
+        (figure != HR_OOM_TOTAL || value.bytes > 0)) /* no device has nothing */
       figures[figure] = value;
     at = behind > at ? behind - 1 : at;
   }

@@ -50,11 +50,6 @@ static void judge_limit(hr_oom_failure *f) {
   const hr_oom_value *limit = &f->figures[HR_OOM_ALLOWED];
   const hr_oom_value *t = &f->figures[HR_OOM_REQUESTED], *left = &f->figures[HR_OOM_FREE];
   const bool printed = hri_oom_known(limit) || (hri_oom_known(t) && hri_oom_known(left) && t->bytes > left->bytes);
-  if (hri_oom_is_wrong_size(f)) {
-    hri_oom_line(f, "%s was asked for %s", f->source, HRI_OOM_SIZE(t->bytes));
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "the request is absurd: a size was computed wrongly");
-    return;
-  }
   hri_oom_line(f, "the message says that a limit of the program's own was reached; the machine need not be full");
   if (hri_oom_known(limit)) hri_oom_line(f, "the limit is %s", HRI_OOM_SIZE(limit->bytes));
   hri_oom_say(f, HR_OOM_CAP, printed ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
@@ -111,12 +106,6 @@ static bool is_beyond_device(const hr_oom_failure *f) {
 }
 
 static void judge_foreign(hr_oom_failure *f, bool anybodys) {
-  if (hri_oom_is_wrong_size(f)) {
-    hri_oom_line(f, "%s was asked for %s", f->source, HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
-                "the request is absurd: no device has this much; a size was computed wrongly");
-    return;
-  }
   if (is_beyond_limit(f)) {
     hri_oom_line(f, "allocated %s + requested %s > the limit of %s that is set for %s",
                  HRI_OOM_SIZE(f->figures[HR_OOM_ALLOCATED].bytes), HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes),
@@ -144,8 +133,35 @@ static void judge_foreign(hr_oom_failure *f, bool anybodys) {
               "this is %s's message, not PyTorch's: Headroom does not explain it", f->source);
 }
 
+/* What is said of a request that cannot be meant, before "a size was computed wrongly"; NULL of the kinds whose judges ask for that
+ * themselves, in words of their own, or to which the size does not matter. */
+static const char *words_of_absurdity(hri_oom_kind kind) {
+  switch ((int)kind) {
+  case HRI_OOM_BARE:
+  case HRI_OOM_DRIVER:
+  case HRI_OOM_LIBRARY:
+  case HRI_OOM_FOREIGN:
+  case HRI_OOM_FOREIGN_LIKELY: return "no device has this much; ";
+  case HRI_OOM_REJECTED:
+  case HRI_OOM_HEAP:
+  case HRI_OOM_LIMIT: return "";
+  default: return NULL;
+  }
+}
+
+/* A size that was computed wrongly says nothing of any memory: no limit and no library had a part in it. */
+static bool judge_wrong_size(hri_oom_message *m) {
+  hr_oom_failure *f = &m->failure;
+  const char *words = words_of_absurdity(m->kind);
+  if (!words || !hri_oom_is_wrong_size(f)) return false;
+  hri_oom_line(f, "%s was asked for %s", f->source, HRI_OOM_SIZE(f->figures[HR_OOM_REQUESTED].bytes));
+  hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "the request is absurd: %sa size was computed wrongly", words);
+  return true;
+}
+
 static void judge_by_kind(hri_oom_message *m) {
   hr_oom_failure *f = &m->failure;
+  if (judge_wrong_size(m)) return;
   switch (m->kind) {
   case HRI_OOM_NOTHING: break;
   case HRI_OOM_CACHING: hri_oom_judge_caching(m); break;

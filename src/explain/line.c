@@ -300,31 +300,65 @@ static bool multiplies(const char *line, size_t count, size_t at) {
   return from > 0 && to < count && to - from <= 2 && hri_is_digit(line[from - 1]) && hri_is_digit(line[to]);
 }
 
+/* Whether it is one of some characters, of which a NUL is none. */
+static bool is_of(char c, const char *characters) { return c && strchr(characters, c); }
+
+static bool is_between(char c, char least, char most) { return c >= least && c <= most; }
+
+/* Behind the string of a terminal's command at line[at], a window's title or the target of a link, which BEL or ESC "\" ends; `at`
+ * when nothing does: then it is text. */
+static size_t behind_string(const char *line, size_t count, size_t at) {
+  for (size_t i = at; i < count; i++) {
+    if (line[i] == '\a') return i + 1;
+    if (line[i] == 0x1b) return i + 1 < count && line[i + 1] == '\\' ? i + 2 : at;
+  }
+  return at;
+}
+
+/* How long the terminal's escape at line[at] is (ECMA-48): of colours and the cursor, ESC "[1;36m"; a title or a link, ESC "]8;;..." ESC
+ * "\"; a set of characters, ESC "(B"; the cursor kept, ESC "7". What is none of these is the escape's first byte and text. */
+static size_t escape(const char *line, size_t count, size_t at) {
+  size_t end = at + 1;
+  if (end == count) return 1;
+  if (is_of(line[end], "]P^_X")) {
+    end = behind_string(line, count, at + 2);
+    return end > at + 2 ? end - at : 1;
+  }
+  if (is_of(line[end], "78=>\\")) return 2;
+  if (line[end] == '[')
+    for (end++; end < count && is_between(line[end], '0', '?');) end++;
+  else if (!is_between(line[end], '!', '/')) return 1;
+  while (end < count && (is_between(line[end], '!', '/') || starts_with(line, count, end, " q"))) end++;
+  return end < count && is_between(line[end], '0', '~') ? end + 1 - at : end - at;
+}
+
 /* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
 size_t hri_line_dressing(const char *line, size_t count, size_t at) {
   static const char *const tags[] = {"<b>", "</b>", "<em>", "</em>", "<strong>", "</strong>", "<code>", "</code>"};
-  size_t end = at + 2;
   if (line[at] == '*') return multiplies(line, count, at) ? 0 : 1;
   if (line[at] == '`') return 1;
   if (line[at] == '<')
     for (size_t i = 0; i < sizeof tags / sizeof *tags; i++)
       if (starts_with(line, count, at, tags[i])) return strlen(tags[i]);
-  if (line[at] != 0x1b) return 0;
-  if (at + 1 >= count || line[at + 1] != '[') return 1;
-  while (end < count && (hri_is_digit(line[end]) || line[end] == ';' || line[end] == '?')) end++;
-  return end < count ? end + 1 - at : end - at;
+  return line[at] == 0x1b ? escape(line, count, at) : 0;
 }
 
-/* How long a terminal escape is that was written out as text: "\\u001b[0;31m" of JSON, "\\x1b[31m", "\\033[0m", "^[[0;36m", and
- * "[1;36m", whose first byte was lost. Colours alone: what ends with "m". */
+/* How long a terminal escape is that was written out as text: "\\u001b[0;31m" of JSON, "\\x1b[31m", "\\033[0K", "^[[0;36m", and
+ * "[1;36m", whose first byte was lost. Behind a caret, which begins patterns too, colours and what clears a line alone; without a first
+ * byte colours alone. */
 static size_t written_escape(const char *line, size_t count, size_t at) {
   static const char *const firsts[] = {"\\u001b", "\\x1b", "\\033", "\\e", "^["};
+  enum { LONGEST = 24 }; /* "[38;2;255;255;255m" */
   size_t start = at, end;
   for (size_t i = 0; i < HRI_COUNT(firsts) && start == at; i++)
     if (starts_with(line, count, at, firsts[i])) start = at + strlen(firsts[i]);
   if (start >= count || line[start] != '[') return 0;
-  for (end = start + 1; end < count && (hri_is_digit(line[end]) || line[end] == ';');) end++;
-  if (end >= count || line[end] != 'm' || end - start > 12) return 0;
+  for (end = start + 1; end < count && (hri_is_digit(line[end]) || is_of(line[end], ";:?"));) end++;
+  if (end >= count || end - start > LONGEST ||
+      !is_of(line[end], start == at       ? "m"
+                        : line[at] == '^' ? "mK"
+                                          : "mKJHABCDGhl"))
+    return 0;
   if (start == at) { /* "x[5m]" and "[5m ago" are none */
     bool colour = memchr(line + start, ';', end - start) || (end == start + 2 && line[start + 1] == '0');
     if (!colour || (end + 1 < count && line[end + 1] == ']')) return 0;
@@ -332,17 +366,50 @@ static size_t written_escape(const char *line, size_t count, size_t at) {
   return end + 1 - at;
 }
 
-/* Drops terminal escapes in place, so that a coloured "[rank3]:" is seen as a prefix. */
+/* How many bytes at line[at] nobody sees: a control character that is no blank, and a character without a width that pages and chats put
+ * into text: U+200B, U+2060, U+00AD, and the mark of UTF-8 where two files were joined. */
+static size_t unseen(const char *line, size_t count, size_t at) {
+  static const char *const marks[] = {"\xe2\x80\x8b", "\xe2\x81\xa0", "\xc2\xad", "\xef\xbb\xbf"};
+  if ((unsigned char)line[at] < ' ' || line[at] == 0x7f) return !hri_line_is_blank(line[at]);
+  for (size_t i = 0; line[at] & 0x80 && i < HRI_COUNT(marks); i++) {
+    const size_t length = strlen(marks[i]);
+    if (count - at >= length && memcmp(line + at, marks[i], length) == 0) return length;
+  }
+  return 0;
+}
+
+/* Drops terminal escapes and what nobody sees in place, so that a coloured "[rank3]:" is seen as a prefix. */
 size_t hri_line_drop_escapes(char *line, size_t count) {
   size_t to = 0;
   for (size_t i = 0; i < count;) {
     size_t skip = 0;
     if (line[i] == 0x1b) skip = hri_line_dressing(line, count, i);
     else if (line[i] == '[' || line[i] == '\\' || line[i] == '^') skip = written_escape(line, count, i);
+    else skip = unseen(line, count, i);
     if (skip) i += skip;
     else line[to++] = line[i++];
   }
   return to;
+}
+
+/* Where the tag of a page begins within which line[at] stands, or which it begins; `at` when it is in none. */
+static size_t tag_around(const char *line, size_t at) {
+  enum { LONGEST = 200 };
+  for (size_t i = at; i > 0 && at - i <= LONGEST && (i == at || line[i] != '>'); i--)
+    if (line[i] == '<' && (line[i + 1] == '/' || hri_is_letter(hri_line_lower(line[i + 1])))) return i;
+  return at;
+}
+
+/* A tag, a word, an escape, a character: what of these is there is not cut in two. */
+size_t hri_line_cut(const char *line, size_t count) {
+  enum { WORD = 256, ESCAPE = 32, CHARACTER = 4 };
+  for (size_t i = 1; i <= WORD && i < count; i++)
+    if (hri_line_is_blank(line[count - i])) return tag_around(line, count - i);
+  for (size_t i = ESCAPE; i > 0 && i < count; i--) /* the first of several: "\\u4e2d\\u6587" */
+    if (is_of(line[count - i], "\x1b&\\^[<")) return count - i;
+  for (size_t i = 1; i <= CHARACTER && i < count; i++)
+    if ((line[count - i] & 0xc0) != 0x80) return count - i;
+  return count;
 }
 
 /* "Killed" alone, as shells say it in other languages. */
@@ -389,11 +456,24 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   return false;
 }
 
-/* Whether line[from, to) is a progress bar and nothing else: "Epoch 1:  3%|3 | 3/99 [00:03<01:36, 1.0s/it]". */
+/* "12/400" in line[from, to). */
+static bool has_count(const char *line, size_t from, size_t to) {
+  for (size_t at = hri_oom_word(line, from, to, "/"); at < to; at = hri_oom_word(line, at + 1, to, "/"))
+    if (at > from && at + 1 < to && hri_is_digit(line[at - 1]) && hri_is_digit(line[at + 1])) return true;
+  return false;
+}
+
+/* Whether line[from, to) is a progress bar and nothing else: "Epoch 1:  3%|3 | 3/99 [00:03<01:36, 1.0s/it]", and Rich's, whose picture is
+ * a heavy line, with its counts behind. */
 bool hri_line_is_bar(const char *line, size_t from, size_t to) {
+  static const char heavy[] = "\xe2\x94\x81\xe2\x94\x81";
   size_t picture = hri_oom_word(line, from, to, "%|");
   while (to > from && hri_line_is_blank(line[to - 1])) to--;
-  return picture < to && line[to - 1] == ']' && hri_oom_word(line, picture, to, "/") < to;
+  if (picture < to && line[to - 1] == ']') return hri_oom_word(line, picture, to, "/") < to;
+  picture = hri_oom_word(line, from, to, heavy);
+  while (picture < to && !hri_is_digit(line[picture])) picture++;
+  return has_count(line, picture, to) &&
+         !hri_match_part(line, picture, to, "emory|rror|lloc"); /* that goes on behind it */
 }
 
 /* The rank whose prefix, "[rank3]:" or "[gpu187:2]:", stands at line[at]; -1 when none does. "x[3]:" is none. */

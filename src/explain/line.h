@@ -18,8 +18,12 @@ size_t hri_line_skip_prefix(const char *line, size_t count, int32_t *rank, int64
 uint16_t hri_line_shape(const char *line, size_t count, size_t start);
 /* How many bytes at line[at] are dressing: a terminal escape, an emphasis mark, a short HTML tag. */
 size_t hri_line_dressing(const char *line, size_t count, size_t at);
-/* Drops terminal escapes in place, so that a coloured "[rank3]:" is seen as a prefix; returns the new length. */
+/* Drops terminal escapes and characters that nobody sees in place, so that a coloured "[rank3]:" is seen as a prefix; returns the new
+ * length. */
 size_t hri_line_drop_escapes(char *line, size_t count);
+/* Where a line that is too long to be read as one may be parted, close to its end and not at its beginning: amid no tag, word, escape or
+ * character, if there is such a place. */
+size_t hri_line_cut(const char *line, size_t count);
 /* Whether the line is how a shell reports SIGKILL. */
 bool hri_line_reports_kill(const char *line, size_t count, size_t start);
 /* Whether line[from, to) is a progress bar and nothing else. */

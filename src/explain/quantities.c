@@ -7,10 +7,11 @@
 #include "explain/wording.h"
 
 int32_t hri_oom_read_index(const char *text, size_t at, size_t count) {
+  enum { DIGITS = 6 }; /* no index has more: another kind of number, or a value that stands for none */
   int32_t value = 0;
   size_t start = at;
-  while (at < count && hri_is_digit(text[at]) && at - start < 6) value = value * 10 + (text[at++] - '0');
-  return at == start ? -1 : value;
+  while (at < count && hri_is_digit(text[at]) && at - start < DIGITS) value = value * 10 + (text[at++] - '0');
+  return at == start || (at < count && hri_is_digit(text[at])) ? -1 : value;
 }
 
 static void read_device(const char *text, size_t count, hr_oom_failure *failure) {
@@ -41,8 +42,8 @@ static void read_processes(const char *text, size_t count, hri_oom_message *mess
   }
 }
 
-/* Where the text ends within the words behind a figure: by as many of them as tell it from the others. */
-static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
+/* The figure before text[count), where the message ends within the words behind it: by as many of them as tell it from the others. */
+static bool read_cut_at(const char *text, size_t count, hr_oom_value *f) {
   static const struct {
     const char *words;
     size_t least;
@@ -58,7 +59,18 @@ static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
   for (size_t i = 0; i < sizeof ends / sizeof *ends; i++)
     if (f[ends[i].figure].state == HR_OOM_ABSENT &&
         hri_oom_size_before_cut(text, count, ends[i].words, ends[i].least, &f[ends[i].figure]))
-      return;
+      return true;
+  return false;
+}
+
+/* The last figure of a message that was cut: the text ends there, or another line goes on. What is behind the request is not it. */
+static void read_cut_end(const char *text, size_t count, hr_oom_value *f) {
+  enum { BELOW = 100, REQUEST = 40 }; /* of the lines below that are read with it; words and figure */
+  const size_t request = hri_oom_word(text, 0, count, "tried to allocate");
+  const size_t from = request < count ? request + REQUEST : 0;
+  for (size_t at = count > from + BELOW ? count - BELOW : from; at < count; at++)
+    if (text[at] == ' ' && read_cut_at(text, at, f)) return;
+  (void)read_cut_at(text, count, f);
 }
 
 /* From 2.4 on "allocated" counts what private pools hold free, and says behind it how much that is: whether the text lost
@@ -79,6 +91,42 @@ static size_t figures_end(const char *text, size_t count) {
     if (at < end) end = at + strlen(lasts[i]);
   }
   return end;
+}
+
+/* Words beside which a message prints a figure once: before it, or where `behind` says so after it. */
+typedef struct anchor {
+  const char *words;
+  bool behind;
+} anchor;
+
+static bool reads_at(const char *text, size_t at, size_t count, const anchor *a, hr_oom_value *value) {
+  const size_t before = at > 40 ? at - 40 : 0;
+  return a->behind ? hri_oom_size_before(text + before, count - before, a->words, value)
+                   : hri_oom_size_at(text, at + strlen(a->words), count, value);
+}
+
+/* Whether the lines of two messages alternate, whose prefixes nobody knows: words that a message has once stand twice before its end,
+ * beside figures that differ. */
+static bool is_of_two(const char *text, size_t count, const anchor *anchors, size_t anchor_count) {
+  for (size_t i = 0; i < anchor_count; i++) {
+    const size_t first = hri_oom_word(text, 0, count, anchors[i].words);
+    const size_t second = hri_oom_word(text, first + 1, count, anchors[i].words);
+    hr_oom_value a = {0}, b = {0};
+    if (second < count && reads_at(text, first, count, &anchors[i], &a) &&
+        reads_at(text, second, count, &anchors[i], &b) && a.bytes != b.bytes)
+      return true;
+  }
+  return false;
+}
+
+/* Takes from a message all figures that may be another one's: those but the request, which stands in its own first line where
+ * `has_request`. */
+static void drop_shared(hri_oom_message *message, bool has_request) {
+  for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++)
+    if (i != HR_OOM_REQUESTED || !has_request) message->failure.figures[i] = (hr_oom_value){.state = HR_OOM_ABSENT};
+  message->failure.device_index = -1;
+  message->process_count = 0;
+  hri_oom_line(&message->failure, "the lines of two messages alternate: figures that may be the other's are left out");
 }
 
 /* The same figures as people translate the message into Chinese: each behind words of its own. */
@@ -106,6 +154,10 @@ static void read_translated(const char *text, size_t count, hr_oom_value *f) {
 }
 
 static void read_caching(const char *text, size_t whole, hri_oom_message *message) {
+  static const anchor once[] = {{"total capacity of", false},    {" of which", false},
+                                {"this process has", false},     {" total capacity;", true},
+                                {" already allocated", true},    {" is allocated by pytorch", true},
+                                {" reserved in total by", true}, {" total capacty of", false}};
   const size_t count = message->cut ? whole : figures_end(text, whole);
   hr_oom_value *f = message->failure.figures;
   if (!hri_oom_size_after(text, count, "tried to allocate", &f[HR_OOM_REQUESTED]) &&
@@ -139,7 +191,8 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
   if (!hri_oom_size_after(text, count, "this process has", &f[HR_OOM_THIS_PROCESS]))
     (void)hri_oom_size_before(text, count, " in use by this process",
                               &f[HR_OOM_THIS_PROCESS]); /* as people abridge it */
-  read_cut_end(text, count, f);
+  if (count < whole) (void)read_cut_at(text, count, f);
+  else read_cut_end(text, count, f);
   if (text[0] == 'c' &&
       hri_match_at(text, 0, count,
                    "cuda \xe5\x86\x85\xe5\xad\x98|cuda\xe5\x86\x85\xe5\xad\x98|cuda \xe6\x98\xbe\xe5\xad\x98"))
@@ -150,6 +203,7 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
   message->pools_cut = is_without_pools(text, count, &f[HR_OOM_PRIVATE_POOLS]);
   read_device(text, count, &message->failure);
   read_processes(text, count, message);
+  if (is_of_two(text, count, once, HRI_COUNT(once))) drop_shared(message, true);
 }
 
 /* "... on device 0 while trying to allocate 3630170112 bytes (free: 202833920, total: 25250627584)": bytes, unrounded. */
@@ -158,26 +212,25 @@ static void read_exact(const char *text, size_t count, hri_oom_message *message)
     const char *words;
     hr_oom_figure figure;
   } places[] = {{"while trying to allocate", HR_OOM_REQUESTED}, {"free:", HR_OOM_FREE}, {"total:", HR_OOM_TOTAL}};
-  for (size_t i = 0; i < sizeof places / sizeof *places; i++) {
-    size_t at = hri_oom_word(text, 0, count, places[i].words), digits = 0;
-    uint64_t bytes = 0;
-    if (at == count) continue;
-    for (at += strlen(places[i].words); at < count && text[at] == ' ';) at++;
-    for (; at < count && hri_is_digit(text[at]) && digits < 19; digits++)
-      bytes = bytes * 10 + (uint64_t)(text[at++] - '0');
-    if (digits > 0) message->failure.figures[places[i].figure] = (hr_oom_value){HR_OOM_READ, bytes, 0};
-  }
+  for (size_t i = 0; i < HRI_COUNT(places); i++)
+    (void)hri_oom_count_after(text, count, places[i].words, &message->failure.figures[places[i].figure]);
   message->exact = true;
   read_device(text, count, &message->failure);
 }
 
 static void read_async(const char *text, size_t count, hri_oom_message *message) {
+  static const anchor once[] = {{"currently allocated", false},
+                                {"requested", false},
+                                {"device limit", false},
+                                {"free (according to cuda)", false}};
+  static const char last[] = "user-supplied memory fraction)";
   hr_oom_value *f = message->failure.figures;
   (void)hri_oom_size_after(text, count, "currently allocated", &f[HR_OOM_ALLOCATED]);
   (void)hri_oom_size_after(text, count, "requested", &f[HR_OOM_REQUESTED]);
   (void)hri_oom_size_after(text, count, "device limit", &f[HR_OOM_TOTAL]);
   (void)hri_oom_size_after(text, count, "free (according to cuda)", &f[HR_OOM_FREE]);
-  (void)hri_oom_size_after(text, count, "user-supplied memory fraction)", &f[HR_OOM_ALLOWED]);
+  (void)hri_oom_size_after(text, count, last, &f[HR_OOM_ALLOWED]);
+  if (is_of_two(text, hri_oom_word(text, 0, count, last), once, HRI_COUNT(once))) drop_shared(message, false);
 }
 
 static void read_mps(const char *text, size_t count, hri_oom_message *message) {
@@ -190,12 +243,15 @@ static void read_mps(const char *text, size_t count, hri_oom_message *message) {
 
 /* Values that stand for "not known", and what follows from two figures. */
 static void settle(hri_oom_message *message) {
+  static const hr_oom_figure never_none[] = {HR_OOM_THIS_PROCESS, HR_OOM_TOTAL};
   hr_oom_value *f = message->failure.figures;
   for (int i = 0; i < HR_OOM_FIGURE_COUNT; i++)
     if (i != HR_OOM_REQUESTED && f[i].state == HR_OOM_READ && f[i].bytes >= 1ull << 50)
       f[i] = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
-  if (f[HR_OOM_THIS_PROCESS].state == HR_OOM_READ && f[HR_OOM_THIS_PROCESS].bytes == 0)
-    f[HR_OOM_THIS_PROCESS].state = HR_OOM_NOT_KNOWN;
+  if (message->aside.bytes >= 1ull << 50) message->aside = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
+  for (size_t i = 0; i < HRI_COUNT(never_none); i++)
+    if (f[never_none[i]].state == HR_OOM_READ && f[never_none[i]].bytes == 0)
+      f[never_none[i]] = (hr_oom_value){.state = HR_OOM_NOT_KNOWN};
   if (f[HR_OOM_ALLOCATED].state != HR_OOM_READ) return;
   if (f[HR_OOM_RESERVED].state == HR_OOM_ABSENT && f[HR_OOM_UNALLOCATED].state == HR_OOM_READ) {
     f[HR_OOM_RESERVED].state = HR_OOM_DERIVED;
@@ -272,7 +328,7 @@ static const struct {
     {"java", " physicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_THIS_PROCESS, SIZED},
     {"java", "> maxphysicalbytes (", HRI_OOM_HEAP, 200, HR_OOM_ALLOWED, SIZED},
     {"emscripten", "memory arrays to size", HRI_OOM_HEAP, 60, HR_OOM_REQUESTED, BARE},
-    {"petsc", "memory requested", HRI_OOM_BARE, 300, HR_OOM_REQUESTED, BARE},
+    {"petsc", "memory requested", HRI_OOM_BARE, 400, HR_OOM_REQUESTED, BARE},
     {"web-ui", " need:", HRI_OOM_BARE, 160, HR_OOM_REQUESTED, SIZED},
     {"web-ui", " have:", HRI_OOM_BARE, 160, HR_OOM_FREE, SIZED},
     {"jax", "free memory/total memory:", HRI_OOM_FOREIGN, 400, HR_OOM_FREE, BARE},

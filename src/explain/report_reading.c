@@ -92,6 +92,16 @@ static bool hints_behind(const hri_oom_place *p) {
   return hri_match_any(p->text, from, end, "hint:|detail:");
 }
 
+/* The figures of text[from, end), those of the line first: where it has the request, the lines below are another message's, but of
+ * frameworks, whose own go over several. */
+static void read_lines(const hri_oom_place *p, size_t from, size_t bare, size_t end, hri_oom_message *m) {
+  hr_oom_value *f = m->failure.figures;
+  const size_t line = p->line_end < end ? p->line_end : end;
+  hri_oom_read_labelled(p->text, from, bare < line ? bare : line, line, f);
+  if (f[HR_OOM_REQUESTED].state == HR_OOM_ABSENT || m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY)
+    hri_oom_read_labelled(p->text, from, bare, end, f);
+}
+
 /* The figures of such a message: in its line; a framework's own words often go over several. */
 static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
   bool foreign = m->kind == HRI_OOM_FOREIGN || m->kind == HRI_OOM_FOREIGN_LIKELY;
@@ -112,7 +122,7 @@ static void read_by_words(const hri_oom_place *p, hri_oom_message *m) {
     end = p->tick_to < end ? p->tick_to : end;
   }
   if (!foreign && behind < end) end = hri_oom_word(p->text, behind, end, "out of memory"); /* another message */
-  hri_oom_read_labelled(p->text, from, end, end, m->failure.figures);
+  read_lines(p, from, end, end, m);
 }
 
 /* How much was free, by what is printed close to a message that does not say it: "at free=0.40 gib", "avail mem=0.07 gb",
@@ -213,8 +223,7 @@ size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri
     m->failure.source = "kill";
   }
   end = report_end(p, f, m->kind == HRI_OOM_HOST ? 160 : 60);
-  if (m->kind != HRI_OOM_HOST || !ends_process(p))
-    hri_oom_read_labelled(p->text, from, p->line_end, end, m->failure.figures);
+  if (m->kind != HRI_OOM_HOST || !ends_process(p)) read_lines(p, from, p->line_end, end, m);
   if (m->kind == HRI_OOM_FOREIGN) read_usage(p, f->to, m);
   if (m->kind == HRI_OOM_LIMIT) read_share_used(p, f->to, m->failure.figures);
   return end;

@@ -15,6 +15,7 @@
 
 #include "base/mem.h"
 #include "base/utf8.h"
+#include "explain/line.h"
 #include "explain/match.h"
 #include "explain/message.h"
 #include "explain/report.h"
@@ -52,7 +53,7 @@ struct hr_explainer {
   size_t torn_end;             /* ... and where in the window that line ends; 0: none */
   rest rests[RESTS];           /* of the last messages that others' lines interrupted; ... */
   unsigned rest_count;         /* ... the oldest gives way */
-  char printed[HRI_SCAN_LINE]; /* scratch: a line whose literal is read as lines */
+  char printed[HRI_SCAN_LINE]; /* scratch: a line whose literal is read as lines, the rest of one that is parted */
   uint64_t parsed, bytes;
   unsigned char mark[3]; /* the first bytes */
   encoding encoding;
@@ -315,6 +316,18 @@ hr_status hr_explainer_create(const hr_explain_options *options, hr_explainer **
 
 void hri_explainer_lend_ear(hr_explainer *e, const hri_voice_ear *ear) { e->ear = ear; }
 
+/* Reads as a part what there is of a line that is too long; what that would cut in two stays for the next part. */
+static hr_status part_line(hr_explainer *e, hr_error *error) {
+  hri_scan_intake *in = &e->intake;
+  const size_t cut = hri_line_cut(in->line, in->count), left = in->count - cut;
+  memcpy(e->printed, in->line + cut, left);
+  in->count = cut;
+  HRI_TRY(end_line(e, false, error));
+  memcpy(in->line, e->printed, left);
+  in->count = left;
+  return HR_OK;
+}
+
 static hr_status take_byte(hr_explainer *e, char byte, hr_error *error) {
   hri_scan_intake *in = &e->intake;
   if (byte == 0) return HR_OK; /* UTF-16 without a mark has one beside each letter of a message */
@@ -324,7 +337,7 @@ static hr_status take_byte(hr_explainer *e, char byte, hr_error *error) {
     return HR_OK;
   }
   in->line[in->count++] = byte;
-  return in->count == HRI_SCAN_LINE ? end_line(e, false, error) : HR_OK;
+  return in->count == HRI_SCAN_LINE ? part_line(e, error) : HR_OK;
 }
 
 /* One unit of UTF-16: what it stands for, alone or with the one before, in UTF-8. */

@@ -106,15 +106,38 @@ static size_t escaped_point(const char *line, size_t at, size_t count, uint32_t 
   return unit >= 0x80 && !high && !hri_utf16_is_low(*point) ? 6 : 0;
 }
 
+/* A character's number at line[at], "&#160;" or "&#x27;", as a page writes any of them: how long that is, 0 when it is none. What is no
+ * sign is a blank. */
+static size_t numeric_entity(const char *line, size_t at, size_t count, uint32_t *point) {
+  enum { NO_BREAK = 0xa0, LAST = 0x10ffff };
+  const bool hexadecimal = at + 2 < count && hri_line_lower(line[at + 2]) == 'x';
+  const size_t first = at + 2 + hexadecimal;
+  size_t end = first;
+  if (!hri_match_at(line, at, count, "&#")) return 0;
+  for (*point = 0; end < count && *point <= LAST; end++) {
+    const char c = hri_line_lower(line[end]);
+    if (!hri_is_digit(c) && !(hexadecimal && c >= 'a' && c <= 'f')) break;
+    *point = *point * (hexadecimal ? 16 : 10) + (uint32_t)(hri_is_digit(c) ? c - '0' : c - 'a' + 10);
+  }
+  if (end == first || end >= count || line[end] != ';' || *point > LAST || hri_utf16_is_high(*point) ||
+      hri_utf16_is_low(*point))
+    return 0;
+  if (*point < ' ' || *point == NO_BREAK) *point = ' ';
+  return end + 1 - at;
+}
+
 size_t hri_scan_decode_entities(char *line, size_t count) {
-  static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&#39;", "&#x27;", "&apos;", "&nbsp;"};
-  static const char signs[] = "<>&\"''' ";
+  static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&apos;", "&nbsp;"};
+  static const char signs[] = "<>&\"' ";
   size_t put = 0;
   uint32_t point;
   if (!memchr(line, '&', count) && hri_oom_word(line, 0, count, "\\u") == count) return count;
   for (size_t at = 0, length; at < count; at += length) {
-    if (line[at] == '\\' && (length = escaped_point(line, at, count, &point)) > 0) {
-      put += hri_utf8_encode(point, line + put); /* at most 4 bytes of 6 or 12 */
+    length = line[at] == '\\'  ? escaped_point(line, at, count, &point)
+             : line[at] == '&' ? numeric_entity(line, at, count, &point)
+                               : 0;
+    if (length > 0) {
+      put += hri_utf8_encode(point, line + put); /* fewer bytes than are taken */
       continue;
     }
     line[put] = line[at];

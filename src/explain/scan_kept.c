@@ -4,8 +4,8 @@
  * more stays.
  *
  * The neighbours may rely on this: failures are in the order in which each was first met, a judged message replaces
- * another at its place, and no more than HR_OOM_MAX_FAILURES are kept, whatever the log. The cost of a message is a
- * comparison with each of them. */
+ * another at its place, and no more than HR_OOM_MAX_FAILURES are kept, whatever the log: one that says more than the least of them takes
+ * its room. The cost of a message is a comparison with each of them. */
 #include "explain/scan_kept.h"
 
 /* Within so many lines other words are taken to be about the same failure. */
@@ -80,9 +80,19 @@ static bool is_rest(const hr_oom_failure *old, const hr_oom_failure *rest) {
   return true;
 }
 
+/* Whether two speakers' requests cannot be one, however they were rounded: by more than a twentieth. One speaker that tries other sizes
+ * meets one failure. */
+static bool ask_for_others(const hr_oom_failure *a, const hr_oom_failure *b) {
+  const hr_oom_value *one = &a->figures[HR_OOM_REQUESTED], *other = &b->figures[HR_OOM_REQUESTED];
+  const uint64_t more = one->bytes > other->bytes ? one->bytes : other->bytes;
+  const uint64_t less = one->bytes > other->bytes ? other->bytes : one->bytes;
+  return hri_oom_known(one) && hri_oom_known(other) && strcmp(a->source, b->source) != 0 &&
+         more - less > more / 20 + one->slack_bytes + other->slack_bytes;
+}
+
 /* Whether `failure`, known by its structure alone, says again in other words what was said some lines before. */
 static bool is_echo(const hr_oom_failure *old, const hr_oom_failure *failure) {
-  return is_near(old, failure) && (!has_request(failure) || has_request(old));
+  return is_near(old, failure) && (!has_request(failure) || has_request(old)) && !ask_for_others(old, failure);
 }
 
 /* Whether the same speaker says some lines later how much was asked for. */
@@ -147,6 +157,44 @@ static size_t find_general(const hri_scan_kept *k, const hr_oom_failure *failure
   return k->failures.count;
 }
 
+/* ---- which says most ---- */
+
+/* Device failures with figures first; then other device failures and plain host failures; then what is another
+ * framework's, its own line before one that may be anybody's; kills and library errors that may only follow from
+ * another failure last. The first of the best wins. */
+static int weight_of(const hr_oom_failure *failure, hri_oom_kind kind) {
+  if (kind == HRI_OOM_ENDED) return 1;
+  if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return failure->certainty == HR_OOM_CERTAIN ? 3 : 2;
+  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks */
+  if (has_request(failure)) return 5;
+  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 4;
+}
+
+static int weight(const hri_scan_kept *k, size_t i) {
+  return weight_of(&k->failures.items[i], k->origins.items[i].kind);
+}
+
+/* The last of those that say least, where there are as many as are kept. */
+static size_t find_least(const hri_scan_kept *k) {
+  size_t least = 0;
+  for (size_t i = 1; i < k->failures.count; i++)
+    if (weight(k, i) <= weight(k, least)) least = i;
+  return least;
+}
+
+/* Whether a message that is not judged yet may say more than one of weight `least`: who is another framework is told by the judge. */
+static bool may_outweigh(const hri_oom_message *message, int least) {
+  return weight_of(&message->failure, message->kind) > least || (message->kind == HRI_OOM_FOREIGN && least < 3);
+}
+
+static void remove_one(hri_scan_kept *k, size_t i) {
+  const size_t behind = k->failures.count - i - 1;
+  memmove(&k->failures.items[i], &k->failures.items[i + 1], behind * sizeof *k->failures.items);
+  memmove(&k->origins.items[i], &k->origins.items[i + 1], behind * sizeof *k->origins.items);
+  k->failures.count--;
+  k->origins.count--;
+}
+
 /* ---- keeping ---- */
 
 /* Reads what the log says before the message, which stands at text[at), and judges it. */
@@ -190,8 +238,13 @@ hr_status hri_scan_keep(hri_scan_kept *k, hri_oom_message *message, const hri_sc
   if (known == count && message->kind == HRI_OOM_CACHING && !message->exact) known = find_exact(k, &message->failure);
   if (known == count && !message->general) known = find_general(k, &message->failure);
   if (known == count && count == HR_OOM_MAX_FAILURES) {
+    const size_t least = find_least(k);
     k->more++;
-    return HR_OK;
+    if (!may_outweigh(message, weight(k, least))) return HR_OK;
+    judge(k, message, w, at);
+    if (weight_of(&message->failure, message->kind) <= weight(k, least)) return HR_OK;
+    remove_one(k, least);
+    return append(k, message, error);
   }
   judge(k, message, w, at);
   if (known == count) return append(k, message, error);
@@ -200,19 +253,6 @@ hr_status hri_scan_keep(hri_scan_kept *k, hri_oom_message *message, const hri_sc
 }
 
 /* ---- what the explanation is about ---- */
-
-/* Device failures with figures first; then other device failures and plain host failures; then what is another
- * framework's, its own line before one that may be anybody's; kills and library errors that may only follow from
- * another failure last. The first of the best wins. */
-static int weight(const hri_scan_kept *k, size_t i) {
-  const hr_oom_failure *failure = &k->failures.items[i];
-  const hri_oom_kind kind = k->origins.items[i].kind;
-  if (kind == HRI_OOM_ENDED) return 1;
-  if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return failure->certainty == HR_OOM_CERTAIN ? 3 : 2;
-  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks */
-  if (has_request(failure)) return 5;
-  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 4;
-}
 
 /* Whether the i-th failure repeats what a library that bears the same name said in the one before: the end of a traceback, cut. */
 static bool says_again(const hri_scan_kept *k, size_t before, size_t i) {

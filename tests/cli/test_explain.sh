@@ -112,6 +112,9 @@ done
 run explain bare.log --model gpt2-124m; refuses 2; expect_err 'no total'
 run explain bare.log --model gpt2-124m --device rtx-4090; expect_rc 0; expect_out 'on rtx-4090'
 run explain full.log --micro-batch 0; refuses 2
+run explain full.log --micro-batch 4; refuses 2; expect_err 'micro-batch does nothing without --model'; expect_err 'try: add --model'
+run explain full.log --budget 8GiB; refuses 2; expect_err 'budget does nothing without --model: a text states'
+run explain full.log --device rtx-4090; refuses 2; expect_err 'device does nothing without --model'
 
 # Snapshots: told from logs by their first bytes, from a file or a pipe.
 run explain "$data/explain/cases/pieces.pickle.gz"; expect_rc 0; expect_no_err
@@ -171,5 +174,4 @@ for option in "--seq 128" "--micro-batch 4" "--optimizer lion"; do # of a job th
   # shellcheck disable=SC2086
   run explain idle.log $option; refuses 2; expect_err "^headroom: ${option% *} does nothing without --model"; expect_err 'try: add --model'
 done
-run explain idle.log --device rtx-4090; expect_rc 0
 finish

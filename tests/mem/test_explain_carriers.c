@@ -19,6 +19,13 @@ static const carrier carriers[] = {
     {"Windows", "", "\r", "", ""},
     {"a terminal's copy", "", "      ", "", ""},
     {"colours", "\x1b[31m", "\x1b[0m", "", ""},
+    {"colours of more kinds, as tput ends them", "\x1b[38:5:196m\x1b[38;2;1;2;3m", "\x1b(B\x1b[m\x1b[0 q", "", ""},
+    {"colours written out", "\\u001b[38;2;255;255;255m", "\\u001b[0m\\u001b[K", "", ""},
+    {"a terminal's titles and links", "\x1b]0;title\a\x1b]8;;file:///a.py\x1b\\",
+     "\x1b]8;;\x1b\\\x1b"
+     "7",
+     "", ""},
+    {"what nobody sees", "\xef\xbb\xbf\xe2\x80\x8b", "\a\xc2\xad\xe2\x81\xa0", "", ""},
     {"a page's source", "", "", "<pre><code class=\"text\">", "</code></pre>\n"},
     {"a mark of UTF-8", "", "", "\xef\xbb\xbf", ""},
 };
@@ -81,6 +88,17 @@ static size_t to_objects(const char *text, char *to) {
   return at;
 }
 
+/* A page that writes signs, and some letters, by their numbers. */
+static size_t to_numbers(const char *text, char *to) {
+  size_t at = 0;
+  for (char number[8]; *text; text++) {
+    const bool numbered = strchr("'<>&o", *text) != NULL;
+    (void)snprintf(number, sizeof number, *text == 'o' ? "&#x%x;" : "&#%d;", (int)*text);
+    put(to, &at, numbered ? number : text, numbered ? strlen(number) : 1);
+  }
+  return at;
+}
+
 static hr_explanation *explain(const char *text, size_t count) {
   hr_explanation *e;
   assert_int_equal(hr_explain_text(text, count, NULL, &e, NULL), HR_OK);
@@ -117,6 +135,7 @@ static void visit(const explain_case *c, void *context) {
     check(carriers[i].name, plain, text, carry(&carriers[i], c->text, text), context);
   check("UTF-16", plain, text, to_utf16(c->text, text), context);
   check("a container's objects", plain, text, to_objects(c->text, text), context);
+  check("a page's numbers", plain, text, to_numbers(c->text, text), context);
   hr_explanation_destroy(plain);
 }
 
@@ -162,9 +181,9 @@ static void visit_behind(const explain_case *c, void *context) {
   hr_explanation_destroy(plain);
 }
 
-static const char *const files[] = {"caps",     "devices", "families", "frameworks", "hosts",
-                                    "named",    "parts",   "reports",  "silent",     "source",
-                                    "speakers", "survey",  "survey2",  "survey3",    "talk"};
+static const char *const files[] = {"caps",    "devices", "families", "frameworks", "hosts",  "named",
+                                    "numbers", "parts",   "reports",  "silent",     "source", "speakers",
+                                    "survey",  "survey2", "survey3",  "talk"};
 
 /* What people paste before a message hides it in no more than one of a hundred: titles, which are such as the first line
  * alone. */
@@ -189,7 +208,37 @@ static void test_carriers(void **state) {
   assert_int_equal(wrong, 0);
 }
 
+/* A line that is too long to be read as one comes in parts: wherever it is parted, no colour, sign or figure is cut in two. */
+static void test_long_lines(void **state) {
+  static const char *const forms[] = {
+      "CUDA out of memory. Tried to allocate 3.00 \x1b[1;38;2;255;0;0mGiB\x1b[0m. GPU 0 has a total capacity of 23.64 GiB of which 1.20 "
+      "\x1b[1mGiB\x1b[0m is free. Of the allocated memory 20.00 \\u001b[1mGiB\\u001b[0m is allocated by PyTorch, and 1.90 GiB is "
+      "reserved by PyTorch but unallocated.\n",
+      "CUDA out of memory. Tried to allocate 3.00&nbsp;GiB. GPU 0 has a total capacity of 23.64&#160;GiB of which 1.20 <span "
+      "class=\"size\">GiB</span> is free. Of the allocated memory 20.00&#xa0;GiB is allocated by PyTorch, and "
+      "1.90\xc2\xa0GiB is reserved by PyTorch but unallocated.\n",
+      "CUDA out of memory.\\nTried to allocate 3.00\\u00a0GiB.\\nGPU 0 has a total capacity of 23.64 GiB of\\nwhich 1.20 GiB is "
+      "free. Of the\\nallocated memory 20.00 GiB is allocated by\\nPyTorch, and 1.90 GiB is reserved by PyTorch but unallocated.\n"};
+  enum { LEAST = 3500, LAST = 4200 };
+  static char text[MOST];
+  (void)state;
+  for (size_t i = 0; i < sizeof forms / sizeof *forms; i++) {
+    hr_explanation *plain = explain(forms[i], strlen(forms[i]));
+    size_t wrong = 0;
+    assert_int_equal(plain->failures[0].figures[HR_OOM_UNALLOCATED].bytes, 2040109466);
+    for (size_t count = LEAST; count < LAST; count++) {
+      memset(text, 'z', count);
+      text[count] = ' ';
+      memcpy(text + count + 1, forms[i], strlen(forms[i]));
+      check("what stands before in the line", plain, text, count + 1 + strlen(forms[i]), &wrong);
+    }
+    assert_int_equal(wrong, 0);
+    hr_explanation_destroy(plain);
+  }
+}
+
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_carriers), cmocka_unit_test(test_contexts)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_carriers), cmocka_unit_test(test_contexts),
+                                     cmocka_unit_test(test_long_lines)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

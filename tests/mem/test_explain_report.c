@@ -102,6 +102,12 @@ static void test_cut_words(void **state) {
   assert_true(is_near(&e->failures[0].figures[HR_OOM_FREE], 67108864.0));
   hr_explanation_destroy(e);
   e = explain(
+      "CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 11.91 GiB total capacity; 500.00 MiB already allocated; 15.00 MiB "
+      "free; 520.00 MiB reserved in to\nthe run ended; see the log for more of it\n");
+  assert_true(is_near(&e->failures[0].figures[HR_OOM_RESERVED], 520 * 1048576.0));
+  assert_int_equal(e->failures[0].cause, HR_OOM_OTHER_PROCESS);
+  hr_explanation_destroy(e);
+  e = explain(
       "5 GiB total capacity; 6.50 GiB already allocated; 64.00 MiB free; 7.25 GiB reserved in total by PyTorch)");
   assert_int_equal(e->failure_count, 1);
   assert_int_equal(e->failures[0].figures[HR_OOM_TOTAL].state, HR_OOM_ABSENT);
@@ -123,6 +129,54 @@ static void test_one_failure_once(void **state) {
   }
 }
 
+/* What was asked for tells two failures of unknown speakers apart; the same size in other words is the same one. */
+static void test_other_requests(void **state) {
+  static const char first[] =
+      "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB "
+      "already allocated; 1.00 GiB free; 5.30 GiB reserved in total by PyTorch)\n";
+  static const struct {
+    const char *line;
+    uint32_t failures;
+  } behind[] = {{"server: ERROR: failed to allocate 2147483648 bytes\n", 1},
+                {"server: ERROR: failed to allocate 2048 MiB\n", 1},
+                {"ERROR: could not allocate 3.5 GB of system memory for the shuffle buffer\n", 2}};
+  (void)state;
+  for (size_t i = 0; i < COUNT(behind); i++) {
+    char text[1024];
+    hr_explanation *e;
+    (void)snprintf(text, sizeof text, "%s%s", first, behind[i].line);
+    e = explain(text);
+    assert_int_equal(e->failure_count, behind[i].failures);
+    if (e->failure_count > 1) assert_int_equal(e->failures[1].cause, HR_OOM_HOST_MEMORY);
+    assert_int_equal(e->primary, 0);
+    hr_explanation_destroy(e);
+  }
+}
+
+/* Behind as many failures as are kept one that says more takes the room of one that says least; all are counted. */
+static void test_more_than_are_kept(void **state) {
+  enum { OTHERS = 80, LINES_BETWEEN = 45 };
+  static char text[OTHERS * (64 + 2 * LINES_BETWEEN) + 1024];
+  size_t count = 0;
+  hr_explanation *e;
+  (void)state;
+  for (unsigned k = 1; k <= OTHERS; k++) {
+    count += (size_t)snprintf(text + count, sizeof text - count, "pool: failed to allocate %u bytes\n", k << 21);
+    for (unsigned l = 0; l < LINES_BETWEEN; l++) count += (size_t)snprintf(text + count, sizeof text - count, "x\n");
+  }
+  (void)snprintf(
+      text + count, sizeof text - count,
+      "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB already allocated; 1.00 GiB free; "
+      "5.30 GiB reserved in total by PyTorch)\n");
+  e = explain(text);
+  assert_int_equal(e->failure_count, HR_OOM_MAX_FAILURES);
+  assert_int_equal(e->more, OTHERS + 1 - HR_OOM_MAX_FAILURES);
+  assert_int_equal(e->primary, HR_OOM_MAX_FAILURES - 1);
+  assert_string_equal(e->failures[e->primary].source, "pytorch-cuda");
+  for (uint32_t i = 1; i < e->failure_count; i++) assert_true(e->failures[i].line > e->failures[i - 1].line);
+  hr_explanation_destroy(e);
+}
+
 /* The figures of two failures that stand beside each other stay apart. */
 static void test_figures_stay_apart(void **state) {
   hr_explanation *e = explain(
@@ -141,6 +195,197 @@ static void test_figures_stay_apart(void **state) {
   hr_explanation_destroy(e);
 }
 
+static const char *const cached[][8] =
+    {{"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 3.00 GiB.",
+      "GPU 0 has a total capacity of 23.64 GiB of", "which 1.20 GiB is free. Including non-PyTorch memory, this",
+      "process has 22.40 GiB memory in use. Of the allocated memory",
+      "20.00 GiB is allocated by PyTorch, and 1.90 GiB is reserved by", "PyTorch but unallocated."},
+     {"torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 4.00 GiB.",
+      "GPU 1 has a total capacity of 39.39 GiB of", "which 1.10 GiB is free. Including non-PyTorch memory, this",
+      "process has 38.00 GiB memory in use. Of the allocated memory",
+      "33.00 GiB is allocated by PyTorch, and 4.50 GiB is reserved by", "PyTorch but unallocated."}};
+static const char *const async[][8] =
+    {{"torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+      "Currently allocated     : 20.00 GiB", "Requested               : 2.00 GiB",
+      "Device limit            : 23.64 GiB", "Free (according to CUDA): 0 bytes",
+      "PyTorch limit (set by user-supplied memory fraction)", "                        : 17179869184.00 GiB"},
+     {"torch.OutOfMemoryError: Allocation on device 0 would exceed allowed memory. (out of memory)",
+      "Currently allocated     : 3.00 GiB", "Requested               : 5.00 GiB", "Device limit            : 11.00 GiB",
+      "Free (according to CUDA): 1.00 GiB", "PyTorch limit (set by user-supplied memory fraction)",
+      "                        : 17179869184.00 GiB"}};
+
+/* Two messages line by line in turns, each line behind a prefix: by bit k of `order` the second one's k-th line comes first. */
+static hr_explanation *alternate(const char *const messages[2][8], const char *const prefixes[2], unsigned order) {
+  char text[4096] = "";
+  size_t count = 0;
+  for (unsigned k = 0; k < 8 && messages[0][k]; k++)
+    for (unsigned half = 0; half < 2; half++) {
+      const unsigned which = half ^ (order >> k & 1);
+      count += (size_t)snprintf(text + count, sizeof text - count, "%s%s\n", prefixes[which], messages[which][k]);
+    }
+  return explain(text);
+}
+
+/* Whether each figure that was read is the one of a message whose request it is. */
+static bool is_unmixed(const hr_oom_failure *f, const hr_explanation *const wholes[2]) {
+  for (int w = 0; w < 2; w++) {
+    bool same = true;
+    for (int v = 0; v < HR_OOM_FIGURE_COUNT; v++)
+      same &= f->figures[v].state != HR_OOM_READ || f->figures[v].bytes == wholes[w]->failures[0].figures[v].bytes;
+    if (same) return true;
+  }
+  return false;
+}
+
+/* Lines of two processes that alternate behind prefixes that nobody knows: no figure of one beside one of the other, and nothing certain. */
+static void test_lines_that_alternate(void **state) {
+  static const char *const prefixes[][2] = {{"", ""}, {"P0: ", "P1: "}, {"[P0] ", "[P1] "}, {"<0> ", "<1> "}};
+  (void)state;
+  for (size_t kind = 0; kind < 2; kind++) {
+    const char *const(*messages)[8] = kind == 0 ? cached : async;
+    char text[2][2048] = {"", ""};
+    const hr_explanation *wholes[2];
+    for (int w = 0; w < 2; w++) {
+      for (unsigned k = 0; k < 8 && messages[w][k]; k++) {
+        const size_t count = strlen(text[w]);
+        (void)snprintf(text[w] + count, sizeof text[w] - count, "%s\n", messages[w][k]);
+      }
+      wholes[w] = explain(text[w]);
+      assert_int_equal(wholes[w]->failures[0].figures[HR_OOM_TOTAL].state, HR_OOM_READ);
+    }
+    for (size_t p = 0; p < COUNT(prefixes); p++)
+      for (unsigned order = 0; order < 128; order++) {
+        hr_explanation *e = alternate(messages, prefixes[p], order);
+        assert_true(e->failure_count > 0);
+        for (uint32_t i = 0; i < e->failure_count; i++) {
+          assert_true(is_unmixed(&e->failures[i], wholes));
+          assert_int_equal(e->failures[i].certainty, HR_OOM_UNDECIDABLE);
+        }
+        hr_explanation_destroy(e);
+      }
+    for (int w = 0; w < 2; w++) hr_explanation_destroy((hr_explanation *)wholes[w]);
+  }
+}
+
+/* Of messages of several lines that follow each other each is a failure. */
+static void test_messages_in_a_row(void **state) {
+  char text[4096] = "";
+  hr_explanation *e;
+  (void)state;
+  for (int w = 0; w < 2; w++)
+    for (unsigned k = 0; k < 8 && async[w][k]; k++) {
+      const size_t count = strlen(text);
+      (void)snprintf(text + count, sizeof text - count, "%s\n", async[w][k]);
+    }
+  e = explain(text);
+  assert_int_equal(e->failure_count, 2);
+  assert_true(is_near(&e->failures[0].figures[HR_OOM_REQUESTED], 2 * 1073741824.0));
+  assert_true(is_near(&e->failures[1].figures[HR_OOM_REQUESTED], 5 * 1073741824.0));
+  assert_true(is_near(&e->failures[1].figures[HR_OOM_FREE], 1073741824.0));
+  hr_explanation_destroy(e);
+}
+
+/* Rich's bars between the lines of a message are no part of it, as tqdm's are not; one that stands before it in its line hides nothing. */
+static void test_heavy_bars(void **state) {
+#define BAR                                                                                                            \
+  "Epoch 1/9 \xe2\x94\x81\xe2\x94\x81\xe2\x94\x81\xe2\x95\xb8 12/400 0:00:03 \xe2\x80\xa2 0:01:36 12.31it/s train_loss: 0.51 "
+  static const char *const texts[] = {
+      "CUDA out of memory. Tried to allocate 1.00\n" BAR
+      "\nGiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00\n" BAR
+      "\nMiB is free. Of the allocated memory 9.50 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n",
+      BAR
+      "CUDA out of memory. Tried to allocate 1.00 GiB. GPU 0 has a total capacity of 10.00 GiB of which 1.00 MiB is free. Of the "
+      "allocated memory 9.50 GiB is allocated by PyTorch, and 10.00 MiB is reserved by PyTorch but unallocated.\n"};
+#undef BAR
+  (void)state;
+  for (size_t i = 0; i < COUNT(texts); i++) {
+    hr_explanation *e = explain(texts[i]);
+    assert_int_equal(e->failure_count, 1);
+    assert_true(is_near(&e->failures[0].figures[HR_OOM_REQUESTED], 1073741824.0));
+    assert_true(is_near(&e->failures[0].figures[HR_OOM_FREE], 1048576.0));
+    hr_explanation_destroy(e);
+  }
+}
+
+/* A report whose line has its request takes no figure of the lines below, which are another's. */
+static void test_lines_below(void **state) {
+  static const char *const reports[] = {"ERROR: could not allocate 3.5 GB of system memory for the shuffle buffer",
+                                        "memory allocation of 34359738368 bytes failed",
+                                        "Error: could not allocate 4 GiB of host memory"};
+  static const char *const below[] = {"Used: 7296MB, available 816MB, red zone: 7372MB",
+                                      "Job has gone over memory limit of 2048 megabytes",
+                                      "16.00 GiB out of the 15.42 GiB total memory is cached"};
+  (void)state;
+  for (size_t i = 0; i < COUNT(reports); i++)
+    for (size_t b = 0; b < COUNT(below); b++) {
+      char text[512];
+      hr_explanation *e;
+      (void)snprintf(text, sizeof text, "%s\n%s\n", reports[i], below[b]);
+      e = explain(text);
+      assert_true(e->failure_count >= 1);
+      for (int v = 0; v < HR_OOM_FIGURE_COUNT; v++)
+        assert_int_equal(e->failures[0].figures[v].state, v == HR_OOM_REQUESTED ? HR_OOM_READ : HR_OOM_ABSENT);
+      hr_explanation_destroy(e);
+    }
+}
+
+/* A message that ends with its request takes no figure of the lines below, and hides no failure that stands there, nor does one with all its
+ * figures. */
+static void test_messages_end(void **state) {
+  static const char request[] = "RuntimeError: CUDA out of memory. Tried to allocate 2.00 GiB";
+  static const char whole[] =
+      "RuntimeError: CUDA out of memory. Tried to allocate 20.00 MiB (GPU 0; 7.79 GiB total capacity; 5.20 GiB already allocated; 4.00 "
+      "MiB free; 5.30 GiB reserved in total by PyTorch) If reserved memory is >> allocated memory try setting max_split_size_mb to avoid "
+      "fragmentation.  See documentation for Memory Management and PYTORCH_CUDA_ALLOC_CONF";
+  static const char *const lines[] = {"Disk: 5.20 GiB free",
+                                      "host RAM: 1.00 GiB total, 0.20 GiB free",
+                                      "epoch summary: 3.10 GiB cached, 5.00 GiB free",
+                                      "dataset: 1.00 GB total; ok",
+                                      "limit: 10.00 GiB allowed; ok",
+                                      "retry: 11.00 GiB already allocated",
+                                      "GPU memory: 24.0 GiB total, 5.00 GiB free",
+                                      "GPU 1: 24.0 GiB total, 5.00 GiB free"};
+  static const struct {
+    const char *line, *source;
+  } failures[] = {
+      {"slurmstepd: error: Detected 1 oom_kill event in StepId=12.batch. Some of the step tasks have been OOM Killed.",
+       "slurm"},
+      {"RuntimeError: [enforce fail at alloc_cpu.cpp:73] . DefaultCPUAllocator: not enough memory: you tried to allocate "
+       "1200000 bytes.",
+       "pytorch-cpu"},
+      {"java.lang.OutOfMemoryError: Java heap space", "java"}};
+  static const char mps[] =
+      "numpy.core._exceptions._ArrayMemoryError: Unable to allocate 14.9 GiB for an array with shape (200000, 10000)\nRuntimeError: MPS "
+      "backend out of memory (MPS allocated: 17.90 GB, other allocations: 400.00 MB, max allowed: 18.13 GB). Tried to allocate 256.00 MB "
+      "on private pool.";
+  char text[2048];
+  (void)state;
+  for (size_t i = 0; i < COUNT(lines); i++) {
+    hr_explanation *e;
+    (void)snprintf(text, sizeof text, i % 2 ? "%s\nretrying\n%s\n" : "%s\n%s\n", request, lines[i]);
+    e = explain(text);
+    assert_int_equal(e->failure_count, 1);
+    for (int v = 0; v < HR_OOM_FIGURE_COUNT; v++)
+      assert_int_equal(e->failures[0].figures[v].state, v == HR_OOM_REQUESTED ? HR_OOM_READ : HR_OOM_ABSENT);
+    hr_explanation_destroy(e);
+  }
+  for (size_t i = 0; i < COUNT(failures); i++)
+    for (int w = 0; w < 2; w++) {
+      hr_explanation *e;
+      (void)snprintf(text, sizeof text, "%s\ncleaning up\n%s\n", w ? whole : request, failures[i].line);
+      e = explain(text);
+      assert_int_equal(e->failure_count, 2);
+      assert_string_equal(e->failures[1].source, failures[i].source);
+      assert_int_equal(e->failures[0].figures[HR_OOM_FREE].state, w ? HR_OOM_READ : HR_OOM_ABSENT);
+      hr_explanation_destroy(e);
+    }
+  hr_explanation *e = explain(mps);
+  assert_int_equal(e->failure_count, 2);
+  assert_true(is_near(&e->failures[0].figures[HR_OOM_REQUESTED], 14.9 * 1073741824.0));
+  assert_string_equal(e->failures[1].source, "pytorch-mps");
+  hr_explanation_destroy(e);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_reports_are_one),
@@ -148,7 +393,14 @@ int main(void) {
       cmocka_unit_test(test_cuts),
       cmocka_unit_test(test_cut_words),
       cmocka_unit_test(test_one_failure_once),
+      cmocka_unit_test(test_other_requests),
+      cmocka_unit_test(test_more_than_are_kept),
       cmocka_unit_test(test_figures_stay_apart),
+      cmocka_unit_test(test_lines_that_alternate),
+      cmocka_unit_test(test_messages_in_a_row),
+      cmocka_unit_test(test_messages_end),
+      cmocka_unit_test(test_lines_below),
+      cmocka_unit_test(test_heavy_bars),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -84,6 +84,11 @@ static void test_sentences(void **state) {
   check("sentences", 25, 30);
 }
 
+static void test_numbers(void **state) {
+  (void)state;
+  check("numbers", 26, 0);
+}
+
 static void test_source(void **state) {
   (void)state;
   check("source", 0, 19);
@@ -96,7 +101,7 @@ int main(void) {
       cmocka_unit_test(test_silent),     cmocka_unit_test(test_talk),     cmocka_unit_test(test_speakers),
       cmocka_unit_test(test_survey),     cmocka_unit_test(test_survey2),  cmocka_unit_test(test_survey3),
       cmocka_unit_test(test_named),      cmocka_unit_test(test_families), cmocka_unit_test(test_sentences),
-      cmocka_unit_test(test_source),
+      cmocka_unit_test(test_source),     cmocka_unit_test(test_numbers),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
