@@ -154,6 +154,9 @@ static void print_fix(void *context, const plan_engine_fix *fix) {
   if ((*count)++ == 0) (void)printf("\n   settings that fit, each run likewise (~ other numerics)\n");
   (void)snprintf(label, sizeof label, "%14s", SIZE_TEXT(fix->need_bytes));
   hri_text_add(&row, "%s%s", fix->text, fix->effect == HR_EFFECT_NUMERICS ? " ~" : "");
+  if (fix->retries)
+    hri_text_add(&row, " (fits by returning cached memory, %llu time%s in two steps)", (unsigned long long)fix->retries,
+                 fix->retries == 1 ? "" : "s");
   screen_hang(stdout, 16, label, hri_text_get(&row));
   hri_text_deinit(&row);
 }
@@ -281,6 +284,7 @@ static void write_fix(void *context, const plan_engine_fix *fix) {
   json_write_text(json, "plan_options", fix->options);
   json_write_count(json, "effect_class", (uint64_t)fix->effect);
   json_write_count(json, "need_bytes", fix->need_bytes);
+  json_write_count(json, "retries", fix->retries);
   json_write_close(json, '}');
 }
 

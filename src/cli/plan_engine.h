@@ -14,7 +14,9 @@ typedef struct plan_engine_fix {
   const char *text;
   const char *options; /* of `plan`, beside those that were given: what says the same to this program */
   int effect;          /* HR_EFFECT_* */
-  uint64_t need_bytes;
+  uint64_t need_bytes; /* without a budget ... */
+  uint64_t
+      retries; /* ... and how often cached memory is returned to stay in it: more is needed than there is where it is above 0 */
 } plan_engine_fix;
 typedef void plan_engine_take(void *context, const plan_engine_fix *fix);
 

@@ -292,7 +292,7 @@ static void say_options(const cli_config *config, const change *c, plan_engine_c
 typedef struct outcome {
   bool fits;   /* surely */
   bool pieces; /* all that is allocated would fit: what does not is what the allocator holds beside it */
-  uint64_t need_bytes;
+  uint64_t need_bytes, retries;
 } outcome;
 
 /* Whether the job's options allow it: rows in more micro-steps, or fp16, exclude an update in the backward that was given. */
@@ -324,6 +324,7 @@ static hr_status run(const cli_config *config, const plan_engine_choice *choice,
   out->fits = info->verdict == HR_PYTORCH_FITS;
   out->pieces = info->allocated_bytes + info->context_bytes <= info->budget_bytes;
   out->need_bytes = info->device_used_bytes;
+  out->retries = info->fits ? info->retries : 0;
   hr_pytorch_destroy(pytorch);
   return HR_OK;
 }
@@ -385,7 +386,7 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
       say_change(config, &alone, choice);
       say_options(config, &alone, choice);
       take(context, &(plan_engine_fix){hri_text_get(&choice->text), hri_text_get(&choice->options), alone.effect,
-                                       out.need_bytes});
+                                       out.need_bytes, out.retries});
       found[count++] = alone;
     }
   }
@@ -395,8 +396,8 @@ static hr_status take_all(const cli_config *config, changes *list, plan_engine_c
     if (has_part(found, count, c, config->job.micro_batch)) continue;
     HRI_TRY(try_change(config, c, choice, &out, error));
     if (!out.fits || has_part(found, count, c, config->job.micro_batch)) continue;
-    take(context,
-         &(plan_engine_fix){hri_text_get(&choice->text), hri_text_get(&choice->options), c->effect, out.need_bytes});
+    take(context, &(plan_engine_fix){hri_text_get(&choice->text), hri_text_get(&choice->options), c->effect,
+                                     out.need_bytes, out.retries});
     found[count++] = *c;
   }
   return HR_OK;
