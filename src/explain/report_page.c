@@ -26,6 +26,8 @@ static bool is_explained(const hri_oom_place *p) {
       "this usually means|this is usually|this is because|this means|this error is |this error occurs|this error means|"
       "this happens|this can happen|this typically|this indicates|usually this is|"
       "\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba";
+  static const char common[] = /* Chinese: is (very) common, is a common, is the most common */
+      "\xe6\x98\xaf\xe5\xbe\x88\xe5\xb8\xb8\xe8\xa7\x81|\xe6\x98\xaf\xe5\xb8\xb8\xe8\xa7\x81|\xe6\x98\xaf\xe4\xb8\x80\xe4\xb8\xaa\xe5\xb8\xb8\xe8\xa7\x81|\xe6\x98\xaf\xe6\x9c\x80\xe5\xb8\xb8\xe8\xa7\x81";
   static const char reading[] =
       "as the error message suggests|as the error message says|as the message says|as the error says|"
       "in other words";
@@ -33,6 +35,7 @@ static bool is_explained(const hri_oom_place *p) {
   size_t at = hri_sentence_end(p->text, p->at, far), sentence = hri_sentence_start(p->text, p->line, p->at);
   while (sentence < p->at && p->text[sentence] == ' ') sentence++;
   if (p->shape & HRI_OOM_HEADING && hri_match_at(p->text, next_line(p), p->count, because)) return true;
+  if (hri_match_at(p->text, next_line(p), p->count, common)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
@@ -146,11 +149,24 @@ static bool is_listed_symptom(const hri_oom_place *p) {
   return is_symptom_of(p, p->before_count > LIST ? p->before_count - LIST : 0, p->before_count);
 }
 
+/* The title of one of several threads, "#28 opened Aug 29 by x" in the line below it. */
+static bool is_in_list_of_threads(const hri_oom_place *p) {
+  size_t at = p->line_end;
+  while (at < p->count && p->text[at] == ' ') at++;
+  if (at >= p->count || p->text[at] != '#') return false;
+  for (at++; at < p->count && hri_is_digit(p->text[at]);) at++;
+  return hri_match_at(p->text, at, p->count, " opened ");
+}
+
 /* An error's name with its symptom, cause and solution below, or its symptom with the cause below: an entry of a reference. */
 static bool is_entry_of_reference(const hri_oom_place *p) {
   enum { BELOW = 600 };
   const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) return false;
+  if (hri_match_at(p->text, next_line(p), p->count,
+                   "the possible cause|possible cause|possible reason|the possible reason"))
+    return true;
+  if (is_in_list_of_threads(p)) return true;
   if (hri_match_at(p->text, p->line, p->at, "failure pattern: |failure mode: |pattern: |symptom: |symptoms: ") &&
       hri_match_at(p->text, next_line(p), p->count, "root cause|cause: |causes: |reason: "))
     return true;
@@ -166,6 +182,16 @@ static bool is_one_of_causes(const hri_oom_place *p) {
       "potential root causes|potential causes|possible causes|possible reasons|possible root causes|"
       "some common causes|one of the following reasons";
   return hri_match_part(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at, causes);
+}
+
+/* "Common signs of a full card:", "error messages to look for", and what one may see below. */
+static bool is_one_of_signs(const hri_oom_place *p) {
+  enum { LIST = 240 };
+  static const char signs[] =
+      "common signs|typical signs|signs of a|signs of an|messages to look for|errors to look for|things to look for";
+  const size_t from = p->before_count > LIST ? p->before_count - LIST : 0;
+  return !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) && hri_match_any(p->before, from, p->before_count, signs) &&
+         !hri_match_any(p->before, from, p->before_count, HRI_OWN);
 }
 
 /* "Console shows "killed", "out of memory", or similar messages": several that one may see. */
@@ -219,8 +245,8 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
 
 bool hri_page_explains(const hri_oom_place *p) {
   return is_pointed_at(p) || is_frequent(p) || is_titled_answer(p) || is_interpreted(p) || is_listed_symptom(p) ||
-         is_entry_of_reference(p) || is_code_explained(p) || is_one_of_causes(p) || is_one_of_several(p) ||
-         is_asked(p) || is_titled_elsewhere(p);
+         is_entry_of_reference(p) || is_code_explained(p) || is_one_of_signs(p) || is_one_of_causes(p) ||
+         is_one_of_several(p) || is_asked(p) || is_titled_elsewhere(p);
 }
 
 bool hri_voice_is_meant(const hri_oom_place *p) {
