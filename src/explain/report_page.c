@@ -35,7 +35,9 @@ static bool is_explained(const hri_oom_place *p) {
   size_t at = hri_sentence_end(p->text, p->at, far), sentence = hri_sentence_start(p->text, p->line, p->at);
   while (sentence < p->at && p->text[sentence] == ' ') sentence++;
   if (p->shape & HRI_OOM_HEADING && hri_match_at(p->text, next_line(p), p->count, because)) return true;
-  if (hri_match_at(p->text, next_line(p), p->count, common)) return true;
+  if (hri_match_at(p->text, next_line(p), p->count, common) ||
+      hri_match_at(p->text, next_line(p), p->count, "this message means"))
+    return true;
   if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
@@ -184,6 +186,18 @@ static bool is_one_of_causes(const hri_oom_place *p) {
   return hri_match_part(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at, causes);
 }
 
+/* What an article or a lesson says of itself, close by. */
+static bool is_of_article(const hri_oom_place *p) {
+  enum { NEAR = 500 };
+  static const char says[] =
+      "what you will learn|what you'll learn|in this tutorial|in this article|in this blog|in this guide|in this lesson|"
+      "learning objectives|table of contents|key takeaways|min read|minute read|we will explore|we'll explore";
+  const size_t from = p->before_count > NEAR ? p->before_count - NEAR : 0;
+  const size_t end = p->line_end + NEAR < p->count ? p->line_end + NEAR : p->count;
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p)) return false;
+  return hri_match_part(p->text, p->line, end, says) || hri_match_part(p->before, from, p->before_count, says);
+}
+
 /* "Common signs of a full card:", "error messages to look for", and what one may see below. */
 static bool is_one_of_signs(const hri_oom_place *p) {
   enum { LIST = 240 };
@@ -228,7 +242,7 @@ static bool is_asked(const hri_oom_place *p) {
 /* "How to fix X", as a title in other languages. */
 static bool is_titled_elsewhere(const hri_oom_place *p) {
   static const char whole[] =
-      "wie|warum|beheben|behebung|comment|pourquoi|r\xc3\xa9soudre|corriger|c\xc3\xb3mo|solucionar|soluci\xc3\xb3n|como|corrigir|resolver";
+      "wie|warum|beheben|behebung|comment|pourquoi|r\xc3\xa9soudre|corriger|c\xc3\xb3mo|solucionar|soluci\xc3\xb3n|como|corrigir|resolver|affrontare|risolvere|soluzioni";
   static const char parts[] =
       /* Russian: how, why, fix */
       "\xd0\x9a\xd0\xb0\xd0\xba |\xd0\xba\xd0\xb0\xd0\xba |\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xb8\xd1\x81\xd0\xbf\xd1\x80\xd0\xb0\xd0\xb2|"
@@ -245,8 +259,8 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
 
 bool hri_page_explains(const hri_oom_place *p) {
   return is_pointed_at(p) || is_frequent(p) || is_titled_answer(p) || is_interpreted(p) || is_listed_symptom(p) ||
-         is_entry_of_reference(p) || is_code_explained(p) || is_one_of_signs(p) || is_one_of_causes(p) ||
-         is_one_of_several(p) || is_asked(p) || is_titled_elsewhere(p);
+         is_entry_of_reference(p) || is_code_explained(p) || is_of_article(p) || is_one_of_signs(p) ||
+         is_one_of_causes(p) || is_one_of_several(p) || is_asked(p) || is_titled_elsewhere(p);
 }
 
 bool hri_voice_is_meant(const hri_oom_place *p) {

@@ -154,7 +154,8 @@ static bool find_verb(const char *text, size_t line, size_t from, size_t to, siz
 /* "Reading the weights out of memory": what is moved stands before text[at], no error and no verb of its own. */
 static bool is_moved(const char *text, size_t line, size_t at) {
   static const char moving[] =
-      "reading|read|reads|streaming|streams|streamed|fetching|fetched|moving|moved|copying|copied";
+      "reading|read|reads|streaming|streams|streamed|fetching|fetched|moving|moved|copying|copied|put|pushed|kicked|swapped|"
+      "unloaded|evicted";
   static const char failing_too[] = "ran|run|runs|running|is|was|went|got|error|failed|fails|with|died|crashed|an|the";
   const size_t from = hri_sentence_start(text, at > line + 48 ? at - 48 : line, at);
   if (!hri_match_at(text, at, at + 6, "out of") || at < line + 2 || !hri_is_letter(text[at - 2])) return false;

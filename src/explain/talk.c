@@ -180,6 +180,7 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
                               "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
                               "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
                               "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* when */
+                              "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* the same at a beginning */
                               " \xd0\xb2\xd1\x8b ";                               /* you */
   static const char phrases[] =
       "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
@@ -533,9 +534,9 @@ static bool is_answered(const hri_oom_place *p) {
   "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe5\xa0\xb4\xe5\x90\x88\xe3\x81\x8c\xe3\x81\x82|\xe5\x8f\xaf\xe8\x83\xbd\xe6\x80\xa7\xe3\x81\x8c"
 
 /* What is supposed, or said of whoever reads: German, French, Spanish, Portuguese, Russian. */
-#define IF_SUCH_ABROAD                                                                                                 \
-  "nehmen wir an|angenommen|erhalten sie|bekommen sie|erscheint dann|vous obtenez|vous verrez|si vous|ver\xc3\xa1|"    \
-  "si recibe|puede aparecer|se voc\xc3\xaa|voc\xc3\xaa pode|\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b|"        \
+#define IF_SUCH_ABROAD                                                                                                                                                  \
+  "nehmen wir an|angenommen|se os seus|se seus|si sus|si tus|wenn ihre|wenn ihr|erhalten sie|bekommen sie|erscheint dann|vous obtenez|vous verrez|si vous|ver\xc3\xa1|" \
+  "si recibe|puede aparecer|se voc\xc3\xaa|voc\xc3\xaa pode|\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b|"                                                         \
   "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|\xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb8\xd1\x82\xd0\xb5"
 
 /* What may be, or will: Chinese, Japanese, Korean, Russian, German, French, Spanish. */
@@ -577,7 +578,7 @@ static bool is_quoted_case(const hri_oom_place *p) {
 bool hri_voice_foreseen(const hri_oom_place *p) {
   enum { JUST = 32 }; /* right before the colon: "errors such as:"; "4k video (e.g. x) results in:" is a case of x */
   static const char cases[] = HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
-                                     "one of these errors|one of the following errors|which results in";
+                                     "one of these|one of the following|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
