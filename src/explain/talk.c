@@ -446,9 +446,15 @@ static bool is_prevented(const hri_oom_place *p) {
          !hri_match_any(p->text, verb, p->at, "but|however|still|did not|didn't");
 }
 
+/* "Triggering the kernel's oom killer manually does not work": somebody calls it. */
+static bool is_called(const hri_oom_place *p) {
+  const size_t near = p->at + 40 < p->count ? p->at + 40 : p->count;
+  return hri_match_part(p->text, p->at, near, "killer manually|killer by hand|killer on purpose|killer deliberately");
+}
+
 bool hri_voice_denies(const hri_oom_place *p) {
   return is_zero(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) || is_optional(p) ||
-         is_corruption(p) || is_prevented(p);
+         is_corruption(p) || is_prevented(p) || is_called(p);
 }
 
 /* "{{value}}", in a text that a program fills in; "out of memory kills = yes", a setting. */

@@ -240,7 +240,9 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     killed.at += 4;
     if (hri_oom_is_killed_by(&killed)) return certain; /* "earlyoom killed it" */
     if (before_ends(a, "reason:|reason\": \"|message: \"|container init was")) return certain;
-    if (before_ends(a, " that got| that get| that were| that are| that is| that was| which were| which got| which is"))
+    if (before_ends(
+            a,
+            " that got| that get| that were| that are| that is| that was| that| which were| which got| which is| which"))
       return nothing; /* of a kind */
     if (before_ends(a, " being") && after_starts(a, " is | would | can | will | should "))
       return nothing; /* in general */
