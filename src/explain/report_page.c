@@ -100,7 +100,7 @@ static bool is_titled_answer(const hri_oom_place *p) {
   static const char helps[] =
       "how to fix|how to solve|how to resolve|how to avoid|how to prevent|how to handle|causes and|common causes|causes & fixes|"
       "what it means|what this means|explained|fixes and|solutions|solved|troubleshooting|step-by-step|best practices|"
-      "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas|c\xc3\xb3mo|comment|pourquoi|como";
+      "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas|c\xc3\xb3mo|pourquoi|como";
   const size_t at = hri_match_next(p->text, p->line, p->line_end, "## |### |# ");
   if (!(p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING))) return false;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, HRI_OWN "|anyone|any"))
@@ -190,11 +190,13 @@ static bool is_one_of_causes(const hri_oom_place *p) {
 static bool is_of_article(const hri_oom_place *p) {
   enum { NEAR = 500 };
   static const char says[] =
-      "what you will learn|what you'll learn|in this tutorial|in this article|in this blog|in this guide|in this lesson|"
-      "learning objectives|table of contents|key takeaways|min read|minute read|we will explore|we'll explore";
+      "what you will learn|what you'll learn|in this tutorial, |in this article, |in this blog post, |in this guide, |in this post, we|"
+      "learning objectives|table of contents|key takeaways| min read| minute read|we will explore|we'll explore";
   const size_t from = p->before_count > NEAR ? p->before_count - NEAR : 0;
   const size_t end = p->line_end + NEAR < p->count ? p->line_end + NEAR : p->count;
-  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p)) return false;
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p) ||
+      hri_match_any(p->text, p->line, p->line_end, HRI_OWN))
+    return false;
   return hri_match_part(p->text, p->line, end, says) || hri_match_part(p->before, from, p->before_count, says);
 }
 
@@ -233,16 +235,19 @@ static bool is_asked(const hri_oom_place *p) {
   static const char begins[] =
       "running into |getting |seeing |facing |struggling with |tired of |dealing with |hitting |experiencing |encountering |"
       "are you |do you |have you |did you |does your |is your |ever seen |ever had ";
+  static const char answers[] =
+      " no need| don't panic| don't worry| here's| here are| you're not alone| you are not alone| try | let's | relax";
   const size_t from = hri_sentence_start(p->text, p->line, p->at), end = hri_sentence_end(p->text, p->at, p->line_end);
   const size_t at = hri_match_next(p->text, from, p->at, " |- |# |## ");
-  return end < p->line_end && p->text[end] == '?' && hri_match_at(p->text, at, p->at + 1, begins) &&
+  return end < p->line_end && p->text[end] == '?' && hri_match_at(p->text, end + 1, p->count, answers) &&
+         hri_match_at(p->text, at, p->at + 1, begins) &&
          !hri_match_any(p->text, from, end, HRI_OWN "|anyone|the same|same issue|same problem|same error");
 }
 
 /* "How to fix X", as a title in other languages. */
 static bool is_titled_elsewhere(const hri_oom_place *p) {
   static const char whole[] =
-      "wie|warum|beheben|behebung|comment|pourquoi|r\xc3\xa9soudre|corriger|c\xc3\xb3mo|solucionar|soluci\xc3\xb3n|como|corrigir|resolver|affrontare|risolvere|soluzioni";
+      "wie|warum|beheben|behebung|pourquoi|r\xc3\xa9soudre|corriger|c\xc3\xb3mo|solucionar|soluci\xc3\xb3n|como|corrigir|affrontare|risolvere|soluzioni";
   static const char parts[] =
       /* Russian: how, why, fix */
       "\xd0\x9a\xd0\xb0\xd0\xba |\xd0\xba\xd0\xb0\xd0\xba |\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xb8\xd1\x81\xd0\xbf\xd1\x80\xd0\xb0\xd0\xb2|"

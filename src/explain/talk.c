@@ -480,13 +480,15 @@ static size_t intro_end(const hri_oom_place *p) {
 }
 
 /* "If you take more, you will get the below error. Files of output are called so.": what somebody will come to. */
-static bool will_come(const char *text, size_t end) {
+static bool will_come(const char *text, size_t end, bool fenced) {
   enum { REACH = 320 };
   static const char will[] =
-      "you will get|you'll get|you will see|you'll see|you will receive|you may get|you might get|you may see|you might see|"
+      "you will get|you'll get|you will see|you'll see|you will receive|you may get|you might get|you may see|you might see";
+  static const char may[] =
       "you may meet|you may encounter|can stop with|may stop with|can fail with|may fail with|might fail with|could fail with";
   const size_t from = end > REACH ? end - REACH : 0;
-  return hri_match_any(text, from, end, will) && hri_match_any(text, from, end, "error|errors|message") &&
+  return (hri_match_any(text, from, end, may) || (fenced && hri_match_any(text, from, end, will))) &&
+         hri_match_any(text, from, end, "error|errors|message") &&
          hri_match_any(text, from, end, "if you|if your|when you|below|following|like") &&
          !hri_match_any(text, from, end, HRI_OWN "|the reason");
 }
@@ -535,37 +537,60 @@ static bool is_answered(const hri_oom_place *p) {
 
 /* Chinese: if the following error, if there appears, if one meets, if it reports; Japanese: may come, there are cases of, possibly. */
 #define IF_SUCH_WIDE                                                                                                   \
-  "\xe5\xa6\x82\xe6\x9e\x9c\xe6\x9c\x89\xe4\xbb\xa5\xe4\xb8\x8b|\xe5\xa6\x82\xe6\x9e\x9c\xe5\x87\xba\xe7\x8e\xb0|"     \
-  "\xe5\xa6\x82\xe6\x9e\x9c\xe9\x81\x87\xe5\x88\xb0|\xe5\xa6\x82\xe6\x9e\x9c\xe6\x8a\xa5|"                             \
-  "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe5\xa0\xb4\xe5\x90\x88\xe3\x81\x8c\xe3\x81\x82|\xe5\x8f\xaf\xe8\x83\xbd\xe6\x80\xa7\xe3\x81\x8c"
+  "\xe5\xa6\x82\xe6\x9e\x9c\xe6\x9c\x89\xe4\xbb\xa5\xe4\xb8\x8b|"                                                      \
+  "\xe5\xa6\x82\xe6\x9e\x9c\xe5\x87\xba\xe7\x8e\xb0|\xe5\xa6\x82\xe6\x9e\x9c\xe9\x81\x87\xe5\x88\xb0|"                 \
+  "\xe5\xa6\x82\xe6\x9e\x9c\xe6\x8a\xa5|\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|"                             \
+  "\xe5\xa0\xb4\xe5\x90\x88\xe3\x81\x8c\xe3\x81\x82|\xe5\x8f\xaf\xe8\x83\xbd\xe6\x80\xa7\xe3\x81\x8c"
 
 /* What is supposed, or said of whoever reads: German, French, Spanish, Portuguese, Russian. */
-#define IF_SUCH_ABROAD                                                                                                                                                  \
-  "nehmen wir an|angenommen|se os seus|se seus|si sus|si tus|wenn ihre|wenn ihr|erhalten sie|bekommen sie|erscheint dann|vous obtenez|vous verrez|si vous|ver\xc3\xa1|" \
-  "si recibe|puede aparecer|se voc\xc3\xaa|voc\xc3\xaa pode|\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b|"                                                         \
-  "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|\xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb8\xd1\x82\xd0\xb5"
+#define IF_SUCH_ABROAD                                                                                                 \
+  "nehmen wir an|erhalten sie|bekommen sie|vous obtenez|vous verrez|si recibe|puede aparecer|"                         \
+  "se os seus logs|si sus registros|voc\xc3\xaa pode receber|"                                                         \
+  "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87|"                        \
+  "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4|"                                \
+  "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|"                                 \
+  "\xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb8\xd1\x82\xd0\xb5"
 
-/* What may be, or will: Chinese, Japanese, Korean, Russian, German, French, Spanish. */
-#define MAY_ABROAD                                                                                                                                           \
-  "\xe5\x8f\xaf\xe8\x83\xbd|\xe9\x80\x9a\xe5\xb8\xb8\xe4\xbc\x9a|\xe4\xbc\x9a\xe7\x9c\x8b\xe5\x88\xb0|\xe4\xbc\x9a\xe9\x81\x87\xe5\x88\xb0|"                 \
-  "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe5\xa0\xb4\xe5\x90\x88|\xec\x88\x98 \xec\x9e\x88|\xea\xb2\x8c \xeb\x90\x9c|\xea\xb2\x8c \xeb\x90\xa8|" \
-  "\xea\xb2\xbd\xec\x9a\xb0|\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82|\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xbd\xd0\xbe|k\xc3\xb6nnen|k\xc3\xb6nnte|peut |pouvez|puede |puedes "
+/* What may come, or will: Chinese, Japanese, Korean, Russian, German, French, Spanish. People say "may" of what they guess, too. */
+#define MAY_ABROAD                                                                                                     \
+  "\xe5\x8f\xaf\xe8\x83\xbd\xe4\xbc\x9a|\xe5\x8f\xaf\xe8\x83\xbd\xe5\x87\xba\xe7\x8e\xb0|"                             \
+  "\xe5\x8f\xaf\xe8\x83\xbd\xe9\x81\x87\xe5\x88\xb0|\xe5\x8f\xaf\xe8\x83\xbd\xe6\x8a\xa5|"                             \
+  "\xe9\x80\x9a\xe5\xb8\xb8\xe4\xbc\x9a|\xe4\xbc\x9a\xe7\x9c\x8b\xe5\x88\xb0|"                                         \
+  "\xe4\xbc\x9a\xe9\x81\x87\xe5\x88\xb0|\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|"                             \
+  "\xec\x88\x98 \xec\x9e\x88|\xea\xb2\x8c \xeb\x90\x9c|\xea\xb2\x8c \xeb\x90\xa8|"                                     \
+  "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xbf\xd0\xbe\xd1\x8f\xd0\xb2|"                                         \
+  "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xb2\xd0\xbe\xd0\xb7\xd0\xbd\xd0\xb8\xd0\xba|"                         \
+  "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82\xd0\xb5 \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4|"                                 \
+  "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82\xd0\xb5 \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87|"                         \
+  "kann folgende|k\xc3\xb6nnen folgende|peut appara\xc3\xaetre|pouvez obtenir|pouvez voir|"                            \
+  "puede aparecer|puede ocurrir|puedes ver"
+
+/* Who tells of it as their own, in the same languages: their words stand between blanks. */
+#define OWN_ABROAD                                                                                                     \
+  "\xe6\x88\x91|\xe8\xaf\xb7\xe9\x97\xae|\xe6\xb1\x82\xe5\x8a\xa9|\xe7\xa7\x81\xe3\x81\xaf|"                           \
+  "\xe7\xa7\x81\xe3\x81\xae|\xec\xa0\x80\xeb\x8a\x94|\xec\xa0\x9c\xea\xb0\x80|"                                        \
+  "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f|\xd0\xbc\xd0\xbe\xd0\xb9 |\xd0\xbc\xd0\xbe\xd1\x8f |"                     \
+  " \xd0\xbc\xd0\xbd\xd0\xb5 | mir | mein| ich | je | mon | ma |j'ai| mi |tengo| estoy| meu | minha |"                 \
+  " eu "
 
 /* "The canonical message looks like this:", "you have hit something like this:": anybody's, in some languages. */
 static bool is_typical(const char *text, size_t from, size_t end) {
   static const char typical[] =
-      "typical|typically|canonical|classic|usual|usually|t\xc3\xadpico|typisch|typischer|typique";
+      "typical error|typical message|typical failure|typical case|usual error|usual message|canonical|"
+      "classic error|classic message|t\xc3\xadpico|typisch|typischer|typique";
   if (hri_match_any(text, from, end, HRI_OWN)) return false;
   return hri_match_any(text, from, end, typical) || hri_match_part(text, from, end, "\xe5\x85\xb8\xe5\x9e\x8b") ||
-         (hri_match_any(text, from, end, HRI_ANYBODY) && hri_match_any(text, from, end, "like|roughly"));
+         (hri_match_any(text, from, end, "you|your") && hri_match_any(text, from, end, "like|roughly") &&
+          !hri_match_any(text, from, end, "would you|do you|have you|did you"));
 }
 
 /* The same as the last sentence before the message; who is asked for their output ("please paste") has met it. */
 static bool sets_case_wide(const char *text, size_t end) {
   enum { REACH = 160, ABROAD = 320 };
   static const char stop[] = "\xe3\x80\x82", please[] = "\xe8\xaf\xb7";
+  const size_t far = end > ABROAD ? end - ABROAD : 0;
   size_t from = end > REACH ? end - REACH : 0, to = end;
-  if (hri_match_part(text, end > ABROAD ? end - ABROAD : 0, end, IF_SUCH_ABROAD)) return true;
+  if (hri_match_part(text, far, end, IF_SUCH_ABROAD) && !hri_match_part(text, far, end, OWN_ABROAD)) return true;
   if (hri_match_end(text, from, to, stop)) to -= sizeof stop - 1; /* its own */
   for (size_t at = hri_oom_word(text, from, to, stop); at < to; at = hri_oom_word(text, from, to, stop))
     from = at + sizeof stop - 1;
@@ -588,7 +613,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
-      "in case you|in case anyone|the reason|if relevant|if applicable|if any|if available|if possible";
+      "in case you|in case anyone|below you will|below you'll|here you will|here you'll|you will find|you'll find|attached|the reason|if relevant|if applicable|if any|if available|if possible";
   /* "running it will produce the following error:" is what somebody did */
   static const char results[] =
       "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
@@ -605,12 +630,14 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
     return p->shape & HRI_OOM_FENCED && hri_page_shows_symptom(p, end);
   if (is_answered(p)) return true;
   if (sets_case_wide(p->before, end)) return true;
-  if (will_come(p->before, end)) return true;
+  if (will_come(p->before, end, p->shape & HRI_OOM_FENCED)) return true;
   if (!colon) return hri_page_shows_symptom(p, end) || sets_case(p->before, end) || is_likened(p->before, end);
   const bool will =
       hri_match_any(p->before, from, end, "will") &&
       (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
-  if (is_typical(p->before, from, end) || hri_match_part(p->before, from, end, MAY_ABROAD)) return true;
+  if (is_typical(p->before, from, end) ||
+      (hri_match_part(p->before, from, end, MAY_ABROAD) && !hri_match_part(p->before, from, end, OWN_ABROAD)))
+    return true;
   return hri_page_shows_symptom(p, end) ||
          ((will || hri_match_any(p->before, from, end, cases) ||
            hri_match_any(p->before, from + JUST > end ? from : end - JUST, end, HRI_SUCH)) &&
