@@ -265,6 +265,7 @@ void hri_dir_unmake(const char *path, size_t above_bytes) {
   size_t length = strlen(path);
   if (length >= sizeof part) return;
   memcpy(part, path, length + 1);
+  while (length > 0 && part[length - 1] == '/') part[--length] = 0;
   while (length > above_bytes && rmdir(part) == 0) {
     while (length > 0 && part[length - 1] != '/') length--;
     while (length > 0 && part[length - 1] == '/') length--;

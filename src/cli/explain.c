@@ -159,7 +159,7 @@ static hr_status check_job(const cli_config *config, bool text, hr_error *error)
     if (o->home == HR_HOME_JOB && o->commands & HR_FOR_EXPLAIN && device == text) members[count++] = member;
   }
   return config_refuse_idle(config, members, count,
-                            text ? "without --model: a text states its device's total"
+                            text ? "without --model: it is of a snapshot, a text states its device's total"
                                  : "without --model: it is of a job that is planned",
                             "add --model MODEL, what was trained, or leave it out", error);
 }

@@ -398,7 +398,8 @@ static hr_status check_purpose(const cli_config *config, hr_error *error) {
   } rules[] = {
       {&config->job.micro_batch, generates && config->job.micro_batch > 1, "one row is generated at a time",
        "leave it out; for several at once multiply what the cache and the activations need"},
-      {&config->job.accumulate, purpose != HR_PURPOSE_TRAIN, "only a training adds up gradients", "leave it out"},
+      {&config->job.accumulate, purpose != HR_PURPOSE_TRAIN && config->job.accumulate > 1,
+       "only a training adds up gradients", "leave it out"},
       {&config->job.batch_tokens, purpose != HR_PURPOSE_TRAIN, "only a training has optimizer steps", "leave it out"},
       {&config->job.context_length, !generates && !config->run.sample_prompt,
        "it is the length of the KV cache, and nothing is generated",

@@ -194,9 +194,8 @@ static char *say(cli_listener *l, size_t until, bool hold_back, size_t *bytes) {
 
 /* How a token is spelled can depend on the ones before it (a blank at the very front), so what is new is what the newest
  * tokens say with the new ones and did not say without them. A text that ends in U+FFFD may be the beginning of a
- * character and is held back, but of LISTENER_HELD tokens only the last three can be one: the others were no character at
- * any of them, and are said as they are, or forgotten where they say nothing. So a token costs the same behind any number
- * of others. */
+ * character and is held back; where LISTENER_HELD tokens in a row ended so, those before the last three are said as they are, or
+ * forgotten where they say nothing. So a token costs the same behind any number of others. */
 static char *advance(cli_listener *l, bool hold_back, size_t *bytes) {
   enum { UNFINISHED = 3 };
   size_t until = l->recent_count;

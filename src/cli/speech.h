@@ -48,8 +48,9 @@ hr_status speech_ids(const cli_speech *speech, const hr_model *model, const char
 hr_status speech_turns(const cli_speech *speech, const cli_turns *turns, FILE *show, int32_t **ids, uint64_t *count,
                        hr_error *error);
 
-/* Tokens at most whose text is held back: a character has at most 4 bytes, so it is whole or broken by then. */
-enum { LISTENER_HELD = 8 };
+/* Tokens at most whose text is held back. A character has at most 4 bytes, but tokens of bytes may end one and begin the next: so many
+ * in a row that none ends where a character does are no text. */
+enum { LISTENER_HELD = 64 };
 
 /* Text that grows token by token. What a token adds shows when its characters are whole. */
 typedef struct cli_listener {

@@ -199,13 +199,21 @@ void streams_event(cli_streams *s, const hr_event *event, void (*warn)(void *con
   }
 }
 
+/* Whether nothing was written to the file, by whomever, and its name is still its own. */
+static bool is_empty(int fd, const char *name) {
+  struct stat file, named;
+  return fstat(fd, &file) == 0 && S_ISREG(file.st_mode) && file.st_size == 0 && lstat(name, &named) == 0 &&
+         named.st_dev == file.st_dev && named.st_ino == file.st_ino;
+}
+
 void streams_close(cli_streams *s, void (*warn)(void *context, const char *text), void *context) {
   hr_error error = {0};
+  const bool unsaid = s->log_fd >= 0 && s->log_made && is_empty(s->log_fd, s->log);
   if (s->log_fd >= 0 && s->log_fd != STDOUT_FILENO && close(s->log_fd) != 0 && s->log) {
     hri_fail_errno(&error, errno, "write", s->log);
     leave("--log-json", &error, warn, context);
   }
-  if (s->log_fd >= 0 && s->log_made && s->log_anew) (void)unlink(s->log);
+  if (unsaid) (void)unlink(s->log); /* of a run that was refused */
   if (s->metrics && s->last.steps && write_metrics(s, &error) != HR_OK) leave("--metrics-file", &error, warn, context);
   if (tensorboard_close(&s->board, &error) != HR_OK) leave("--tensorboard", &error, warn, context);
   s->log_fd = -1;

@@ -272,8 +272,9 @@ static bool cut_laptop(char *dashed) {
   return false;
 }
 
-/* The row that is meant: the one of this name, as nvidia-smi has it or shorter, or one that is spelt almost so. NULL: none. */
-static const char *near_row(const char *dashed) {
+/* The row that is meant: the one of this name, as nvidia-smi has it or shorter, or one that is spelt almost so - of a laptop's card, which is
+ * not in the table, only with its dashes. NULL: none. */
+static const char *near_row(const char *dashed, bool laptop) {
   const char *names[ROW_COUNT + 1];
   char plain[PLAIN_BYTES];
   plain_name(dashed, strlen(dashed), plain);
@@ -283,7 +284,7 @@ static const char *near_row(const char *dashed) {
   }
   names[ROW_COUNT] = "cpu";
   const char *near = hri_nearest(dashed, names, ROW_COUNT + 1);
-  return near ? near : hri_nearest(plain, names, ROW_COUNT + 1);
+  return near || laptop ? near : hri_nearest(plain, names, ROW_COUNT + 1);
 }
 
 static hr_status unknown_device(const char *name, hr_error *error) {
@@ -291,13 +292,13 @@ static hr_status unknown_device(const char *name, hr_error *error) {
   const char *near;
   dashed_name(name, dashed);
   if (cut_laptop(dashed)) {
-    near = near_row(dashed);
+    near = near_row(dashed, true);
     hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops", name);
     return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE%s, with the memory that yours has, such as 8GiB",
                     near ? near : "NAME",
                     near ? "" : ", the NAME of a card of its generation that `headroom devices` lists");
   }
-  near = near_row(dashed);
+  near = near_row(dashed, false);
   hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
   if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
   return hri_hint(error, HR_ERROR_USAGE,

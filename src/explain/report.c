@@ -73,15 +73,17 @@ static bool is_case_of(const hri_oom_place *p) {
 }
 
 /* "We hit OOM as early as the third step": who met it, and what, side by side at the sentence's beginning. */
-static bool is_met_by_us(const hri_oom_place *p, size_t from) {
+static bool is_met_by_us(const hri_oom_place *p, size_t from, size_t to) {
   enum { OPENING = 40 };
   static const char us[] = "i|we|i've|we've|i'm|we're";
   static const char met[] =
-      " hit| got| get| am getting| are getting| was getting| were getting| keep getting| kept getting| ran into|"
-      " run into| encountered| met| saw| see| faced| am facing| experienced| had|'m getting| still get| still got";
+      " hit| got| get| getting| am getting| are getting| was getting| were getting| keep getting| kept getting| ran into| run into|"
+      " encountered| met| saw| faced| am facing| facing| experienced| still get| still got";
   const size_t start = hri_sentence_start(p->text, p->sentence, from);
   size_t end = hri_match_last(p->text, start, from - (from > start && p->text[from - 1] == ' '), "a|an|the|this");
   while (end > start && p->text[end - 1] == ' ') end--;
+  if (hri_match_at(p->text, to, p->line_end, " is | less| fewer| covered| out of the way| no more| anymore"))
+    return false;
   if (end > start + OPENING ||
       hri_match_any(p->text, start, end, HRI_CASE "|" HRI_CAN "|when|until|before|once|after|to|that|than"))
     return false;
@@ -142,7 +144,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
       m->kind != HRI_OOM_ENDED && !(speaks_to_user(m) && !m->general) && hri_prose_is_sentence(p, f.from, f.to, signs);
   const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
-  if (heard.in_sentence && !(signs & AGAINST_MET) && is_met_by_us(p, f.from)) return true;
+  if (heard.in_sentence && !(signs & AGAINST_MET) && is_met_by_us(p, f.from, f.to)) return true;
   if (p->ear) return p->ear->hears(p->ear->context, &heard);
   return hri_prose_weigh(&heard) > 0;
 }

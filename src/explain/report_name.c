@@ -76,8 +76,8 @@ bool hri_voice_is_name(const hri_oom_place *p, size_t from, size_t to) {
   const bool killed = hri_match_at(p->text, p->at, p->line_end, heads);
   const bool word = !memchr(p->text + from, ' ', to - from);
   if (is_option(p)) return true;
-  if (from > p->line + 1 && p->text[from - 1] == '-' && hri_is_name(p->text[from - 2]) && to + 1 < p->line_end &&
-      p->text[to] == '-' && hri_is_name(p->text[to + 1]))
+  if (from > p->line + 1 && memchr(p->text + from, '-', to - from) && p->text[from - 1] == '-' &&
+      hri_is_name(p->text[from - 2]) && to + 1 < p->line_end && p->text[to] == '-' && hri_is_name(p->text[to + 1]))
     return true; /* "fix-cuda-out-of-memory-in-loader", a branch */
   if (!word || is_exception(p, from, to)) return false;
   if (hri_match_at(p->text, p->at, p->line_end, "bad_alloc")) {

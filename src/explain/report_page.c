@@ -53,13 +53,15 @@ static bool is_explained(const hri_oom_place *p) {
 static bool is_interpreted(const hri_oom_place *p) {
   static const char meaning[] =
       "usually means|typically means|generally means|often means|usually indicates|typically indicates|significa|bedeutet|signifie|indica que";
-  static const char meaning_parts[] = /* Russian: means, says that; Chinese: means */
-      "\xd0\xbe\xd0\xb7\xd0\xbd\xd0\xb0\xd1\x87\xd0\xb0\xd0\xb5\xd1\x82|\xd0\xb3\xd0\xbe\xd0\xb2\xd0\xbe\xd1\x80\xd0\xb8\xd1\x82, \xd1\x87\xd1\x82\xd0\xbe|"
-      "\xe6\x84\x8f\xe5\x91\xb3\xe7\x9d\x80";
+  static const char meaning_parts[] = /* Russian: means, it says that; Chinese: means */
+      "\xd0\xbe\xd0\xb7\xd0\xbd\xd0\xb0\xd1\x87\xd0\xb0\xd0\xb5\xd1\x82|\xd0\xbd\xd0\xb0 \xd0\xb3\xd0\xbe\xd0\xb2\xd0\xbe\xd1\x80\xd0\xb8\xd1\x82, \xd1\x87\xd1\x82\xd0\xbe|\xe6\x84\x8f\xe5\x91\xb3\xe7\x9d\x80";
+  static const char this[] = "\xe8\xbf\x99";
   const size_t at = hri_match_whole(p->text, p->at, p->line_end, meaning);
-  if (hri_match_any(p->text, p->line, p->at, HRI_OWN)) return false;
-  if (hri_match_part(p->text, p->at, p->line_end, meaning_parts)) return true;
-  return at < p->line_end && !hri_match_end(p->text, p->at, at, "this |it |which |error |that ");
+  const size_t part = hri_match_first(p->text, p->at, p->line_end, meaning_parts);
+  const size_t end = hri_sentence_end(p->text, p->at, p->line_end);
+  if (hri_match_any(p->text, p->line, p->at, HRI_OWN) || (end < p->line_end && p->text[end] == '?')) return false;
+  if (part < p->line_end) return !hri_match_end(p->text, p->at, part, this);
+  return at < p->line_end && !hri_match_end(p->text, p->at, at, "this |it |which |error |that |(");
 }
 
 /* An item of a list, also of a numbered one. */
@@ -76,7 +78,8 @@ static bool is_pointed_at(const hri_oom_place *p) {
   static const char looks[] =
       "look for|search for|watch for|check for|grep for|you should see|you will see|you'll see|you may see|you might see";
   const size_t from = hri_sentence_start(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at);
-  return hri_match_any(p->text, from, p->at, looks) && !hri_match_any(p->text, from, p->at, HRI_OWN) &&
+  return hri_match_any(p->text, from, p->at, looks) &&
+         !hri_match_any(p->text, from, p->at, HRI_OWN "|failed|error|warning") &&
          !hri_match_part(p->text, p->at, p->line_end, "' in https"); /* PyTorch names the page of an error */
 }
 
@@ -99,8 +102,8 @@ static bool is_titled_answer(const hri_oom_place *p) {
   static const char says[] = "mean|means|indicates|happens";
   static const char helps[] =
       "how to fix|how to solve|how to resolve|how to avoid|how to prevent|how to handle|causes and|common causes|causes & fixes|"
-      "what it means|what this means|explained|fixes and|solutions|solved|troubleshooting|step-by-step|best practices|"
-      "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas|c\xc3\xb3mo|pourquoi|como";
+      "what it means|what this means|explained|fixes and|solutions|troubleshooting|step-by-step|"
+      "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas";
   const size_t at = hri_match_next(p->text, p->line, p->line_end, "## |### |# ");
   if (!(p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING))) return false;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, HRI_OWN "|anyone|any"))
@@ -147,7 +150,7 @@ bool hri_page_shows_symptom(const hri_oom_place *p, size_t end) {
 /* "Symptoms", and an item of the list below it. */
 static bool is_listed_symptom(const hri_oom_place *p) {
   enum { LIST = 400 };
-  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, HRI_OWN)) return false;
+  if (hri_match_any(p->text, p->line, p->line_end, "was|were|got|died|crashed")) return false; /* what once happened */
   return is_symptom_of(p, p->before_count > LIST ? p->before_count - LIST : 0, p->before_count);
 }
 
@@ -164,7 +167,8 @@ static bool is_in_list_of_threads(const hri_oom_place *p) {
 static bool is_entry_of_reference(const hri_oom_place *p) {
   enum { BELOW = 600 };
   const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
-  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) return false;
+  static const char told[] = "was|were|got|died|crashed|crashes|tried|stopped|failed";
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, told)) return false;
   if (hri_match_at(p->text, next_line(p), p->count,
                    "the possible cause|possible cause|possible reason|the possible reason"))
     return true;
@@ -191,7 +195,7 @@ static bool is_of_article(const hri_oom_place *p) {
   enum { NEAR = 500 };
   static const char says[] =
       "what you will learn|what you'll learn|in this tutorial, |in this article, |in this blog post, |in this guide, |in this post, we|"
-      "learning objectives|table of contents|key takeaways| min read| minute read|we will explore|we'll explore";
+      "learning objectives|table of contents|key takeaways|we will explore|we'll explore";
   const size_t from = p->before_count > NEAR ? p->before_count - NEAR : 0;
   const size_t end = p->line_end + NEAR < p->count ? p->line_end + NEAR : p->count;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p) ||
@@ -203,8 +207,7 @@ static bool is_of_article(const hri_oom_place *p) {
 /* "Common signs of a full card:", "error messages to look for", and what one may see below. */
 static bool is_one_of_signs(const hri_oom_place *p) {
   enum { LIST = 240 };
-  static const char signs[] =
-      "common signs|typical signs|signs of a|signs of an|messages to look for|errors to look for|things to look for";
+  static const char signs[] = "common signs|typical signs|messages to look for|errors to look for|things to look for";
   const size_t from = p->before_count > LIST ? p->before_count - LIST : 0;
   return !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) && hri_match_any(p->before, from, p->before_count, signs) &&
          !hri_match_any(p->before, from, p->before_count, HRI_OWN);
@@ -214,7 +217,7 @@ static bool is_one_of_signs(const hri_oom_place *p) {
 static bool is_one_of_several(const hri_oom_place *p) {
   const size_t end = hri_sentence_end(p->text, p->at, p->at + 120 < p->line_end ? p->at + 120 : p->line_end);
   return hri_match_part(p->text, p->at, end, "or similar|or the like|or a similar|or something similar") &&
-         !hri_match_any(p->text, p->line, p->at, HRI_OWN "|got|getting");
+         !hri_match_any(p->text, p->line, p->at, HRI_OWN "|got|getting|said|died|crashed|stopped");
 }
 
 /* "Error 701 indicates that the server cannot allocate memory": a code, and what it is. */
@@ -246,8 +249,8 @@ static bool is_asked(const hri_oom_place *p) {
 
 /* "How to fix X", as a title in other languages. */
 static bool is_titled_elsewhere(const hri_oom_place *p) {
-  static const char whole[] =
-      "wie|warum|beheben|behebung|pourquoi|r\xc3\xa9soudre|corriger|c\xc3\xb3mo|solucionar|soluci\xc3\xb3n|como|corrigir|affrontare|risolvere|soluzioni";
+  static const char first[] = "wie |warum |pourquoi |comment |c\xc3\xb3mo |como |affrontare |risolvere ";
+  static const char whole[] = "beheben|behebung|r\xc3\xa9soudre|solucionar|soluci\xc3\xb3n|soluzioni";
   static const char parts[] =
       /* Russian: how, why, fix */
       "\xd0\x9a\xd0\xb0\xd0\xba |\xd0\xba\xd0\xb0\xd0\xba |\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xb8\xd1\x81\xd0\xbf\xd1\x80\xd0\xb0\xd0\xb2|"
@@ -255,17 +258,27 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
       "\xe5\xa6\x82\xe4\xbd\x95|\xe6\x80\x8e\xe4\xb9\x88|\xe6\x80\x8e\xe6\xa0\xb7|\xe8\xa7\xa3\xe5\x86\xb3|\xe6\x96\xb9\xe6\xb3\x95|"
       /* Japanese: what to do about it, ways; Korean: solution, ways */
       "\xe5\xaf\xbe\xe5\x87\xa6|\xe5\xaf\xbe\xe7\xad\x96|\xe8\xa7\xa3\xe6\xb1\xba|\xed\x95\xb4\xea\xb2\xb0|\xeb\xb0\xa9\xeb\xb2\x95";
-  static const char own[] = /* Chinese: I, cannot, has not; Russian: at mine */
-      "\xe6\x88\x91|\xe6\x97\xa0\xe6\xb3\x95|\xe6\xb2\xa1|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f";
+  static const char own[] = /* Chinese: I, cannot, has not, asked for, reports; Russian: at mine */
+      "\xe6\x88\x91|\xe6\x97\xa0\xe6\xb3\x95|\xe6\xb2\xa1|\xe6\xb1\x82|\xe6\x8a\xa5\xe9\x94\x99|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f";
   if (hri_match_part(p->text, p->line, p->line_end, own)) return false;
   return p->shape & HRI_OOM_TITLE &&
-         (hri_match_any(p->text, p->line, p->line_end, whole) || hri_match_part(p->text, p->line, p->line_end, parts));
+         (hri_match_at(p->text, p->line, p->line_end, first) || hri_match_any(p->text, p->line, p->line_end, whole) ||
+          hri_match_part(p->text, p->line, p->line_end, parts));
+}
+
+/* A line that a program printed with a time or a level, unless it is a heading, and one's own: neither is explained. */
+static bool is_told_here(const hri_oom_place *p) {
+  return (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) && !(p->shape & (HRI_OOM_HEADING | HRI_OOM_FENCED))) ||
+         hri_match_any(p->text, p->line, p->line_end, HRI_OWN);
 }
 
 bool hri_page_explains(const hri_oom_place *p) {
-  return is_pointed_at(p) || is_frequent(p) || is_titled_answer(p) || is_interpreted(p) || is_listed_symptom(p) ||
-         is_entry_of_reference(p) || is_code_explained(p) || is_of_article(p) || is_one_of_signs(p) ||
-         is_one_of_causes(p) || is_one_of_several(p) || is_asked(p) || is_titled_elsewhere(p);
+  if (is_frequent(p) || is_one_of_causes(p)) return true;
+  if (is_told_here(p)) return false;
+  return is_titled_answer(p) || is_titled_elsewhere(p) || is_of_article(p) || is_listed_symptom(p) ||
+         is_one_of_several(p) || is_asked(p) || is_code_explained(p) ||
+         (!hri_voice_opens(p) &&
+          (is_pointed_at(p) || is_interpreted(p) || is_entry_of_reference(p) || is_one_of_signs(p)));
 }
 
 bool hri_voice_is_meant(const hri_oom_place *p) {

@@ -136,7 +136,8 @@ static bool is_attribute(const hri_oom_place *p, size_t from, size_t to) {
          hri_match_at(p->text, to, p->line_end, what) &&
          hri_match_last(p->text, p->line, at,
                         "two|three|four|several|some|many|these|those|our|my|were|are|was|is|got|been") == at &&
-         !(at > p->line && hri_is_digit(p->text[at - 1]));
+         !(at > p->line && hri_is_digit(p->text[at - 1])) &&
+         !hri_match_any(p->text, p->line, at, "kernel|node|system|linux");
 }
 
 /* "The kernel OOM-kills the build"; "the OOM killer killed it" in Russian, two aspects, and in French. */

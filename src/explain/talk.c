@@ -180,8 +180,7 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
                               "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
                               "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
                               "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* when */
-                              "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* the same at a beginning */
-                              " \xd0\xb2\xd1\x8b ";                               /* you */
+                              "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0";         /* the same at a beginning */
   static const char phrases[] =
       "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
       "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"; /* the last two
@@ -191,6 +190,9 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
 }
 
 bool hri_voice_addresses(const hri_oom_place *p) {
+  const size_t from = hri_sentence_start(p->text, p->sentence, p->at);
+  if (hri_match_part(p->text, from, p->at, "\xd0\xb1\xd1\x8b \xd0\xb2\xd1\x8b|\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b"))
+    return false; /* who asks for help */
   return hri_match_part(p->text, hri_sentence_start(p->text, p->sentence, p->at), p->at, " \xd0\xb2\xd1\x8b ");
 }
 
@@ -424,11 +426,11 @@ static bool is_zero(const hri_oom_place *p) {
 }
 
 /* What is prevented: "this will keep the database from getting oomkilled", "protects it from out-of-memory failures", "for a lower
- * probability of oom crashes". */
+ * probability of oom crashes". What stands behind a colon is another's. */
 static bool is_prevented(const hri_oom_place *p) {
   enum { FAR = 140, NEAR = 48 };
   static const char keeps[] = "keep|keeps|keeping|stop|stops|stopping";
-  static const char prevents[] = "prevent|prevents|preventing|save|saves|protect|protects|protecting|guard|guards";
+  static const char prevents[] = "prevent|prevents|preventing|protect|protects|protecting";
   static const char less[] =
       "reduce the|reduces the|reducing the|lower the|lowers the|lowering the|a lower|decrease the|decreases the|"
       "decreasing the|minimize the|minimizes the|minimizing the|minimise the|reduce|reduces|reducing";
@@ -439,11 +441,12 @@ static bool is_prevented(const hri_oom_place *p) {
                other = hri_match_whole(p->text, from, p->at, prevents);
   const size_t verb = other < p->at ? other : keep;
   const size_t joint = verb < p->at ? hri_match_whole(p->text, verb, p->at, "from") : p->at;
-  if (hri_match_any(p->text, near, p->at, odds) && hri_match_any(p->text, from, p->at, less)) return true;
-  return joint < p->at &&
+  const size_t odd = hri_match_whole(p->text, near, p->at, odds);
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) return false;
+  if (odd < p->at && !memchr(p->text + odd, ':', p->at - odd) && hri_match_any(p->text, from, odd, less)) return true;
+  return joint < p->at && p->at - joint <= NEAR && !hri_match_part(p->text, joint, p->at, ":|,|\"|(") &&
          (other < p->at ||
-          hri_match_any(p->text, joint, p->at, "getting|being|going|running|throwing|raising|hitting")) &&
-         !hri_match_any(p->text, verb, p->at, "but|however|still|did not|didn't");
+          hri_match_any(p->text, joint, p->at, "getting|being|going|running|throwing|raising|hitting"));
 }
 
 /* "Triggering the kernel's oom killer manually does not work": somebody calls it. */
@@ -487,6 +490,8 @@ static bool will_come(const char *text, size_t end, bool fenced) {
   static const char may[] =
       "you may meet|you may encounter|can stop with|may stop with|can fail with|may fail with|might fail with|could fail with";
   const size_t from = end > REACH ? end - REACH : 0;
+  if (!fenced && !hri_match_any(text, from, end, "following error|following message|like following|message like"))
+    return false;
   return (hri_match_any(text, from, end, may) || (fenced && hri_match_any(text, from, end, will))) &&
          hri_match_any(text, from, end, "error|errors|message") &&
          hri_match_any(text, from, end, "if you|if your|when you|below|following|like") &&
@@ -551,14 +556,22 @@ static bool is_answered(const hri_oom_place *p) {
   "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|"                                 \
   "\xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb8\xd1\x82\xd0\xb5"
 
+/* What such a sentence is about. */
+#define ERROR_ABROAD                                                                                                   \
+  "fehler|meldung|erreur|message|error|mensaje|erro|logs|\xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba|"                    \
+  "\xd1\x81\xd0\xbe\xd0\xbe\xd0\xb1\xd1\x89\xd0\xb5\xd0\xbd\xd0\xb8"
+
 /* What may come, or will: Chinese, Japanese, Korean, Russian, German, French, Spanish. People say "may" of what they guess, too. */
 #define MAY_ABROAD                                                                                                     \
-  "\xe5\x8f\xaf\xe8\x83\xbd\xe4\xbc\x9a|\xe5\x8f\xaf\xe8\x83\xbd\xe5\x87\xba\xe7\x8e\xb0|"                             \
+  "\xe5\x8f\xaf\xe8\x83\xbd\xe4\xbc\x9a|"                                                                              \
+  "\xe5\x8f\xaf\xe8\x83\xbd\xe5\x87\xba\xe7\x8e\xb0\xe5\xa6\x82\xe4\xb8\x8b|"                                          \
+  "\xe5\x8f\xaf\xe8\x83\xbd\xe5\x87\xba\xe7\x8e\xb0\xe4\xbb\xa5\xe4\xb8\x8b|"                                          \
   "\xe5\x8f\xaf\xe8\x83\xbd\xe9\x81\x87\xe5\x88\xb0|\xe5\x8f\xaf\xe8\x83\xbd\xe6\x8a\xa5|"                             \
-  "\xe9\x80\x9a\xe5\xb8\xb8\xe4\xbc\x9a|\xe4\xbc\x9a\xe7\x9c\x8b\xe5\x88\xb0|"                                         \
-  "\xe4\xbc\x9a\xe9\x81\x87\xe5\x88\xb0|\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|"                             \
-  "\xec\x88\x98 \xec\x9e\x88|\xea\xb2\x8c \xeb\x90\x9c|\xea\xb2\x8c \xeb\x90\xa8|"                                     \
-  "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xbf\xd0\xbe\xd1\x8f\xd0\xb2|"                                         \
+  "\xe9\x80\x9a\xe5\xb8\xb8\xe4\xbc\x9a|\xe4\xbd\xa0\xe4\xbc\x9a\xe7\x9c\x8b\xe5\x88\xb0|"                             \
+  "\xe4\xbd\xa0\xe4\xbc\x9a\xe9\x81\x87\xe5\x88\xb0|\xe6\x82\xa8\xe4\xbc\x9a\xe7\x9c\x8b\xe5\x88\xb0|"                 \
+  "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xec\x88\x98 \xec\x9e\x88\xec\x8a\xb5|"                            \
+  "\xec\x88\x98 \xec\x9e\x88\xeb\x8b\xa4|\xea\xb2\x8c \xeb\x90\x9c\xeb\x8b\xa4|"                                       \
+  "\xea\xb2\x8c \xeb\x90\xa8|\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xbf\xd0\xbe\xd1\x8f\xd0\xb2|"               \
   "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xb2\xd0\xbe\xd0\xb7\xd0\xbd\xd0\xb8\xd0\xba|"                         \
   "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82\xd0\xb5 \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4|"                                 \
   "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82\xd0\xb5 \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87|"                         \
@@ -580,8 +593,8 @@ static bool is_typical(const char *text, size_t from, size_t end) {
       "classic error|classic message|t\xc3\xadpico|typisch|typischer|typique";
   if (hri_match_any(text, from, end, HRI_OWN)) return false;
   return hri_match_any(text, from, end, typical) || hri_match_part(text, from, end, "\xe5\x85\xb8\xe5\x9e\x8b") ||
-         (hri_match_any(text, from, end, "you|your") && hri_match_any(text, from, end, "like|roughly") &&
-          !hri_match_any(text, from, end, "would you|do you|have you|did you"));
+         (hri_match_any(text, from, end, "you have|you'll|you will|you may|you might|you see") &&
+          hri_match_end(text, from, end, "like this:|like this|something like:"));
 }
 
 /* The same as the last sentence before the message; who is asked for their output ("please paste") has met it. */
@@ -590,7 +603,9 @@ static bool sets_case_wide(const char *text, size_t end) {
   static const char stop[] = "\xe3\x80\x82", please[] = "\xe8\xaf\xb7";
   const size_t far = end > ABROAD ? end - ABROAD : 0;
   size_t from = end > REACH ? end - REACH : 0, to = end;
-  if (hri_match_part(text, far, end, IF_SUCH_ABROAD) && !hri_match_part(text, far, end, OWN_ABROAD)) return true;
+  if (hri_match_part(text, far, end, IF_SUCH_ABROAD) && hri_match_part(text, far, end, ERROR_ABROAD) &&
+      !hri_match_part(text, far, end, OWN_ABROAD))
+    return true;
   if (hri_match_end(text, from, to, stop)) to -= sizeof stop - 1; /* its own */
   for (size_t at = hri_oom_word(text, from, to, stop); at < to; at = hri_oom_word(text, from, to, stop))
     from = at + sizeof stop - 1;

@@ -90,7 +90,7 @@ each_fix plan llama-3.2-1b --device rtx-5070-ti --engine pytorch --seq 333 --mic
 each_fix plan gpt2-774m --device rtx-3060 --micro-batch 4 --engine pytorch; ! grep -q liger fixes || fail "Liger's kernels are offered for gpt2"
 each_fix plan llama-3.2-1b --device a100-80 --engine pytorch --engine-conf transformers=4.57; ! grep -q liger fixes || fail "Liger's kernels are offered for 4.57"
 # a setting that fits only because cached memory is returned says so beside what it would take
-run plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 2 --engine pytorch; expect_rc 3; expect_out '23.98 GiB  PYTORCH_ALLOC_CONF=expandable_segments:True (fits by returning'
+run plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 2 --engine pytorch; expect_rc 3; expect_out '23.98 GiB  PYTORCH_ALLOC_CONF=expandable_segments:True .fits by returning'
 run plan llama-3.2-1b --device rtx-4090 --precision bf16 --micro-batch 2 --engine pytorch --json; expect_rc 3; expect_json 'sum(f["retries"] > 0 for f in d["fixes"]) == 1 and all((f["need_bytes"] > d["budget_bytes"]) == (f["retries"] > 0) for f in d["fixes"])'
 run plan llama-3.2-1b --device rtx-4090 --micro-batch 8 --seq 1024 --precision bf16-pure --engine pytorch --fixes --json
 expect_json 'any(f["options"] == "TrainingArguments(use_liger_kernel=True)" and f["effect_class"] == 1 for f in d["fixes"])'

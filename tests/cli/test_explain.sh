@@ -113,7 +113,7 @@ run explain bare.log --model gpt2-124m; refuses 2; expect_err 'no total'
 run explain bare.log --model gpt2-124m --device rtx-4090; expect_rc 0; expect_out 'on rtx-4090'
 run explain full.log --micro-batch 0; refuses 2
 run explain full.log --micro-batch 4; refuses 2; expect_err 'micro-batch does nothing without --model'; expect_err 'try: add --model'
-run explain full.log --budget 8GiB; refuses 2; expect_err 'budget does nothing without --model: a text states'
+run explain full.log --budget 8GiB; refuses 2; expect_err 'budget does nothing without --model: it is of a snapshot'
 run explain full.log --device rtx-4090; refuses 2; expect_err 'device does nothing without --model'
 
 # Snapshots: told from logs by their first bytes, from a file or a pipe.

@@ -170,6 +170,7 @@ V
 run plan qwen3; refuses 2; expect_err 'try: presets of that name are qwen3-0.6b, qwen3-1.7b, qwen3-4b, qwen3-8b$'
 run plan llama3-8b; refuses 2; expect_err 'did you mean llama-3-8b'
 run plan gpt2-124m --device 'RTX 4070 Laptop GPU'; refuses 2; expect_err 'no cards of laptops'; expect_err 'try: --device rtx-4070 --budget SIZE'
+run plan gpt2-124m --device 'NVIDIA RTX A2000 Laptop GPU'; refuses 2; expect_err 'no cards of laptops'; expect_err 'try: --device NAME --budget SIZE' # no card of the table is spelt so
 run plan gpt2-124m --device 'NVIDIA GeForce RTX 3060 Laptop GPU'; refuses 2; expect_err 'no cards of laptops'; expect_err 'try: --device rtx-3060 --budget SIZE'
 run plan gpt2-124m --device '4090 laptop'; refuses 2; expect_err 'try: --device rtx-4090 --budget SIZE'
 run plan gpt2-124m --device 'NVIDIA GeForce RTX 2060 with Max-Q Design'; refuses 2; expect_err 'try: --device rtx-2060 --budget SIZE'

@@ -32,6 +32,8 @@ cmp -s log.jsonl run/metrics.jsonl || fail "--log-json of a resumed run is not m
 # On standard output the lines stand alone; --json stays one document.
 cp text.txt mine.txt
 # The lines of a run are like those of a log, and it cannot go on without them.
+run train --resume run --steps 9 --allow-different steps --budget 1KiB --log-json late.jsonl -q; expect_rc 3; [ ! -e late.jsonl ] || fail "a refused resume leaves a log"
+run train "${job[@]}" --steps 2 --out none --budget 1KiB --tensorboard deep/a/board/ -q; expect_rc 3; [ ! -e deep ] || fail "a refused run leaves directories"
 run train --resume run --steps 9 --allow-different steps --log-json run/metrics.jsonl -q; refuses 2; expect_err 'belongs to the run'
 ln -s run/metrics.jsonl led; run train "${job[@]}" --steps 2 --out none --log-json led; refuses 2; expect_err 'belongs to the run'
 run inspect run --verify; expect_rc 0

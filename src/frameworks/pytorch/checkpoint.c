@@ -31,12 +31,12 @@ static void frame_release(hri_frame *of) {
 
 static void frame_destroy(hri_torch *torch, held_frame *frame) {
   hri_frame *before = frame->frame.before, *after = frame->frame.after;
+  if (before) before->after = after; /* first: what is dropped below may end another frame */
+  else torch->frames = after;
+  if (after) after->before = before;
   hri_ten_drop(torch, frame->input);
   for (int i = 0; i < HRI_FN_HELD; i++) hri_ten_drop(torch, frame->arguments[i]);
   for (size_t i = 0; i < frame->tensors.count; i++) hri_ten_drop(torch, frame->tensors.items[i]);
-  if (before) before->after = after;
-  else torch->frames = after;
-  if (after) after->before = before;
   frame_release(&frame->frame);
 }
 
