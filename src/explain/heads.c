@@ -322,6 +322,7 @@ static const hri_oom_head heads[] = {
     {"insufficient system memory in resource pool", "sql-server", HRI_OOM_LIMIT},
     {"would use more than the limit", "neo4j", HRI_OOM_LIMIT},
     {"memory circuit breaker triggered as", "solr", HRI_OOM_LIMIT},
+    {"failed to allocate additional", "datafusion", HRI_OOM_LIMIT},
     {"memoryallocationexception: could not allocate", "flink", HRI_OOM_LIMIT},
     {"arena size is too small for", "tflite", HRI_OOM_LIMIT},
     {"failed to allocate tail memory. requested", "tflite", HRI_OOM_LIMIT},

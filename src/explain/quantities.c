@@ -340,6 +340,10 @@ static const struct {
     {"elasticsearch", "new bytes reserved: [", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, BARE},
     {"elasticsearch", "real usage: [", HRI_OOM_LIMIT, 320, HR_OOM_THIS_PROCESS, BARE},
     {"solr", "and allocated threshold", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},
+    {"datafusion", "allocate additional", HRI_OOM_LIMIT, 60, HR_OOM_REQUESTED,
+     SIZED}, /* "7340032 bytes", later "7.0 MB" */
+    {"datafusion", " already allocated", HRI_OOM_LIMIT, 320, HR_OOM_ALLOCATED, BEFORE},
+    {"datafusion", "maximum available is", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, BARE},
     {"neo4j", "allocation of an extra", HRI_OOM_LIMIT, 320, HR_OOM_REQUESTED, SIZED},
     {"neo4j", "than the limit", HRI_OOM_LIMIT, 320, HR_OOM_ALLOWED, SIZED},
     {"neo4j", "currently using", HRI_OOM_LIMIT, 320, HR_OOM_THIS_PROCESS, SIZED},

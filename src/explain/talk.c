@@ -634,7 +634,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
       "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
   const size_t end = intro_end(p);
   const bool colon = end > 0 && p->before[end - 1] == ':';
-  const size_t far = end > 160 ? end - 160 : 0;
+  const size_t far = end > 240 ? end - 240 : 0;
   const size_t from =
       colon ? hri_sentence_start(p->before, p->intro_from > far && p->intro_from < end ? p->intro_from : far, end - 1)
             : 0;
