@@ -217,8 +217,8 @@ static void test_long_lines(void **state) {
       "CUDA out of memory. Tried to allocate 3.00&nbsp;GiB. GPU 0 has a total capacity of 23.64&#160;GiB of which 1.20 <span "
       "class=\"size\">GiB</span> is free. Of the allocated memory 20.00&#xa0;GiB is allocated by PyTorch, and "
       "1.90\xc2\xa0GiB is reserved by PyTorch but unallocated.\n",
-      "CUDA out of memory.\\nTried to allocate 3.00\\u00a0GiB.\\nGPU 0 has a total capacity of 23.64 GiB of\\nwhich 1.20 GiB is "
-      "free. Of the\\nallocated memory 20.00 GiB is allocated by\\nPyTorch, and 1.90 GiB is reserved by PyTorch but unallocated.\n"};
+      ("CUDA out of memory.\\nTried to allocate 3.00\\u00a0GiB.\\nGPU 0 has a total capacity of 23.64 GiB of\\nwhich 1.20 GiB is "
+       "free. Of the\\nallocated memory 20.00 GiB is allocated by\\nPyTorch, and 1.90 GiB is reserved by PyTorch but unallocated.\n")};
   enum { LEAST = 3500, LAST = 4200 };
   static char text[MOST];
   (void)state;
