@@ -2,8 +2,8 @@
  * symptom of a list whose causes follow, a question that is asked often, a code of which the next line says what it means, one of several
  * causes that a program names.
  *
- * The neighbours may rely on this: who tells of it as their own in the same lines ("we see", "my run") reports all the same, and so does
- * a block of a log with times. */
+ * The neighbours may rely on this: who tells of it as their own in the same line ("we see", "my run") reports all the same, and so does a
+ * line of a log with its time (is_told_here, which is asked once); but for questions that are asked often, which are put as one's own. */
 #include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
@@ -59,7 +59,7 @@ static bool is_interpreted(const hri_oom_place *p) {
   const size_t at = hri_match_whole(p->text, p->at, p->line_end, meaning);
   const size_t part = hri_match_first(p->text, p->at, p->line_end, meaning_parts);
   const size_t end = hri_sentence_end(p->text, p->at, p->line_end);
-  if (hri_match_any(p->text, p->line, p->at, HRI_OWN) || (end < p->line_end && p->text[end] == '?')) return false;
+  if (end < p->line_end && p->text[end] == '?') return false;
   if (part < p->line_end) return !hri_match_end(p->text, p->at, part, this);
   return at < p->line_end && !hri_match_end(p->text, p->at, at, "this |it |which |error |that |(");
 }
@@ -78,8 +78,7 @@ static bool is_pointed_at(const hri_oom_place *p) {
   static const char looks[] =
       "look for|search for|watch for|check for|grep for|you should see|you will see|you'll see|you may see|you might see";
   const size_t from = hri_sentence_start(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at);
-  return hri_match_any(p->text, from, p->at, looks) &&
-         !hri_match_any(p->text, from, p->at, HRI_OWN "|failed|error|warning") &&
+  return hri_match_any(p->text, from, p->at, looks) && !hri_match_any(p->text, from, p->at, "failed|error|warning") &&
          !hri_match_part(p->text, p->at, p->line_end, "' in https"); /* PyTorch names the page of an error */
 }
 
@@ -106,7 +105,7 @@ static bool is_titled_answer(const hri_oom_place *p) {
       "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas";
   const size_t at = hri_match_next(p->text, p->line, p->line_end, "## |### |# ");
   if (!(p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING))) return false;
-  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, HRI_OWN "|anyone|any"))
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, "anyone|any"))
     return false;
   if (hri_match_at(p->text, at, p->line_end, "understanding |taming |fixing |solving |resolving ")) return true;
   return (hri_match_at(p->text, at, p->line_end, asks) && hri_match_any(p->text, p->at, p->line_end, says)) ||
@@ -198,9 +197,7 @@ static bool is_of_article(const hri_oom_place *p) {
       "learning objectives|table of contents|key takeaways|we will explore|we'll explore";
   const size_t from = p->before_count > NEAR ? p->before_count - NEAR : 0;
   const size_t end = p->line_end + NEAR < p->count ? p->line_end + NEAR : p->count;
-  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p) ||
-      hri_match_any(p->text, p->line, p->line_end, HRI_OWN))
-    return false;
+  if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p)) return false;
   return hri_match_part(p->text, p->line, end, says) || hri_match_part(p->before, from, p->before_count, says);
 }
 
@@ -217,12 +214,11 @@ static bool is_one_of_signs(const hri_oom_place *p) {
 static bool is_one_of_several(const hri_oom_place *p) {
   const size_t end = hri_sentence_end(p->text, p->at, p->at + 120 < p->line_end ? p->at + 120 : p->line_end);
   return hri_match_part(p->text, p->at, end, "or similar|or the like|or a similar|or something similar") &&
-         !hri_match_any(p->text, p->line, p->at, HRI_OWN "|got|getting|said|died|crashed|stopped");
+         !hri_match_any(p->text, p->line, p->at, "got|getting|said|died|crashed|stopped");
 }
 
 /* "Error 701 indicates that the server cannot allocate memory": a code, and what it is. */
 static bool is_code_explained(const hri_oom_place *p) {
-  enum { NEAR = 32 };
   size_t at = hri_sentence_start(p->text, p->line, p->at);
   while (at < p->at && strchr(" #*-", p->text[at])) at++;
   const size_t name = hri_match_next(p->text, at, p->at, "error code |exit code |error |code |ora-|msg ");
@@ -230,7 +226,8 @@ static bool is_code_explained(const hri_oom_place *p) {
   while (end < p->at && hri_is_digit(p->text[end])) end++;
   return name > at && end > name &&
          hri_match_at(p->text, end, p->line_end,
-                      " indicates | means | occurs | is raised | is returned | happens | appears ");
+                      " indicates | means | is raised | is returned | occurs when | occurs if | happens when | "
+                      "happens if | appears when ");
 }
 
 /* "Running into an out of memory error? No need to panic": whoever is. */
@@ -244,7 +241,7 @@ static bool is_asked(const hri_oom_place *p) {
   const size_t at = hri_match_next(p->text, from, p->at, " |- |# |## ");
   return end < p->line_end && p->text[end] == '?' && hri_match_at(p->text, end + 1, p->count, answers) &&
          hri_match_at(p->text, at, p->at + 1, begins) &&
-         !hri_match_any(p->text, from, end, HRI_OWN "|anyone|the same|same issue|same problem|same error");
+         !hri_match_any(p->text, from, end, "anyone|the same|same issue|same problem|same error");
 }
 
 /* "How to fix X", as a title in other languages. */

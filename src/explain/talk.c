@@ -193,7 +193,7 @@ bool hri_voice_addresses(const hri_oom_place *p) {
   const size_t from = hri_sentence_start(p->text, p->sentence, p->at);
   if (hri_match_part(p->text, from, p->at, "\xd0\xb1\xd1\x8b \xd0\xb2\xd1\x8b|\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b"))
     return false; /* who asks for help */
-  return hri_match_part(p->text, hri_sentence_start(p->text, p->sentence, p->at), p->at, " \xd0\xb2\xd1\x8b ");
+  return hri_match_part(p->text, from, p->at, " \xd0\xb2\xd1\x8b ");
 }
 
 /* What follows in such languages: "in case of", "please". */
