@@ -64,10 +64,10 @@ size_t hri_oom_find(const char *text, size_t from, size_t count);
 /* Whether what hri_oom_find found is a word of which report.c tells whether it belongs to a report. */
 bool hri_oom_is_general(const char *text, size_t at, size_t count);
 
-/* Reads the message at text[at], whose line begins at `line`; NOTHING when the words there mean something else. `end` is how far it was read: the
+/* Reads the message at text[at], whose line is text[line, line_end); NOTHING when the words there mean something else. `end` is how far it was read: the
  * search goes on there (always behind `at`). The text before `at` is only looked at, up to 160 bytes. */
-hri_oom_kind hri_oom_parse(const char *text, size_t line, size_t at, size_t count, hri_oom_message *message,
-                           size_t *end);
+hri_oom_kind hri_oom_parse(const char *text, size_t line, size_t line_end, size_t at, size_t count,
+                           hri_oom_message *message, size_t *end);
 
 /* Whether a progress bar that is closed behind the last figure of the message at `text` says that steps were done.
  * Before hri_oom_context. */

@@ -77,13 +77,27 @@ static size_t caching_end(const char *text, size_t after, size_t end, bool cut) 
   return hint < end ? hri_match_next(text, hint, end, "_alloc_conf|expandable_segments is enabled|max_split_size") : at;
 }
 
+/* Where another speaker's own words begin at or behind `after`, below the message's own line: what stands there is that one's, figures too. PyTorch's words of a request are
+ * others' as well ("you tried to allocate"), so they are no sign of it. */
+static size_t other_speaker(const char *text, size_t after, size_t end, const char *source) {
+  for (size_t at = hri_oom_find(text, after, end); at < end; at = hri_oom_find(text, at + 1, end)) {
+    const hri_oom_head *head = hri_oom_head_at(text, at, end);
+    if (head->kind != HRI_OOM_NOTHING && head->kind != HRI_OOM_CACHING && *head->source &&
+        strcmp(head->source, source) != 0 && !hri_oom_is_general(text, at, end))
+      return at;
+  }
+  return end;
+}
+
 /* Where the message that starts at `after` ends at the latest: before the next one's head. */
-static size_t message_end(const char *text, size_t after, size_t count, hri_oom_kind kind, bool cut) {
+static size_t message_end(const char *text, size_t after, size_t line_end, size_t count, hri_oom_reading r, bool cut) {
+  const hri_oom_kind kind = r.kind;
   static const char *const stops[] = {"traceback (most recent", "out of memory. tried", "cuda error:",
                                       "cuda out of memory",     "npu out of memory",    "mps backend out of memory",
                                       "would exceed allow"};
   size_t end = count - after < 3000 ? count : after + 3000, request;
   for (size_t i = 0; i < sizeof stops / sizeof *stops; i++) end = hri_oom_word(text, after, end, stops[i]);
+  end = other_speaker(text, after > line_end ? after : line_end, end, r.source);
   request = hri_oom_word(text, after, end, "tried to allocate");
   if (request < end && kind != HRI_OOM_ASYNC) end = hri_oom_word(text, request + 1, end, "tried to allocate");
   if (kind == HRI_OOM_CACHING) return caching_end(text, after, end, cut);
@@ -123,8 +137,8 @@ static void read_cut_request(const char *text, size_t count, hr_oom_value *reque
     (void)hri_oom_size_before(text, count, ". gpu ", request);
 }
 
-hri_oom_kind hri_oom_parse(const char *text, size_t line, size_t at, size_t count, hri_oom_message *message,
-                           size_t *end) {
+hri_oom_kind hri_oom_parse(const char *text, size_t line, size_t line_end, size_t at, size_t count,
+                           hri_oom_message *message, size_t *end) {
   const hri_oom_head *head = hri_oom_head_at(text, at, count);
   const hr_oom_value *f = message->failure.figures;
   hri_oom_around a = {text, at < 160 ? 0 : at - 160, at, 0, count, line};
@@ -153,7 +167,7 @@ hri_oom_kind hri_oom_parse(const char *text, size_t line, size_t at, size_t coun
       a.start = far;
   }
   from = reads_before(head, r, message->cut) ? a.start : at;
-  *end = message_end(text, a.after, count, r.kind, message->cut);
+  *end = message_end(text, a.after, line_end, count, r, message->cut);
   hri_oom_read_figures(text, from, *end, message);
   if (message->cut) read_cut_request(text + from, *end - from, &message->failure.figures[HR_OOM_REQUESTED]);
   *end = search_end(a.after, *end, r);

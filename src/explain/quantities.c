@@ -492,9 +492,13 @@ static void of_r(const reading *r) {
 }
 
 static void of_host(const reading *r) {
-  if (!size_near(r, 400, "tried to allocate", HR_OOM_REQUESTED) &&
-      !size_near(r, 200, "unable to allocate", HR_OOM_REQUESTED) &&
-      !size_near(r, 400, "failed to map", HR_OOM_REQUESTED))
+  static const char *const calls[] = {"tried to allocate", "unable to allocate", "failed to map"};
+  size_t next = r->count < 400 ? r->count : 400, call = HRI_COUNT(calls);
+  for (size_t i = 0; i < HRI_COUNT(calls); i++) { /* what stands first is this message's */
+    const size_t at = hri_oom_word(r->at, 0, next, calls[i]);
+    if (at < next) next = at, call = i;
+  }
+  if (call == HRI_COUNT(calls) || !size_near(r, 400, calls[call], HR_OOM_REQUESTED))
     (void)size_near(r, 100, "system memory (", HR_OOM_REQUESTED);
   (void)size_near(r, 100, "than is available (", HR_OOM_FREE);
   if (is_of(r, "r")) of_r(r);

@@ -123,6 +123,16 @@ static bool is_frequent(const hri_oom_place *p) {
   return p->shape & HRI_OOM_COMMENT && hri_match_any(p->before, from, p->before_count, words);
 }
 
+/* Whether the line tells a time of the day, "at 03:12": what happened then, as an incident's page has it. */
+static bool tells_time(const hri_oom_place *p) {
+  const char *t = p->text;
+  for (size_t i = p->line + 2; i + 2 < p->line_end; i++)
+    if (t[i] == ':' && hri_is_digit(t[i - 1]) && hri_is_digit(t[i - 2]) && hri_is_digit(t[i + 1]) &&
+        hri_is_digit(t[i + 2]))
+      return true;
+  return false;
+}
+
 /* A page's label above an example, or above a list of what goes wrong, of which text[from, end) of what stands before is near:
  * causes or solutions follow. */
 static bool is_symptom_of(const hri_oom_place *p, size_t from, size_t end) {
@@ -137,7 +147,7 @@ static bool is_symptom_of(const hri_oom_place *p, size_t from, size_t end) {
       "\xe5\x8e\x9f\xe5\x9b\xa0|\xe8\xa7\xa3\xe5\x86\xb3|\xe8\xa7\xa3\xe6\xb1\xba|\xe5\xaf\xb9\xe7\xad\x96|\xe5\xaf\xbe\xe7\xad\x96|\xed\x95\xb4\xea\xb2\xb0|\xec\x9b\x90\xec\x9d\xb8";
   const size_t to = p->line_end + AHEAD < p->count ? p->line_end + AHEAD : p->count;
   const size_t label = hri_match_whole(p->before, from, end, labels);
-  return label < end && !hri_match_any(p->before, label, end, HRI_OWN) &&
+  return label < end && !tells_time(p) && !hri_match_any(p->before, label, end, HRI_OWN) &&
          hri_match_part(p->text, p->line_end, to, answers);
 }
 

@@ -83,7 +83,7 @@ static bool is_known_later(hr_explainer *e, const hri_oom_place *p) {
   const size_t to = p->line_end + 64 < p->count ? p->line_end + 64 : p->count; /* a head may be wrapped */
   for (size_t at = hri_oom_find(p->text, p->at + 1, to); at < p->line_end; at = hri_oom_find(p->text, at + 1, to)) {
     if (hri_oom_is_general(p->text, at, to)) continue;
-    if (hri_oom_parse(p->text, p->line, at, p->count, &e->message, &end) != HRI_OOM_NOTHING &&
+    if (hri_oom_parse(p->text, p->line, p->line_end, at, p->count, &e->message, &end) != HRI_OOM_NOTHING &&
         !hri_oom_is_kill(e->message.failure.source)) /* which says less than words of memory */
       return true;
   }
@@ -121,7 +121,7 @@ static bool is_worth_it(hr_explainer *e, size_t m, bool english) {
  * spoken of, of which the general rule is not asked. */
 static bool read_known(hr_explainer *e, const hri_oom_place *place, size_t at, size_t *end, bool *whole) {
   const hri_scan_excerpt *x = &e->excerpt;
-  e->message.kind = hri_oom_parse(x->text, place->line, x->start, x->count, &e->message, end);
+  e->message.kind = hri_oom_parse(x->text, place->line, place->line_end, x->start, x->count, &e->message, end);
   *whole = e->message.kind == HRI_OOM_CACHING && !e->message.cut;
   if (e->message.kind != HRI_OOM_NOTHING) {
     hri_oom_add_words(place, &e->message);

@@ -88,7 +88,7 @@ static size_t behind_tag(const char *line, size_t at, size_t end, bool *word) {
 /* Whether a character is neither a blank nor the first of what is dressed or written otherwise. */
 static inline bool is_plain(char c) {
   return (c > ' ' && c < 0x7f && c != '*' && c != '`' && c != '<' && c != '\\' && c != '&') ||
-         ((unsigned char)c >= 0x80 && c != (char)0xc2 && c != (char)0xe2);
+         ((unsigned char)c >= 0x80 && c != (char)0xc2 && c != (char)0xe2 && c != (char)0xe3);
 }
 
 /* Whether the backslash at line[at] parts two names of a path that begins with a drive, "e:\tools\new"; where the path's
@@ -126,6 +126,10 @@ static size_t add_other(hri_scan_window *w, const char *line, size_t at, size_t 
   if (c == (char)0xe2 && at + 2 < end && plain_of(line + at)) {
     if (plain_of(line + at) == ' ') hri_scan_window_add_blank(w);
     else w->text[w->count++] = plain_of(line + at);
+    return at + 3;
+  }
+  if (c == (char)0xe3 && hri_match_at(line, at, end, "\xe3\x80\x80")) {
+    hri_scan_window_add_blank(w); /* as wide as an ideograph */
     return at + 3;
   }
   if (c == '<' && (behind = behind_tag(line, at, end, &word)) > at) {
