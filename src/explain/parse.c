@@ -78,12 +78,13 @@ static size_t caching_end(const char *text, size_t after, size_t end, bool cut) 
 }
 
 /* Where another speaker's own words begin at or behind `after`, below the message's own line: what stands there is that one's, figures too. PyTorch's words of a request are
- * others' as well ("you tried to allocate"), so they are no sign of it. */
+ * others' as well ("you tried to allocate"), and a library's or the driver's code is the reason that they print: neither is a sign of it. */
 static size_t other_speaker(const char *text, size_t after, size_t end, const char *source) {
   for (size_t at = hri_oom_find(text, after, end); at < end; at = hri_oom_find(text, at + 1, end)) {
     const hri_oom_head *head = hri_oom_head_at(text, at, end);
-    if (head->kind != HRI_OOM_NOTHING && head->kind != HRI_OOM_CACHING && *head->source &&
-        strcmp(head->source, source) != 0 && !hri_oom_is_general(text, at, end))
+    if (head->kind != HRI_OOM_NOTHING && head->kind != HRI_OOM_CACHING && head->kind != HRI_OOM_LIBRARY &&
+        head->kind != HRI_OOM_DRIVER && *head->source && strcmp(head->source, source) != 0 &&
+        !hri_oom_is_general(text, at, end))
       return at;
   }
   return end;

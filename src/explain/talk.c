@@ -143,7 +143,7 @@ static bool has_placeholder(const hri_oom_place *p) {
       "is smaller than requested bytes of";
   static const char meant[] = "more than 1eb|more memory|a |memory|buffer|tensor|the ";
   static const char stand_ins[] =
-      "to allocate xxx|unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
+      "to allocate xxx|to allocate nnn|to allocate yyy|unable to allocate xx|unable to allocate x |unable to allocate n |unable to allocate <|unable to allocate {|"
       "unable to allocate %|unable to allocate ...|allocating n mib|memory size of xxx|memory size of x |allocate string bytes|"
       "in step xxx|stepid=xxx|process nnn|process xxx|process [pid]|process <pid>";
   const size_t end = p->at + 120 < p->count ? p->at + 120 : p->count;
