@@ -34,6 +34,12 @@ static bool speaks_to_user(const hri_oom_message *m) {
 /* What makes of something that was met no report all the same. */
 #define AGAINST_MET (BIT(CONDITION) | BIT(BEHIND) | BIT(TOPIC) | BIT(QUOTED) | BIT(HEADING) | BIT(AMONG))
 
+/* "Evicted: the node was low on resource: memory", the kubelet's sentence, whole. */
+static bool is_kubelets(const hri_oom_place *p, size_t from) {
+  return hri_match_end(p->text, p->line, from, "the node was ") &&
+         hri_match_at(p->text, from, p->line_end, "low on resource");
+}
+
 /* "torch.outofmemoryerror", "system.outofmemoryexception": a name that nobody else has. */
 static bool is_known_class(const hri_oom_place *p, size_t from) {
   return hri_match_end(p->text, p->line, from, "torch.|torch.cuda.|system.");
@@ -140,8 +146,10 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (p->shape & HRI_OOM_BOLD && signs & BIT(OPENS)) /* people set what was printed in bold, too */
     signs &= ~(BIT(ALONE) | BIT(LAST) | BIT(FIELD));
   else if (signs & BIT(HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
-  const bool in_sentence =
-      m->kind != HRI_OOM_ENDED && !(speaks_to_user(m) && !m->general) && hri_prose_is_sentence(p, f.from, f.to, signs);
+  if (hri_voice_goes_on(p, f.from, f.to)) return true;
+  const bool in_sentence = m->kind != HRI_OOM_ENDED &&
+                           !((speaks_to_user(m) || is_kubelets(p, f.from)) && !m->general) &&
+                           hri_prose_is_sentence(p, f.from, f.to, signs);
   const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
   if (heard.in_sentence && !(signs & AGAINST_MET) && is_met_by_us(p, f.from, f.to)) return true;

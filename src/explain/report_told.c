@@ -159,6 +159,46 @@ bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t to
          (hri_match_at(p->text, from, to, "oomed|ooming|ooms|oom'") && !are_several(p, from));
 }
 
+/* What a program does about it and says in the same line. */
+#define GOES_ON                                                                                                        \
+  "skipping|retrying|trying|reducing|halving|decreasing|lowering|falling back|emptying|clearing|freeing|attempting|"   \
+  "restarting|continuing|ignoring|offloading|switching|splitting|dropping|shrinking|backing off|moving on|scaling down|recovering"
+
+/* "Skipping batch 17 because of", "trying batch size 64...": what it does or tries, with a number, and what came in between. */
+static bool is_what_came(const hri_oom_place *p, size_t from) {
+  static const char does[] = GOES_ON "|skipped|dropped|reduced|retried|tried";
+  size_t at = p->line, end;
+  while (at < from && strchr(" |[]>*-", p->text[at])) at++;
+  if (!hri_match_at(p->text, at, from, does)) return false;
+  end = hri_oom_with_modifiers(p->text, at, from);
+  if (hri_match_end(p->text, at, end, " an ")) end -= strlen("an ");
+  if (!hri_match_end(p->text, at, end, "because of |because |due to |... |: |-> |after |(")) return false;
+  while (at < end && !hri_is_digit(p->text[at])) at++;
+  return at < end;
+}
+
+bool hri_voice_goes_on(const hri_oom_place *p, size_t from, size_t to) {
+  enum { DETAILS = 60, MARKS = 4 };
+  static const char case_of[] = HRI_CASE "|" HRI_CAN "|" HRI_RULE "|when|to|or|that|than|is|are|by|of";
+  const size_t start = hri_sentence_start(p->text, p->line, from);
+  const size_t far = to + DETAILS < p->line_end ? to + DETAILS : p->line_end;
+  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_HEADING | HRI_OOM_ROW)) return false;
+  if (is_what_came(p, from) && !hri_match_any(p->text, to, p->line_end, case_of)) return true;
+  if (hri_match_any(p->text, start, from, HRI_CASE "|" HRI_CAN "|when|to|or|that|than")) return false;
+  for (size_t at = to; at < far; at++) {
+    size_t behind = at;
+    if (!strchr(",;.:!(-", p->text[at])) continue;
+    while (behind < p->line_end && behind < at + MARKS && strchr(",;.:!(->) ", p->text[behind])) behind++;
+    if (p->text[at] == '.' && hri_count_words(p->text, start, from) > 3) return false; /* what it is made to do */
+    if (p->text[at] == ':' && p->shape & HRI_OOM_COMMENT) return false; /* an item, and what to do about it */
+    if (hri_match_any(p->text, to, at, case_of)) return false;
+    if (behind > at + 1 && behind < p->line_end && hri_match_whole(p->text, behind, p->line_end, GOES_ON) == behind)
+      return true;
+    if (p->text[at] != ',' && behind > at + 1) return false; /* another sentence */
+  }
+  return false;
+}
+
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {
   size_t end;
   if (!(p->shape & HRI_OOM_TITLE)) return false;
