@@ -95,6 +95,14 @@ bool hri_match_end(const char *text, size_t from, size_t to, const char *words) 
   return false;
 }
 
+bool hri_match_over(const char *text, size_t seam, size_t to, const char *words) {
+  size_t length;
+  EACH_WORD(word, length, words)
+  for (size_t at = seam >= length ? seam - length + 1 : 0; at < seam && at + length <= to; at++)
+    if (text[at] == word[0] && memcmp(text + at, word, length) == 0) return true;
+  return false;
+}
+
 bool hri_ends_sentence(const char *text, size_t at, size_t to) {
   char c = text[at];
   if (c == ';' || c == '?' || c == '!') return true;

@@ -26,6 +26,8 @@ size_t hri_match_next(const char *text, size_t at, size_t to, const char *words)
 /* Whether text[from, to) ends with one; where the longest begins that ends there and is a whole word, or `to`. */
 bool hri_match_end(const char *text, size_t from, size_t to, const char *words);
 size_t hri_match_last(const char *text, size_t from, size_t to, const char *words);
+/* Whether one begins before text[seam] and ends behind it. */
+bool hri_match_over(const char *text, size_t seam, size_t to, const char *words);
 
 /* Whether a sentence ends at text[at]: "2.5 gib" and "a.b" do not end one. */
 bool hri_ends_sentence(const char *text, size_t at, size_t to);

@@ -50,9 +50,8 @@ static bool has_words_over(const char *text, size_t seam, size_t count) {
   for (size_t at = 0; at < seam; at++) {
     const hri_oom_head *head = hri_oom_head_at(text, at, count);
     if (head && at + strlen(head->words) > seam) return true;
-    if (hri_match_next(text, at, count, figure_words) > seam) return true;
   }
-  return false;
+  return hri_match_over(text, seam, count, figure_words);
 }
 
 /* Whether words of memory ("... out_of_d", "evice_memory") stand where the line goes on at once, and none where a blank
