@@ -152,7 +152,10 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
                            hri_prose_is_sentence(p, f.from, f.to, signs);
   const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
-  if (heard.in_sentence && !(signs & AGAINST_MET) && is_met_by_us(p, f.from, f.to)) return true;
+  if (heard.in_sentence && !(signs & AGAINST_MET) &&
+      (is_met_by_us(p, f.from, f.to) || hri_voice_tells_abroad(p, f.from, f.to)))
+    return true;
+  if (!(signs & AGAINST_MET) && hri_voice_tells_abroad(p, f.from, f.to)) return true;
   if (p->ear) return p->ear->hears(p->ear->context, &heard);
   return hri_prose_weigh(&heard) > 0;
 }

@@ -83,6 +83,11 @@ bool hri_voice_goes_on(const hri_oom_place *place, size_t from, size_t to);
  * "`xpu out of memory` error with two cards". */
 bool hri_voice_titles_event(const hri_oom_place *place, size_t from, size_t to);
 
+/* ---- report_abroad.c ---- */
+
+/* Whether somebody tells, in another language than English, of one event: "bekomme ich", "me sale". */
+bool hri_voice_tells_abroad(const hri_oom_place *place, size_t from, size_t to);
+
 /* ---- report_reading.c ---- */
 
 /* Kind, source and figures of a report of no known speaker; returns where what belongs to it ends. */

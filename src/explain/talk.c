@@ -452,7 +452,9 @@ static bool is_prevented(const hri_oom_place *p) {
 /* "Triggering the kernel's oom killer manually does not work": somebody calls it; or it is set. */
 static bool is_called(const hri_oom_place *p) {
   const size_t near = p->at + 40 < p->count ? p->at + 40 : p->count;
-  return hri_match_part(p->text, p->at, near, "killer manually|killer by hand|killer on purpose|killer deliberately|killer disabled|killer enabled|killer settings|killer policy|killer configuration");
+  return hri_match_part(
+      p->text, p->at, near,
+      "killer manually|killer by hand|killer on purpose|killer deliberately|killer disabled|killer enabled|killer settings|killer policy|killer configuration");
 }
 
 bool hri_voice_denies(const hri_oom_place *p) {
