@@ -275,13 +275,34 @@ static bool is_in_code(const char *text, size_t from, size_t at, size_t end, siz
   return before || behind;
 }
 
+/* Which pairs of letters stand in a text, with some that do not: a name that begins with another pair is not in there. There are
+ * hundreds of names, and every tag of a log's lines is asked about each. */
+enum { PAIRS = 1024 };
+typedef struct pair_set {
+  uint64_t words[PAIRS / 64];
+} pair_set;
+
+static inline size_t pair_of(const char *text) {
+  return ((unsigned char)text[0] * 37u + (unsigned char)text[1]) % PAIRS;
+}
+
+static pair_set pairs_of(const char *text, size_t from, size_t to) {
+  pair_set set = {{0}};
+  for (size_t at = from; at + 1 < to; at++) set.words[pair_of(text + at) / 64] |= 1ull << (pair_of(text + at) % 64);
+  return set;
+}
+
+static inline bool has_pair(const pair_set *set, size_t pair) { return set->words[pair / 64] >> (pair % 64) & 1; }
+
 /* A speaker's name in text[from, to): as a word, or before "_", ".", "/" and the like. In the lines around a message
  * (`code`) all names count only where they stand as code has them. */
 static const char *find_speaker(const char *text, size_t from, size_t to, const speaker *list, size_t count,
                                 bool code) {
+  const pair_set pairs = pairs_of(text, from, to);
   for (size_t i = 0; i < count; i++) {
-    size_t length = strlen(list[i].word);
-    if (!list[i].name[0]) continue;
+    size_t length;
+    if (!list[i].name[0] || !has_pair(&pairs, pair_of(list[i].word))) continue; /* words have two letters or more */
+    length = strlen(list[i].word);
     for (size_t at = hri_oom_word(text, from, to, list[i].word); at < to;
          at = hri_oom_word(text, at + 1, to, list[i].word)) {
       size_t end = at + length;
