@@ -9,6 +9,7 @@
 #include <headroom/replay.h>
 #include <headroom/snapshot.h>
 
+#include "base/error.h"
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
@@ -74,14 +75,33 @@ static hr_status read_log(input *in, hr_explanation **explanation, hr_error *err
 
 enum { MOST_REPLAYED = 20000000 }; /* events; the search replays a trace sixteen times */
 
-/* What no snapshot states: --budget as bytes, else the memory of --device; 0 when neither says it. */
+/* What a person says now and what says no total; a recipe or the environment is for several commands, and --model plans for it. */
+static hr_status no_total(const cli_config *config, const void *member, const char *what, const char *why,
+                          hr_error *error) {
+  if (config->own.model || config_origin(config, member) != ORIGIN_FLAG) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s: %s", what, why);
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "--budget SIZE, what the device of the snapshot has, such as 24GiB, or --device NAME of the table");
+}
+
+/* What no snapshot states: --budget as bytes or as a share of --device, else the memory of --device; 0 when neither says it. */
 static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_error *error) {
+  const void *const idle[] = {&config->job.device};
+  const bool budget = config_chosen(config, &config->job.budget_bytes), named = config_chosen(config, idle[0]);
+  const double share = budget ? config->job.budget_share : 0;
   hr_device device;
-  *bytes = 0;
-  if (config_chosen(config, &config->job.budget_bytes)) *bytes = config->job.budget_bytes; /* 0 for a share */
-  if (*bytes || !config_chosen(config, &config->job.device)) return HR_OK;
+  *bytes = budget ? config->job.budget_bytes : 0; /* 0 for a share */
+  if (*bytes && !config->own.model)
+    return config_refuse_idle(config, idle, 1, "beside --budget SIZE, which is the total of the snapshot's device",
+                              "leave one of the two out", error);
+  if (*bytes || (!budget && !named)) return HR_OK;
+  if (!named)
+    return no_total(config, &config->job.budget_bytes, "--budget", "a share of a device that is not named", error);
   if (hr_device_find(config->job.device.name, &device, error) != HR_OK) return error->code;
-  if (!device.usable_now) *bytes = device.usable_bytes;
+  if (device.usable_now)
+    return no_total(config, idle[0], device.name,
+                    "what this machine has free now is not the total of the snapshot's device", error);
+  *bytes = share > 0 ? (uint64_t)(share * (double)device.usable_bytes) : device.usable_bytes;
   return HR_OK;
 }
 
@@ -147,21 +167,22 @@ static hr_status show(cli_config *config, hr_explanation *explanation, const hr_
   return HR_OK;
 }
 
-/* Options that would change nothing without --model: those of a job, and for a text, which states its device's total, --device and
- * --budget. */
-static hr_status check_job(const cli_config *config, bool text, hr_error *error) {
+/* Options that would change nothing without --model: those of a job, and for what states itself what the device has, --device and
+ * --budget; `states` is what states it, NULL: not asked yet. */
+static hr_status check_job(const cli_config *config, const char *states, hr_error *error) {
+  char where[128];
   const void *members[MAX_OPTIONS];
   size_t count = 0;
   for (option_id id = 0; id < option_count() && !config->own.model; id++) {
     const hr_field *o = option_get(id);
     const void *member = (const char *)&config->job + o->offset;
     const bool device = member == &config->job.device || member == &config->job.budget_bytes;
-    if (o->home == HR_HOME_JOB && o->commands & HR_FOR_EXPLAIN && device == text) members[count++] = member;
+    if (o->home == HR_HOME_JOB && o->commands & HR_FOR_EXPLAIN && device == (states != NULL)) members[count++] = member;
   }
-  return config_refuse_idle(config, members, count,
-                            text ? "without --model: it is of a snapshot, a text states its device's total"
-                                 : "without --model: it is of a job that is planned",
-                            "add --model MODEL, what was trained, or leave it out", error);
+  if (states) (void)snprintf(where, sizeof where, "without --model: it is of a snapshot, %s", states);
+  else (void)snprintf(where, sizeof where, "without --model: it is of a job that is planned");
+  return config_refuse_idle(config, members, count, where, "add --model MODEL, what was trained, or leave it out",
+                            error);
 }
 
 /* A log or a snapshot. */
@@ -172,11 +193,17 @@ static hr_status explain_file(const cli_config *config, reading *r, hr_explanati
   if (hr_snapshot_recognise(in.first, in.first_count)) {
     status = read_snapshot(config, &in, &r->limits, explanation, error);
   } else {
-    status = check_job(config, true, error);
+    status = check_job(config, "a text states its device's total", error);
     if (status == HR_OK) status = read_log(&in, explanation, error);
   }
   text_close(in.file);
   return status;
+}
+
+/* A run directory: run.json has the device and the budget. */
+static hr_status explain_run(const cli_config *config, hr_run_explanation **run, hr_error *error) {
+  hr_status status = check_job(config, "a run states its budget", error);
+  return status == HR_OK ? hr_explain_run(config->operands[0], run, error) : status;
 }
 
 /* Of several ranks the one that failed first is explained: what the others met may be its doing. */
@@ -206,10 +233,10 @@ hr_status command_explain(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
-  HRI_TRY(check_job(config, false, error));
+  HRI_TRY(check_job(config, NULL, error));
   reading_begin(&r, config, config->operands[0]);
   if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
-  else if (is_directory(config->operands[0])) status = hr_explain_run(config->operands[0], &run, error);
+  else if (is_directory(config->operands[0])) status = explain_run(config, &run, error);
   else status = explain_file(config, &r, &explanation, error);
   status = reading_end(&r, status, error); /* the plan of --model is not the file's */
   if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);

@@ -142,6 +142,11 @@ expect_out '^growth, likely$'; expect_out '20.00 GiB of the device' # that someb
 run explain "$data/explain/cases/leak.pickle.gz" --budget 4GiB; expect_rc 0; expect_out '^growth, certain$'; expect_out 'history.append'
 run explain "$data/explain/cases/leak.pickle.gz" --device rtx-4090; expect_rc 0; expect_out 'total +23\.[0-9]+ GiB'
 run explain "$data/explain/cases/leak.pickle.gz" --device rtx-9; refuses 2; expect_err 'rtx-9'
+# An option that says no total is refused, not passed over.
+run explain "$data/explain/cases/leak.pickle.gz" --device rtx-4090 --budget 50%; expect_rc 0; expect_out 'total +11\.[0-9]+ GiB'
+run explain "$data/explain/cases/leak.pickle.gz" --budget 50%; refuses 2; expect_err '--budget: a share of a device that is not named'; expect_err 'try: --budget SIZE'
+run explain "$data/explain/cases/leak.pickle.gz" --device cpu; refuses 2; expect_err 'cpu: what this machine has free now'
+run explain "$data/explain/cases/leak.pickle.gz" --device rtx-4090 --budget 4GiB; refuses 2; expect_err 'device does nothing beside --budget SIZE'
 head -c 3000 "$data/explain/cases/leak.pickle.gz" >cut.pickle.gz
 run explain cut.pickle.gz; refuses 5; expect_err 'cut.pickle.gz'
 
@@ -159,6 +164,8 @@ import struct
 open("run/memory/trail", "wb").write(struct.pack("<8sIIqqQQiI16s16s32sQQQQQQI1024s", b"HRTRAIL1", 0x7fffffff, 0, 1, 2, 7, 100, 3, 0, b"train", b"backward",
     b"linear_dx", 1 << 30, 4 << 30, 64 << 20, 1200000000, 1300000000, 10000000, 0, b"").ljust(4096, b"\0"))
 PY
+run explain run --device rtx-4090; refuses 2; expect_err 'device does nothing without --model: it is of a snapshot, a run states its budget'
+run explain run --budget 8GiB; refuses 2; expect_err 'budget does nothing without --model'; expect_err 'try: add --model'
 run explain run; expect_rc 0; expect_out '^killed after 7 of 100 steps$'; expect_out 'last: backward, layer 3, linear_dx \(train\)'
 expect_out '^host_memory, likely$'; expect_out 'planned +1.00 GiB'; expect_out 'kernel.*dmesg'
 run explain run --json; expect_rc 0
