@@ -11,6 +11,7 @@
  * instead, 4 x fp32 on GeForce of Turing (8 x with fp16 accumulation, which no training uses) and 8 x on the T4. Memory of the CUDA context depends on driver and version and is never tabulated as truth: 500 MiB is assumed
  * (256 to 612 MiB were seen with lazily loaded kernels). */
 #include <ctype.h>
+#include <limits.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -40,6 +41,7 @@ static const struct {
     {'T', "card databases"},
     {'d', "data sheet, unverified"},
     {'C', "codesota"},
+    {'O', "total and multiprocessors as PyTorch printed them"},
     {'p', "host link assumed"},
     {'u', "total unverified"},
 };
@@ -80,6 +82,7 @@ static const row rows[] = {
     {"rtx-3070", "NVIDIA GeForce RTX 3070", "", 8, 8192, 0, 448, 40.6, 20.3, 20.3, 31, 0.75, OLD, "HRdu", "2026-11", 0, 86, 46},
     {"rtx-3070-ti", "NVIDIA GeForce RTX 3070 Ti", "", 8, 8192, 0, 608, 43.5, 21.75, 21.75, 31, 0.75, OLD, "HRTdu", "2026-11", 0, 86, 48},
     {"rtx-3080", "NVIDIA GeForce RTX 3080 10G", "rtx-3080-10gb", 10, 10240, 0, 760, 59.5, 29.8, 29.8, 31, 0.75, OLD, "LRdu", "2026-08", 0, 86, 68},
+    {"rtx-3080-ti", "NVIDIA GeForce RTX 3080 Ti", "rtx-3080-ti-12gb", 12, 12288, 0, 912, 68.2, 34.1, 34.1, 31, 0.75, OLD, "HRTdu", "2026-11", 0, 86, 80},
     {"rtx-3090", "NVIDIA GeForce RTX 3090", "", 24, 24576, 23.69, 936, 71.2, 35.6, 35.6, 31, 0.75, OLD, "LRdu", "2026-08", 0, 86, 82},
     {"rtx-4060", "NVIDIA GeForce RTX 4060", "", 8, 8188, 0, 272, 30.2, 15.1, 15.1, 16, 0.75, OLD, "HRdu", "2026-11", 0, 89, 24},
     {"rtx-4060-ti", "NVIDIA GeForce RTX 4060 Ti", "rtx-4060-ti-8 rtx-4060-ti-8gb", 8, 8188, 0, 288, 44.1, 22.1, 22.1, 16, 0.75, OLD, "HRdu", "2026-11", 0, 89, 34},
@@ -100,11 +103,17 @@ static const row rows[] = {
     {"t4", "NVIDIA T4", "tesla-t4", 16, 15360, 14.76, 320, 0, 0, 8.1, 16, 0.75, OLD, "Ldu", "2026-08", 65, 75, 40},
     {"v100-16", "NVIDIA V100 SXM2 16GB", "tesla-v100-16gb", 16, 16160, 15.75, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08", 125, 70, 80},
     {"v100-32", "NVIDIA V100 SXM2 32GB", "tesla-v100-32gb", 32, 32510, 0, 900, 0, 0, 15.7, 16, 0.75, OLD, "LAu", "2026-08", 125, 70, 80},
+    {"v100-16-pcie", "NVIDIA V100 PCIe 16GB", "v100-pcie-16gb", 16, 16160, 15.78, 900, 0, 0, 14, 16, 0.75, OLD, "OTd", "2026-11", 112, 70, 80},
+    {"v100-32-pcie", "NVIDIA V100 PCIe 32GB", "v100-pcie-32gb", 32, 32510, 31.74, 900, 0, 0, 14, 16, 0.75, OLD, "OTd", "2026-11", 112, 70, 80},
     {"a10", "NVIDIA A10", "", 24, 23028, 0, 600, 125, 62.5, 31.2, 31, 0.75, OLD, "LA", "2026-08", 0, 86, 72},
+    {"a10g", "NVIDIA A10G", "", 24, 0, 22.05, 600, 70, 35, 35, 31, 0.75, OLD, "Od", "2026-11", 0, 86, 80},
     {"a40", "NVIDIA A40", "", 48, 46068, 0, 696, 149.7, 74.8, 37.4, 31, 0.75, OLD, "Lu", "2026-08", 0, 86, 84},
+    {"rtx-a5000", "NVIDIA RTX A5000", "a5000", 24, 0, 23.54, 768, 111.1, 55.5, 27.8, 31, 0.75, OLD, "OHd", "2026-11", 0, 86, 64},
     {"rtx-a6000", "NVIDIA RTX A6000", "a6000", 48, 49140, 0, 768, 154.8, 77.4, 38.7, 31, 0.75, OLD, "ALR", "2026-08", 0, 86, 84},
     {"rtx-6000-ada", "NVIDIA RTX 6000 Ada Generation", "6000-ada", 48, 49140, 47.37, 960, 364, 182, 91.1, 31, 0.75, OLD, "HRd", "2026-08", 0, 89, 142},
+    {"rtx-pro-6000", "NVIDIA RTX PRO 6000 Blackwell Workstation Edition", "rtx-pro-6000-blackwell rtx-pro-6000-ws", 96, 97887, 94.97, 1792, 503.8, 251.9, 125.95, 63, 0.75, NEW, "OXd", "2026-11", 0, 120, 188},
     {"l4", "NVIDIA L4", "", 24, 23034, 0, 300, 121, 60, 30.3, 31, 0.75, OLD, "L", "2026-08", 0, 89, 58},
+    {"l40", "NVIDIA L40", "", 48, 46068, 44.40, 864, 181.05, 90.5, 90.5, 31, 0.75, OLD, "OHd", "2026-11", 0, 89, 142},
     {"l40s", "NVIDIA L40S", "", 48, 46068, 0, 864, 362, 183, 91.6, 31, 0.75, OLD, "M", "2026-08", 0, 89, 142},
     {"a100-40", "NVIDIA A100 40GB", "a100-40gb a100-sxm4-40gb a100-pcie-40gb", 40, 40960, 0, 1555, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0, 80, 108},
     {"a100-80", "NVIDIA A100 80GB SXM", "a100-80gb a100-sxm4-80gb", 80, 81920, 79.15, 2039, 312, 156, 19.5, 31, 0.8, OLD, "MA", "2026-08", 0, 80, 108},
@@ -180,7 +189,7 @@ hr_status hr_device_get(uint32_t index, hr_device *device, hr_error *error) {
 
 /* ---- look-up ---- */
 
-enum { PLAIN_BYTES = 64 };
+enum { PLAIN_BYTES = 64, NEAR_ROWS = 4 };
 
 /* Letters and digits in lower case, without "nvidia", "geforce", "rtx" and the like in front: "RTX 4090" is 4090. */
 static void plain_name(const char *name, size_t length, char out[PLAIN_BYTES]) {
@@ -221,12 +230,15 @@ static void dashed_name(const char *name, char out[PLAIN_BYTES]) {
   out[i] = 0;
 }
 
-/* Whether the name of a row begins so: "rtx-40" as it is spelt, "a100" and "40" without what all cards of a maker are
- * called. One digit is too little to mean something. */
+/* Whether a name of a row begins so: "rtx-40" as it is spelt, "v100-pcie" of another of its names, "a100" and "40" without what
+ * all cards of a maker are called. One digit is too little to mean something. */
 static bool begins_row(const row *r, const char *dashed, const char *wanted) {
   char plain[PLAIN_BYTES];
-  if (strncmp(r->name, dashed, strlen(dashed)) == 0) return true;
+  size_t length = strlen(dashed);
+  if (strncmp(r->name, dashed, length) == 0) return true;
   if (strncmp(dashed, "rtx", 3) == 0 || (!isalpha((unsigned char)wanted[0]) && strlen(wanted) < 2)) return false;
+  for (const char *alias = r->aliases; *alias; alias += strcspn(alias, " "), alias += *alias == ' ')
+    if (strncmp(alias, dashed, length) == 0) return true;
   plain_name(r->name, strlen(r->name), plain);
   return strncmp(plain, wanted, strlen(wanted)) == 0;
 }
@@ -272,37 +284,98 @@ static bool cut_laptop(char *dashed) {
   return false;
 }
 
-/* The row that is meant: the one of this name, as nvidia-smi has it or shorter, or one that is spelt almost so - of a laptop's card, which is
- * not in the table, only with its dashes. NULL: none. */
-static const char *near_row(const char *dashed, bool laptop) {
-  const char *names[ROW_COUNT + 1];
+/* How far a name is from one of the table, as it is spelt or without what all cards of a maker are called; UINT_MAX: too far. */
+static unsigned distance_of(const char *dashed, const char *plain, const char *row_name) {
+  const struct {
+    const char *word, *candidate;
+  } pairs[] = {{dashed, row_name}, {plain, row_name}};
+  unsigned best = UINT_MAX;
+  for (size_t k = 0; k < sizeof pairs / sizeof *pairs; k++) {
+    hri_near search;
+    hri_near_begin(&search, pairs[k].word);
+    hri_near_offer(&search, pairs[k].candidate);
+    if (hri_near_end(&search) && search.distance < best) best = search.distance;
+  }
+  return best;
+}
+
+/* Of the rows that a longer name begins with, the longest: "rtx-3090" of "rtx-3090-ti", which is another card and no slip.
+ * A number that goes on is another number. ROW_COUNT: none. */
+static size_t row_within(const char *plain) {
+  size_t found = ROW_COUNT, longest = 1; /* one letter says nothing */
+  for (size_t i = 0; i < ROW_COUNT; i++) {
+    char own[PLAIN_BYTES];
+    size_t length;
+    plain_name(rows[i].name, strlen(rows[i].name), own);
+    length = strlen(own);
+    if (length <= longest || strncmp(plain, own, length) != 0 || isdigit((unsigned char)plain[length])) continue;
+    found = i;
+    longest = length;
+  }
+  return found;
+}
+
+/* The row that is meant: the one of this name, as nvidia-smi has it or shorter; of a laptop's card, which is not in the table, the
+ * one that is spelt almost so. NULL: none. */
+static const char *laptop_row(const char *dashed) {
+  const char *names[ROW_COUNT];
   char plain[PLAIN_BYTES];
   plain_name(dashed, strlen(dashed), plain);
   for (size_t i = 0; i < ROW_COUNT; i++) {
     if (row_is_called(&rows[i], plain)) return rows[i].name;
     names[i] = rows[i].name;
   }
-  names[ROW_COUNT] = "cpu";
-  const char *near = hri_nearest(dashed, names, ROW_COUNT + 1);
-  return near || laptop ? near : hri_nearest(plain, names, ROW_COUNT + 1);
+  return hri_nearest(dashed, names, ROW_COUNT);
+}
+
+/* Rows that a name, which is none of them, is near to: what it goes on from, then those that are as near as any. */
+static size_t near_rows(const char *dashed, size_t found[NEAR_ROWS]) {
+  char plain[PLAIN_BYTES];
+  unsigned least = UINT_MAX;
+  size_t count = 0, within;
+  plain_name(dashed, strlen(dashed), plain);
+  within = row_within(plain);
+  if (within < ROW_COUNT) found[count++] = within;
+  for (size_t i = 0; i < ROW_COUNT; i++) {
+    unsigned distance = distance_of(dashed, plain, rows[i].name);
+    if (distance < least) least = distance;
+  }
+  for (size_t i = 0; i < ROW_COUNT && least < UINT_MAX && count < NEAR_ROWS; i++)
+    if (i != within && distance_of(dashed, plain, rows[i].name) == least) found[count++] = i;
+  return count;
+}
+
+static hr_status unknown_laptop(const char *name, const char *dashed, hr_error *error) {
+  const char *near = laptop_row(dashed);
+  hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops and of Max-Q design",
+           name);
+  return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE%s, with the memory that yours has, such as 8GiB",
+                  near ? near : "NAME",
+                  near ? "" : ", the NAME of a card of its generation that `headroom devices` lists");
 }
 
 static hr_status unknown_device(const char *name, hr_error *error) {
-  char dashed[PLAIN_BYTES];
-  const char *near;
+  char dashed[PLAIN_BYTES], plain[PLAIN_BYTES], list[NEAR_ROWS * 32] = "";
+  size_t found[NEAR_ROWS], count, used = 0;
   dashed_name(name, dashed);
-  if (cut_laptop(dashed)) {
-    near = near_row(dashed, true);
-    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s': the table has no cards of laptops", name);
-    return hri_hint(error, HR_ERROR_USAGE, "--device %s --budget SIZE%s, with the memory that yours has, such as 8GiB",
-                    near ? near : "NAME",
-                    near ? "" : ", the NAME of a card of its generation that `headroom devices` lists");
+  if (cut_laptop(dashed)) return unknown_laptop(name, dashed, error);
+  plain_name(dashed, strlen(dashed), plain);
+  count = near_rows(dashed, found);
+  if (count == 0) {
+    bool cpu = distance_of(dashed, plain, "cpu") < UINT_MAX;
+    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
+    if (cpu) return hri_hint(error, HR_ERROR_USAGE, "did you mean cpu?");
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "cpu, or one of the table, for example rtx-4090, l4, a100-80, h100; `headroom devices` lists them");
   }
-  near = near_row(dashed, false);
-  hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
-  if (near) return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", near);
-  return hri_hint(error, HR_ERROR_USAGE,
-                  "cpu, or one of the table, for example rtx-4090, l4, a100-80, h100; `headroom devices` lists them");
+  for (size_t k = 0; k < count; k++)
+    used += (size_t)snprintf(list + used, sizeof list - used, "%s%s (%.0f GB)", k ? ", " : "", rows[found[k]].name,
+                             rows[found[k]].capacity_gib);
+  hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'; near it %s %s", name, count > 1 ? "are" : "is", list);
+  return hri_hint(
+      error, HR_ERROR_USAGE,
+      "--device %s, if that is meant; with --budget SIZE for a card of its generation that has other memory",
+      rows[found[0]].name);
 }
 
 const char *hr_cpu_team_reason(const hr_cpu_team *team, char *out, uint32_t out_bytes) {
