@@ -381,7 +381,7 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
 
 /* Before anything is read. */
 static hr_status check_outputs(const cli_config *config, hr_error *error) {
-  output_file files[] = {{"html", config->own.html}, {"export", NULL}};
+  output_file files[] = {{"html", config->own.html, false}, {"export", NULL, false}};
   hr_export_format format = HR_EXPORT_CHROME_TRACE;
   if (config->own.html) HRI_TRY(output_check("html", config->own.html, OUTPUT_PAGE, error));
   if (config->own.export_count == 0) return HR_OK;

@@ -31,18 +31,36 @@ static bool is_ours(const char *path, output_kind kind) {
   return kind != OUTPUT_OTHER && strstr(head, signs[kind]);
 }
 
-/* Lines of --log-json are those of metrics.jsonl, so the sign does not tell them apart, and a run cannot go on without
- * its own. */
-static bool is_metrics_of_a_run(const char *path) {
-  char *real = realpath(path, NULL), run[4096];
-  char *name = real ? strrchr(real, '/') : NULL;
-  bool is = false;
-  if (name && strcmp(name + 1, "metrics.jsonl") == 0) {
-    *name = 0;
-    is = hri_path_at(run, real, "run.json", NULL) == HR_OK && hri_path_exists(run);
+/* What a run writes in its directory; its scratch directories are hidden. */
+static const char *const of_runs[] = {"run.json", "metrics.jsonl", "lock",   "lock.exclusive",
+                                      "final",    "checkpoints",   "memory", "data-cache"};
+
+/* Whether a path below the directory of a run is one of its own, or below one. */
+static bool is_of_runs(const char *name) {
+  for (size_t k = 0; k < sizeof of_runs / sizeof *of_runs; k++) {
+    size_t length = strlen(of_runs[k]);
+    if (strncmp(name, of_runs[k], length) == 0 && (!name[length] || name[length] == '/')) return true;
   }
-  free(real);
-  return is;
+  return false;
+}
+
+static hr_status fail_of_run(const char *option, const char *path, hr_error *error) {
+  hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);
+  return hri_hint(error, HR_ERROR_USAGE, "give another name");
+}
+
+/* Whether any run has the place, whatever stands there: lines of --log-json are those of metrics.jsonl, so no sign tells them apart,
+ * and a run that is not done has names that are not there yet. */
+static bool is_of_a_run(const char *path) {
+  char real[4096], run[4096];
+  if (!hri_path_settle(path, real)) return false;
+  for (char *slash = real; (slash = strchr(slash + 1, '/'));) {
+    *slash = 0;
+    bool is = is_of_runs(slash + 1) && hri_path_at(run, real, "run.json", NULL) == HR_OK && hri_path_exists(run);
+    *slash = '/';
+    if (is) return true;
+  }
+  return false;
 }
 
 hr_status output_check_directory(const char *what, const char *path, hr_error *error) {
@@ -59,10 +77,7 @@ hr_status output_check(const char *option, const char *path, output_kind kind, h
     return hri_hint(error, HR_ERROR_USAGE, "name a file, or a pipe of the shell: >(program)");
   }
   if (kind != OUTPUT_LOG) HRI_TRY(hri_file_name_check(path, &special, error)); /* a log is added to where it stands */
-  if (is_metrics_of_a_run(path)) {
-    hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);
-    return hri_hint(error, HR_ERROR_USAGE, "give another name");
-  }
+  if (is_of_a_run(path)) return fail_of_run(option, path, error);
   if (stat(path, &info) != 0 || !S_ISREG(info.st_mode) || info.st_size == 0 || is_ours(path, kind)) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--%s: %s is there already%s", option, path,
            kind == OUTPUT_OTHER ? "" : " and is nothing that this option wrote");
@@ -71,30 +86,24 @@ hr_status output_check(const char *option, const char *path, output_kind kind, h
 
 /* ---- in a run directory that the command itself makes ---- */
 
-/* What a run writes there; its scratch directories are hidden. */
-static const char *const of_runs[] = {"run.json", "metrics.jsonl", "lock",   "lock.exclusive",
-                                      "final",    "checkpoints",   "memory", "data-cache"};
-
 /* A directory may be made below others that are made, a file may not. */
-hr_status output_in_run(const char *option, const char *path, const char *run, bool directory, bool *in_run,
+hr_status output_in_run(const char *option, const char *path, const output_run *run, bool directory, bool *in_run,
                         hr_error *error) {
   char inner[4096], outer[4096];
   const char *name;
-  *in_run = hri_path_inside(path, run) && hri_path_settle(path, inner) && hri_path_settle(run, outer);
-  if (!*in_run) return HR_OK;
+  *in_run = false;
+  if (!hri_path_inside(path, run->directory) || !hri_path_settle(path, inner) ||
+      !hri_path_settle(run->directory, outer))
+    return HR_OK;
   name = inner + strlen(outer);
   name += strspn(name, "/");
-  for (size_t k = 0; k < sizeof of_runs / sizeof *of_runs; k++) {
-    size_t length = strlen(of_runs[k]);
-    if (strncmp(name, of_runs[k], length) != 0 || (name[length] && name[length] != '/')) continue;
-    hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);
-    return hri_hint(error, HR_ERROR_USAGE, "give another name");
-  }
-  if (directory || (name[0] && !strchr(name, '/'))) return HR_OK;
+  if (is_of_runs(name)) return fail_of_run(option, path, error);
+  *in_run = run->made_later;
+  if (!run->made_later || directory || (name[0] && !strchr(name, '/'))) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,
            name[0] ? "--%s: %s lies in a directory that is not there when the run makes %s"
                    : "--%s: %s is the directory of the run itself, %s",
-           option, path, run);
+           option, path, run->directory);
   return hri_hint(error, HR_ERROR_USAGE, "name a file right in it, or one in a directory that is there");
 }
 
@@ -114,13 +123,27 @@ static bool keeps(const char *path) {
   return stat(path, &info) != 0 || S_ISREG(info.st_mode);
 }
 
+static hr_status check_below(const output_file *file, const output_file *other, hr_error *error) {
+  if (file->directory || !keeps(file->path) || !hri_path_inside(other->path, file->path)) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--%s: %s lies below %s, which --%s writes as a file", other->option, other->path,
+           file->path, file->option);
+  return hri_hint(error, HR_ERROR_USAGE, "give each a name of its own");
+}
+
+static hr_status check_pair(const output_file *a, const output_file *b, hr_error *error) {
+  const output_file *file = a->directory ? b : a;
+  if (file->directory) return HR_OK;
+  if (keeps(file->path) && output_same(a->path, b->path)) {
+    hri_fail(error, HR_ERROR_USAGE, "--%s and --%s would write the same file, %s", a->option, b->option, b->path);
+    return hri_hint(error, HR_ERROR_USAGE, "give each a name of its own");
+  }
+  HRI_TRY(check_below(a, b, error));
+  return check_below(b, a, error);
+}
+
 hr_status outputs_check_apart(const output_file *files, size_t count, hr_error *error) {
   for (size_t k = 1; k < count; k++)
-    for (size_t m = 0; m < k; m++) {
-      const output_file *a = &files[m], *b = &files[k];
-      if (!a->path || !b->path || !keeps(a->path) || !output_same(a->path, b->path)) continue;
-      hri_fail(error, HR_ERROR_USAGE, "--%s and --%s would write the same file, %s", a->option, b->option, b->path);
-      return hri_hint(error, HR_ERROR_USAGE, "give each a name of its own");
-    }
+    for (size_t m = 0; m < k; m++)
+      if (files[m].path && files[k].path) HRI_TRY(check_pair(&files[m], &files[k], error));
   return HR_OK;
 }

@@ -23,20 +23,28 @@ hr_status output_check(const char *option, const char *path, output_kind kind, h
  * `path` may be NULL. */
 hr_status output_check_directory(const char *what, const char *path, hr_error *error);
 
-/* Whether a place lies in `run`, a directory that the command makes later: what writes it is opened when that is there.
- * USAGE for names that a run has itself, and for a file below a directory that nobody makes. */
-hr_status output_in_run(const char *option, const char *path, const char *run, bool directory, bool *in_run,
+/* A run directory, and whether the command makes it later: what writes a place in it is then opened when it is there. */
+typedef struct output_run {
+  const char *directory;
+  bool made_later;
+} output_run;
+
+/* Whether a place lies in a run that is made later. USAGE for names that a run has itself, now or later, and for a file below a
+ * directory that nobody makes. */
+hr_status output_in_run(const char *option, const char *path, const output_run *run, bool directory, bool *in_run,
                         hr_error *error);
 
 /* Whether two paths are one file or directory, there or yet to be made. */
 bool output_same(const char *a, const char *b);
 
-/* One option and the file that it writes; path NULL: it was not given. */
+/* One option and the file that it writes, or the directory that it makes; path NULL: it was not given. */
 typedef struct output_file {
   const char *option, *path;
+  bool directory;
 } output_file;
 
-/* USAGE when two of a command's options would write one file; a device or a pipe may take both. */
+/* USAGE when two of a command's options would write one file, or one below what another writes as a file; a device or a pipe may
+ * take both, and so may a directory. */
 hr_status outputs_check_apart(const output_file *files, size_t count, hr_error *error);
 
 #endif

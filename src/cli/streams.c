@@ -123,28 +123,40 @@ static hr_status replace_metrics(cli_streams *s, const hr_event *event, hr_error
 
 /* ---- all of them ---- */
 
+/* RUN/tensorboard, and no place that a person names. */
+static bool board_is_own(const cli_config *config) {
+  return config->own.tensorboard &&
+         strcmp(config->own.tensorboard, option_get(option_at(config, &config->own.tensorboard))->alone) == 0;
+}
+
+hr_status streams_board(const cli_config *config, const char *run, char path[4096], hr_error *error) {
+  const char *board = config->own.tensorboard;
+  path[0] = 0;
+  if (!board) return HR_OK;
+  if (board_is_own(config)) return hri_path_at(path, run, "tensorboard", error);
+  HRI_TRY(output_check_directory("--tensorboard", board, error));
+  if (strlen(board) >= 4096) return hri_fail_errno(error, ENAMETOOLONG, "create", board);
+  (void)strcpy(path, board);
+  return HR_OK;
+}
+
 /* Where each of them goes, and whether that is in a run directory which is not there yet. */
 static hr_status find_places(cli_streams *s, const cli_config *config, hr_error *error) {
-  const bool resumes = config->run.resume_directory != NULL;
-  const char *board = config->own.tensorboard;
+  const output_run run = {s->run, config->run.resume_directory == NULL};
   bool metrics_in_run = false;
-  const bool alone = board && strcmp(board, option_get(option_at(config, &config->own.tensorboard))->alone) == 0;
   if (s->log && !streams_take_output(config)) {
     HRI_TRY(output_check("log-json", s->log, OUTPUT_LOG, error));
-    if (!resumes) HRI_TRY(output_in_run("log-json", s->log, s->run, false, &s->log_in_run, error));
+    HRI_TRY(output_in_run("log-json", s->log, &run, false, &s->log_in_run, error));
   }
   if (s->metrics) {
     HRI_TRY(output_check("metrics-file", s->metrics, OUTPUT_METRICS, error));
-    if (!resumes) HRI_TRY(output_in_run("metrics-file", s->metrics, s->run, false, &metrics_in_run, error));
+    HRI_TRY(output_in_run("metrics-file", s->metrics, &run, false, &metrics_in_run, error));
     if (!metrics_in_run) HRI_TRY(hri_file_can_replace(s->metrics, error));
   }
-  s->board_in_run = alone;
-  if (alone) return hri_path_at(s->board_directory, s->run, "tensorboard", error);
-  if (!board) return HR_OK;
-  HRI_TRY(output_check_directory("--tensorboard", board, error));
-  if (strlen(board) >= sizeof s->board_directory) return hri_fail_errno(error, ENAMETOOLONG, "create", board);
-  (void)strcpy(s->board_directory, board);
-  return resumes ? HR_OK : output_in_run("tensorboard", board, s->run, true, &s->board_in_run, error);
+  HRI_TRY(streams_board(config, s->run, s->board_directory, error));
+  s->board_in_run = board_is_own(config);
+  if (!s->board_directory[0] || s->board_in_run) return HR_OK;
+  return output_in_run("tensorboard", s->board_directory, &run, true, &s->board_in_run, error);
 }
 
 hr_status streams_open(cli_streams *s, const cli_config *config, const char *run, hr_error *error) {

@@ -22,6 +22,8 @@ typedef struct cli_streams {
   bool stepped; /* `last` is of a step */
 } cli_streams;
 
+/* Where --tensorboard writes, "" without it. */
+hr_status streams_board(const cli_config *config, const char *run, char path[4096], hr_error *error);
 /* Opens what was asked for, or refuses before the run begins. */
 hr_status streams_open(cli_streams *streams, const cli_config *config, const char *run, hr_error *error);
 /* A stream that fails is named once and left; the run goes on. `warn` says it. */

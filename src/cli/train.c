@@ -7,6 +7,7 @@
 
 #include <headroom/run.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/data.h"
 #include "cli/output.h"
@@ -161,18 +162,43 @@ static bool machine_refused(const hr_job *job, hr_status status, const hr_error 
   return status == HR_ERROR_BUDGET && error->available_bytes > 0 && error->available_bytes < job->budget_bytes;
 }
 
-static hr_status check_outputs(const cli_config *config, const hr_run_options *run, hr_error *error) {
-  const char *log = streams_take_output(config) ? NULL : config->own.log_json;
-  const output_file files[] = {{"out", run->out_directory},
-                               {"log-json", log},
-                               {"metrics-file", config->own.metrics_file},
-                               {"profile", run->profile_path}};
+/* The cache that is the run's own anyway needs no name: the run makes it when it begins. Another in its directory would be there
+ * before it, and a run is begun in an empty one. */
+static hr_status check_cache(hr_run_options *run, hr_error *error) {
+  const char *cache = run->data.cache_directory;
+  const output_run made = {run->out_directory, run->resume_directory == NULL};
+  char own[4096];
   bool in_run;
+  if (!cache) return HR_OK;
+  HRI_TRY(hri_path_at(own, run->out_directory, "data-cache", error));
+  if (output_same(cache, own)) {
+    run->data.cache_directory = NULL;
+    return HR_OK;
+  }
+  HRI_TRY(output_in_run("data-cache", cache, &made, true, &in_run, error));
+  if (!in_run) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--data-cache: %s lies in %s, which is to be empty when the run begins", cache,
+           run->out_directory);
+  return hri_hint(error, HR_ERROR_USAGE, "leave it out: the run then keeps its data in %s", own);
+}
+
+/* Before anything is read: what would write where another output is, or where the run does. */
+static hr_status check_outputs(const cli_config *config, hr_run_options *run, hr_error *error) {
+  char board[4096];
+  const output_run made = {run->out_directory, run->resume_directory == NULL};
+  bool in_run;
+  HRI_TRY(streams_board(config, run->out_directory, board, error));
   if (run->profile_path) {
     HRI_TRY(output_check("profile", run->profile_path, OUTPUT_PROFILE, error));
-    if (!run->resume_directory)
-      HRI_TRY(output_in_run("profile", run->profile_path, run->out_directory, false, &in_run, error));
+    HRI_TRY(output_in_run("profile", run->profile_path, &made, false, &in_run, error));
   }
+  HRI_TRY(check_cache(run, error));
+  const output_file files[] = {{"out", run->out_directory, true},
+                               {"log-json", streams_take_output(config) ? NULL : config->own.log_json, false},
+                               {"metrics-file", config->own.metrics_file, false},
+                               {"profile", run->profile_path, false},
+                               {"tensorboard", board[0] ? board : NULL, true},
+                               {"data-cache", run->data.cache_directory, true}};
   return outputs_check_apart(files, sizeof files / sizeof *files, error);
 }
 

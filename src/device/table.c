@@ -41,7 +41,7 @@ static const struct {
     {'T', "card databases"},
     {'d', "data sheet, unverified"},
     {'C', "codesota"},
-    {'O', "total and multiprocessors as PyTorch printed them"},
+    {'O', "total as programs on it printed it"},
     {'p', "host link assumed"},
     {'u', "total unverified"},
 };

@@ -57,6 +57,12 @@ if [ -n "$have_python" ]; then
 fi
 run "${train[@]}" --data chat.jsonl --out run2 --skip-bad --data-cache run/data-cache
 expect_rc 0; expect_err 'from the cache'; [ ! -e run2/data-cache ] || fail 'a second cache'
+# One's own is that of the run, and no other lies in a directory that is to be empty.
+run "${train[@]}" --data chat.jsonl --out run3 --skip-bad --data-cache ./run3/data-cache; expect_rc 0; [ -d run3/data-cache ] || fail 'no data-cache in the run'
+for place in run4 run4/cache run4/final run4/run.json; do
+  run "${train[@]}" --data chat.jsonl --out run4 --skip-bad --data-cache $place; refuses 2; expect_err "data-cache: $place (lies in run4|belongs to the run)"
+  [ ! -e run4 ] || fail "a cache in a run that did not begin"
+done
 
 # percentiles: lines of 1 to 100 bytes and an end token each
 for i in $(seq 1 100); do head -c "$i" /dev/zero | tr '\0' x; echo; done >steps.txt

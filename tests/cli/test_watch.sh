@@ -46,6 +46,26 @@ cp log.jsonl before; run train "${job[@]}" --steps 2 --out none --log-json log.j
 run train "${job[@]}" --steps 2 --out none --log-json one.jsonl --metrics-file ./one.jsonl; refuses 2; expect_err 'would write the same file'
 run train "${job[@]}" --steps 2 --out none --log-json one.jsonl --profile "$PWD/one.jsonl"; refuses 2; expect_err '--log-json and --profile'
 [ ! -e one.jsonl ] && [ ! -e none ] || fail "two options of one file left something"
+# A directory that one makes is no file of another, nor is what lies below such a file.
+for option in log-json metrics-file profile; do
+  run train "${job[@]}" --steps 2 --out none --$option none/tensorboard --tensorboard; refuses 2; expect_err "--$option and --tensorboard would write the same file, none/tensorboard"
+  run train "${job[@]}" --steps 2 --out none --$option place --tensorboard ./place/; refuses 2; expect_err "--$option and --tensorboard would write the same file"
+  run train "${job[@]}" --steps 2 --out none --$option place --data-cache place; refuses 2; expect_err "--$option and --data-cache would write the same file, place"
+  run train "${job[@]}" --steps 2 --out none --$option place --tensorboard place/boards; refuses 2; expect_err "--tensorboard: place/boards lies below place, which --$option writes as a file"
+  run train "${job[@]}" --steps 2 --out place/run --$option place; refuses 2; expect_err "--out: place/run lies below place, which --$option writes"
+done
+run train "${job[@]}" --steps 2 --out none --metrics-file place/x --log-json place; refuses 2; expect_err "--metrics-file: place/x lies below place, which --log-json writes"
+[ ! -e place ] && [ ! -e none ] || fail "outputs of one place left something"
+# A run that goes on has its names, also those that are not there yet.
+run train "${job[@]}" --steps 2 --out going -q; expect_rc 0; rm -r going/final
+for option in log-json metrics-file profile tensorboard; do
+  run train --resume going --steps 4 --allow-different steps --$option going/final -q; refuses 2; expect_err "$option: going/final belongs to the run"
+  run train --resume going --steps 4 --allow-different steps --$option going/checkpoints/step-000004 -q; refuses 2; expect_err "belongs to the run"
+done
+run train "${job[@]}" --steps 2 --out none --log-json going/final; refuses 2; expect_err "log-json: going/final belongs to the run"
+run inspect going --html going/final; refuses 2; expect_err "html: going/final belongs to the run"
+run plan gpt2-124m --device rtx-4090 --engine pytorch --snapshot going/final; refuses 2; expect_err "snapshot: going/final belongs to the run"
+[ ! -e going/final ] || fail "something was written where the run writes"
 cmp -s log.jsonl before || fail "a refused run emptied the log of an earlier one"
 run train "${job[@]}" --steps 2 --out lines --log-json - -q; expect_rc 0
 cmp -s out lines/metrics.jsonl || fail "--log-json - is not metrics.jsonl alone"

@@ -211,7 +211,7 @@ static void test_cards_that_are_not_there(void **state) {
   }
 }
 
-/* Totals as PyTorch printed them ("total capacity of 44.40 GiB", get_device_properties) and multiprocessors. */
+/* Totals as programs on such a card printed them ("total capacity of 44.40 GiB", get_device_properties), and multiprocessors. */
 static void test_totals_as_printed(void **state) {
   static const struct {
     const char *name;
