@@ -383,11 +383,12 @@ static void engine_step_by_groups(loop *r, hri_ten **spare) {
   hri_zero3_end_step(r->t, &r->zero3);
 }
 
-/* Of many micro-steps the first, which makes the gradients, the last, and four between are run: the others ask for what the one before them asked for and
- * find it cached. */
+/* Of many micro-steps the first, which makes the gradients, the last, and four or five between are run: the others ask for what those before them asked for
+ * and find it cached. Some leave what they free in the other of two places, so that every second one finds the same: of an odd number an odd number is run
+ * (of 360 jobs with 7 to 33 micro-steps, each run whole, none reserves otherwise; with six run of any number 36 did, by up to 12 %). */
 static uint32_t micro_steps(const hri_torch_job *job) {
-  enum { MOST = 6 };
-  return job->accumulate < MOST ? job->accumulate : MOST;
+  enum { MOST = 7 };
+  return job->accumulate <= MOST ? job->accumulate : MOST - 1 + job->accumulate % 2;
 }
 
 static void step(loop *r, hri_ten **spare) {

@@ -104,32 +104,25 @@ static hr_status store(key k, uint32_t value, hri_torch_settings *out, hr_error 
 }
 
 /* `named`: a bit for each key that was named; none is twice, since one of the two would be ignored. */
-static hr_status one(const char *text, size_t length, hri_torch_settings *out, uint32_t *named, hr_error *error) {
-  const char *equals = memchr(text, '=', length), *value = equals ? equals + 1 : "";
-  size_t name = equals ? (size_t)(equals - text) : length, rest = equals ? length - name - 1 : 0;
+static hr_status one(const hri_torch_setting *s, hri_torch_settings *out, uint32_t *named, hr_error *error) {
   for (int k = 0; k < KEYS; k++) {
-    if (!is(keys[k].name, text, name)) continue;
+    if (!is(keys[k].name, s->name, s->name_length)) continue;
     if (*named & 1u << k)
       return hri_fail(error, HR_ERROR_USAGE, WHO "%s is named twice; leave one of them out", keys[k].name);
     *named |= 1u << k;
-    if (!keys[k].values) return counted(value, rest, &out->recipe, error);
+    if (!keys[k].values) return counted(s->value, s->value_length, &out->recipe, error);
     for (uint32_t i = 0; keys[k].values[i]; i++)
-      if (is(keys[k].values[i], value, rest)) return store((key)k, i, out, error);
-    return bad_value((key)k, value, rest, error);
+      if (is(keys[k].values[i], s->value, s->value_length)) return store((key)k, i, out, error);
+    return bad_value((key)k, s->value, s->value_length, error);
   }
-  return unknown(text, name, error);
+  return unknown(s->name, s->name_length, error);
 }
 
 hr_status hri_recipe_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {
   uint32_t named = 0;
+  hri_torch_setting next;
   memset(out, 0, sizeof *out);
-  while (text && *text) {
-    size_t blanks = strspn(text, " "), length = strcspn(text, ","), end = length;
-    while (end > blanks && text[end - 1] == ' ') end--;
-    HRI_TRY(one(text + blanks, end > blanks ? end - blanks : 0, out, &named, error));
-    text += length;
-    if (*text) text++;
-  }
+  while (hri_torch_setting_next(&text, &next)) HRI_TRY(one(&next, out, &named, error));
   if (out->recipe.whole_loss && out->recipe.chunks)
     return hri_fail(error, HR_ERROR_USAGE, WHO "loss.num_output_chunks is of CEWithChunkedOutputLoss");
   if (out->recipe.fused && out->optim && out->optim != HRI_OPTIM_ADAMW_TORCH)

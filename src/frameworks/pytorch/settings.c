@@ -337,23 +337,21 @@ static hr_status refuse_known(const char *text, size_t length, hr_error *error) 
 typedef uint64_t named_keys;
 _Static_assert(KEYS <= 64, "a bit for each");
 
-static hr_status one(const char *text, size_t length, hri_torch_settings *out, named_keys *named, hr_error *error) {
+static hr_status one(const hri_torch_setting *s, hri_torch_settings *out, named_keys *named, hr_error *error) {
   static const words names = {keys, KEYS};
-  const char *equals = memchr(text, '=', length);
-  size_t name = equals ? (size_t)(equals - text) : length, value = equals ? length - name - 1 : 0;
-  uint32_t k = find(&names, text, name), found;
+  uint32_t k = find(&names, s->name, s->name_length), found;
   if (k == KEYS) {
-    HRI_TRY(refuse_known(text, name, error));
-    return refuse("setting", &names, text, name, error);
+    HRI_TRY(refuse_known(s->name, s->name_length, error));
+    return refuse("setting", &names, s->name, s->name_length, error);
   }
   if (*named & 1ull << k)
     return hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: %s is named twice; leave one of them out",
                     keys[k]);
   *named |= 1ull << k;
-  if (!values[k].list) return counted((key)k, equals ? equals + 1 : "", value, out, error);
-  if (equals && k == TRANSFORMERS) value = version_length(equals + 1, value);
-  found = equals ? find(&values[k], equals + 1, value) : values[k].count;
-  if (found == values[k].count) return refuse(keys[k], &values[k], equals ? equals + 1 : "", value, error);
+  if (!values[k].list) return counted((key)k, s->value, s->value_length, out, error);
+  const size_t length = k == TRANSFORMERS ? version_length(s->value, s->value_length) : s->value_length;
+  found = find(&values[k], s->value, length);
+  if (found == values[k].count) return refuse(keys[k], &values[k], s->value, length, error);
   store(out, (key)k, found);
   return HR_OK;
 }
@@ -383,15 +381,29 @@ const char *hri_torch_shared_zero3(const hri_torch_shared *s) {
   return s->prefetch_elements ? keys[PREFETCH_ELEMENTS] : NULL;
 }
 
+static void trim(const char **text, size_t *length) {
+  while (*length && strchr(" \t", **text)) (*text)++, (*length)--;
+  while (*length && strchr(" \t", (*text)[*length - 1])) (*length)--;
+}
+
+bool hri_torch_setting_next(const char **text, hri_torch_setting *out) {
+  size_t length;
+  const char *equals;
+  if (!*text || !**text) return false;
+  length = strcspn(*text, ",");
+  equals = memchr(*text, '=', length);
+  *out = (hri_torch_setting){.name = *text, .name_length = equals ? (size_t)(equals - *text) : length, .value = ""};
+  if (equals) *out = (hri_torch_setting){*text, out->name_length, equals + 1, length - out->name_length - 1};
+  trim(&out->name, &out->name_length);
+  trim(&out->value, &out->value_length);
+  *text += length + ((*text)[length] == ',');
+  return true;
+}
+
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error) {
   named_keys named = 0;
+  hri_torch_setting next;
   memset(out, 0, sizeof *out);
-  while (text && *text) {
-    size_t blanks = strspn(text, " "), length = strcspn(text, ","), end = length;
-    while (end > blanks && text[end - 1] == ' ') end--;
-    HRI_TRY(one(text + blanks, end > blanks ? end - blanks : 0, out, &named, error));
-    text += length;
-    if (*text) text++;
-  }
+  while (hri_torch_setting_next(&text, &next)) HRI_TRY(one(&next, out, &named, error));
   return check_evaluation(out, error);
 }

@@ -93,6 +93,17 @@ typedef struct hri_torch_settings {
   hri_torch_shared shared;
 } hri_torch_settings;
 
+/* One setting of a text "name=value, name = value", without the blanks around either; value "": none is given. */
+typedef struct hri_torch_setting {
+  const char *name;
+  size_t name_length;
+  const char *value;
+  size_t value_length;
+} hri_torch_setting;
+
+/* Takes the next one off `text`, which may be NULL. */
+bool hri_torch_setting_next(const char **text, hri_torch_setting *setting);
+
 /* text NULL or "": defaults. USAGE names the setting, the value and what there is. */
 hr_status hri_torch_settings_parse(const char *text, hri_torch_settings *out, hr_error *error);
 /* The same of torchtune's recipes, which share none of the settings above. UNSUPPORTED where one is known and there are no rules for it. */
