@@ -212,6 +212,12 @@ static hr_status too_many(const hri_node *node, const char *what, int64_t most, 
   return hri_hint(error, HR_ERROR_UNSUPPORTED, "give a smaller --micro-batch");
 }
 
+/* Kernels that keep all probabilities have a block for each query, however wide its head is. */
+static int64_t head_splits(const hri_node *node, int64_t head_size) {
+  const bool kept = node->op == HRI_OP_ATTENTION_FULL || node->op == HRI_OP_ATTENTION_FULL_BACKWARD;
+  return kept ? 1 : hri_cuda_head_splits(head_size);
+}
+
 /* Rows of data, for each of which a launch has `splits` blocks in its third direction. */
 static hr_status check_heads(const hri_node *node, int64_t batch, int64_t splits, int64_t head_size, hr_error *error) {
   int64_t most = HRI_CUDA_MOST_BLOCKS / splits;
@@ -242,7 +248,7 @@ static hr_status check(const hri_job *job, const hri_node *node, hr_error *error
   case HRI_ATTENTION_FORWARD:
   case HRI_ATTENTION_BACKWARD:
     s = hri_demand_attention(job, node);
-    return check_heads(node, s.batch, hri_cuda_head_splits(s.head_dim), s.head_dim, error);
+    return check_heads(node, s.batch, head_splits(node, s.head_dim), s.head_dim, error);
   case HRI_ATTENTION_CACHED:
     cached = hri_demand_cache(job, node);
     return check_heads(node, cached.batch * cached.rows, 1, cached.head_dim, error);

@@ -344,12 +344,19 @@ static void a_missing_kernel_is_told_by_the_plan(void **state) {
 /* More rows than a launch has blocks for: of data in attention, of tokens in sums over them. */
 static void more_rows_than_blocks_are_refused(void **state) {
   static const struct rows {
-    uint32_t batch, sequence;
+    uint32_t batch, sequence, head_size;
+    hr_attention attention;
     const char *says;
-  } cases[] = {{65535, 2, NULL},
-               {65536, 2, "attention with more than 65535 rows of data at a time"},
-               {65535, 64, NULL},
-               {65535, 65, "_backward with more than 4194240 tokens at a time"}};
+  } cases[] = {{65535, 2, 0, HR_ATTENTION_FLASH, NULL},
+               {65536, 2, 0, HR_ATTENTION_FLASH, "attention with more than 65535 rows of data at a time"},
+               {65535, 64, 0, HR_ATTENTION_FLASH, NULL},
+               {65535, 65, 0, HR_ATTENTION_FLASH, "_backward with more than 4194240 tokens at a time"},
+               /* blocks share a wide head's columns, but where probabilities are kept */
+               {32767, 2, 256, HR_ATTENTION_FLASH, NULL},
+               {32768, 2, 256, HR_ATTENTION_FLASH, "attention with more than 32767 rows of data at a time"},
+               {65535, 2, 256, HR_ATTENTION_MATERIALIZED, NULL},
+               {65536, 2, 256, HR_ATTENTION_MATERIALIZED,
+                "attention_materialized with more than 65535 rows of data at a time"}};
   (void)state;
   for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
     const struct rows *c = &cases[k];
@@ -360,6 +367,8 @@ static void more_rows_than_blocks_are_refused(void **state) {
     describe(&v, &job);
     job.micro_batch = c->batch;
     job.sequence_length = c->sequence;
+    job.attention = c->attention;
+    if (c->head_size) job.model.head_size = job.model.rotary_size = c->head_size;
     job.loss_chunk = HR_LOSS_CHUNK_OFF; /* else thousands of chunks */
     assert_int_equal(hr_plan_create(&job, &plan, &error), c->says ? HR_ERROR_UNSUPPORTED : HR_OK);
     if (c->says) assert_non_null(strstr(error.message, c->says));
