@@ -7,6 +7,7 @@
 #include <cpuid.h>
 #endif
 
+#include "base/processor.h"
 #include "device/host.h"
 
 static const double NODE_SECONDS = 1e-6; /* assumed; 0.5 us measured in training by one thread of a Zen 5 */
@@ -104,12 +105,12 @@ bool hri_host_has_tiles(void) {
 hri_cpu_facts hri_cpu_facts_now(void) {
   hri_cpu_facts f = {.vectors = HRI_CPU_BASE};
 #if defined(__x86_64__)
+  const hri_processor processor = hri_processor_now();
   unsigned a, b, c, d;
-  __builtin_cpu_init();
   f.make = __builtin_cpu_is("intel") ? HRI_CPU_INTEL : __builtin_cpu_is("amd") ? HRI_CPU_AMD : HRI_CPU_OTHER;
-  if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) f.vectors = HRI_CPU_AVX2;
-  if (__builtin_cpu_supports("avx512f")) f.vectors = HRI_CPU_AVX512;
-  f.pairs = __builtin_cpu_supports("avx512bf16");
+  if (hri_processor_has_avx2(&processor)) f.vectors = HRI_CPU_AVX2;
+  if (hri_processor_has_avx512(&processor)) f.vectors = HRI_CPU_AVX512;
+  f.pairs = f.vectors == HRI_CPU_AVX512 && processor.avx512bf16;
   f.tiles = f.pairs && hri_host_has_tiles();
   if (__get_cpuid(1, &a, &b, &c, &d)) { /* family and model with their extensions, as both makers define them */
     f.family = (a >> 8 & 15) + (a >> 20 & 255);

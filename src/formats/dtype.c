@@ -6,6 +6,7 @@
 
 #include <string.h>
 
+#include "base/processor.h"
 #include "base/real.h"
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -130,8 +131,7 @@ __attribute__((target("avx,f16c"))) static uint64_t round_eights(uint16_t *to, c
   return i;
 }
 
-/* clang cannot ask for f16c; every processor with avx2 has it. */
-static bool converts_halves(void) { return __builtin_cpu_supports("avx2"); }
+static bool converts_halves(void) { return hri_processor_now().f16c; }
 #else
 static uint64_t widen_eights(float *to, const uint16_t *from, uint64_t count) {
   return (void)to, (void)from, (void)count, 0;

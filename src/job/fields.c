@@ -204,6 +204,7 @@ static const hr_field fields[] = {
      .below_high = true, .initial = "0.9", MATHEMATICS(ALGORITHM)},
     {"adafactor-decay", HR_FIELD_NUMBER, "Optimizer", "X", "adafactor: step t enters its averages with the weight t^X",
      P | T, JOB(adafactor_decay), RANGE(-16, 0), .initial = "-0.8", MATHEMATICS(ALGORITHM)},
+    /* fp32 holds the square of the first, below 1e-23 no more: 0 / sqrt(0) for a gradient of 0. */
     {"adafactor-eps", HR_FIELD_PAIR, "Optimizer", "E1,E2",
      "adafactor: the least root of a second moment, and the least root mean square that a weight counts with", P | T,
      JOB_PAIR(adafactor_epsilon, adafactor_least), RANGE(1e-18, 1), .initial = "1.1920928955078125e-07,0.001",

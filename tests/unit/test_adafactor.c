@@ -179,12 +179,13 @@ static void begin(shape s) {
 
 static void types_step_alike(void **state) {
   (void)state;
-  for (int k = 0; k < isa_count * SHAPES * 6; k++) {
-    const isa *level = &isas[k / 6 / SHAPES];
-    shape s = shapes[k / 6 % SHAPES];
-    const int types = k % 6; /* 5: an fp16 copy */
-    bool narrow = types == 3 || types == 4, narrow_gradient = types == 1 || types == 3, copy = !narrow && types > 0;
-    hri_real copy_real = types == 5 ? HRI_REAL_F16 : HRI_REAL_BF16;
+  for (int k = 0; k < isa_count * SHAPES * 7; k++) {
+    const isa *level = &isas[k / 7 / SHAPES];
+    shape s = shapes[k / 7 % SHAPES];
+    const int types = k % 7; /* 5, 6: an fp16 copy */
+    bool narrow = types == 3 || types == 4, narrow_gradient = types == 1 || types == 3 || types == 6,
+         copy = !narrow && types > 0;
+    hri_real copy_real = types >= 5 ? HRI_REAL_F16 : HRI_REAL_BF16;
     hri_update_numbers n = some;
     hri_update_args u = {.n = elements_of(s),
                          .w = narrow ? (void *)narrow_weights : (void *)weights,

@@ -72,6 +72,21 @@ static hri_isa processor_isa(void) {
   return isa;
 }
 
+/* A level is that of a processor with all that its code is compiled with: a virtual machine may withhold any of it, and what it
+ * withholds ends the process. */
+static void a_level_needs_all_of_its_instructions(void **state) {
+  const hri_processor all = {true, true, true, true, true, true, true, true};
+  (void)state;
+  assert_int_equal(hri_cpu_isa_of(&all), HRI_ISA_AVX512_BF16);
+  for (size_t k = 0; k < 8; k++) {
+    hri_processor less = all;
+    bool *const members[] = {&less.avx2,     &less.fma,      &less.f16c,     &less.avx512f,
+                             &less.avx512bw, &less.avx512dq, &less.avx512vl, &less.avx512bf16};
+    *members[k] = false;
+    assert_int_equal(hri_cpu_isa_of(&less), k < 3 ? HRI_ISA_BASE : k < 7 ? HRI_ISA_AVX2 : HRI_ISA_AVX512);
+  }
+}
+
 /* The pairs of types: of a and b, and of c. */
 typedef struct types {
   hri_real type, out;
@@ -1314,6 +1329,7 @@ static void test_who_computes(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(a_level_needs_all_of_its_instructions),
       cmocka_unit_test(test_isa),
       cmocka_unit_test(test_values),
       cmocka_unit_test(test_mixed),

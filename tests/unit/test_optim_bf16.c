@@ -48,9 +48,7 @@ static int release(void **state) {
   return 0;
 }
 
-static float get(const void *x, int64_t i, hri_real real) {
-  return real == HRI_REAL_BF16 ? hri_bf16_widen(((const hri_bf16 *)x)[i]) : ((const float *)x)[i];
-}
+static float get(const void *x, int64_t i, hri_real real) { return hri_real_get(x, i, real); }
 static void put(void *x, int64_t i, hri_real real, float value) {
   if (real == HRI_REAL_BF16) ((hri_bf16 *)x)[i] = hri_bf16_round(value);
   else ((float *)x)[i] = value;
@@ -243,7 +241,7 @@ static void a_second_moment_falls(void **state) {
 
 /* Those whose steps go element by element; test_optim_blocks.c and test_adafactor.c have the others. */
 static const hr_optimizer single[] = {HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_SGD, HR_OPTIMIZER_MOMENTUM, HR_OPTIMIZER_LION};
-enum { STATES = 2, TYPES = 12, SINGLE = sizeof single / sizeof *single, VARIANTS = SINGLE * TYPES };
+enum { STATES = 2, TYPES = 16, SINGLE = sizeof single / sizeof *single, VARIANTS = SINGLE * TYPES };
 
 static void none_is_forgotten(void **state) {
   int count = 0;
@@ -254,23 +252,24 @@ static void none_is_forgotten(void **state) {
 
 typedef struct variant {
   uint32_t optimizer, states;
-  hri_real w, moment, gradient;
-  bool copy;
+  hri_real w, moment, gradient, copy; /* copy HRI_REAL_F32: there is none */
 } variant;
 
 static void variant_get(int index, variant *out) {
   *out = (variant){.optimizer = single[index / TYPES],
-                   .w = index % 3 == 2 ? HRI_REAL_BF16 : HRI_REAL_F32,
-                   .copy = index % 3 == 1,
-                   .gradient = index / 3 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32,
-                   .moment = index / 6 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32};
+                   .w = index % 4 == 2 ? HRI_REAL_BF16 : HRI_REAL_F32,
+                   .copy = index % 4 == 1   ? HRI_REAL_BF16
+                           : index % 4 == 3 ? HRI_REAL_F16
+                                            : HRI_REAL_F32,
+                   .gradient = index / 4 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32,
+                   .moment = index / 8 % 2 ? HRI_REAL_BF16 : HRI_REAL_F32};
   out->states = hri_optimizer_get(out->optimizer)->tensor_count;
   assert_true(out->states <= STATES && !hri_state_apart(out->optimizer));
 }
 
 typedef struct arrays {
   void *w, *state[STATES];
-  hri_bf16 *copy;
+  uint16_t *copy;
   void *g;
 } arrays;
 
@@ -300,7 +299,8 @@ static void step(const hri_cpu_kernels *k, const variant *t, const arrays *a, in
   hri_update_args u = {.n = n,
                        .w = hri_real_at(a->w, begin, t->w),
                        .w_real = t->w,
-                       .copy = t->copy ? a->copy + begin : NULL,
+                       .copy = t->copy != HRI_REAL_F32 ? a->copy + begin : NULL,
+                       .copy_real = t->copy,
                        .state_real = t->moment,
                        .g = hri_real_from(a->g, begin, t->gradient),
                        .gradient_real = t->gradient,
@@ -337,8 +337,9 @@ static void each_variant_is_the_fp32_step_rounded(void **state) {
       hold_rounded(a.w, t.w, b.w, HRI_ROUNDED_WEIGHT, n);
       for (uint32_t k = 0; k < t.states; k++)
         hold_rounded(a.state[k], t.moment, b.state[k], (hri_rounded)(HRI_ROUNDED_FIRST + k), n);
-      for (int64_t i = 0; t.copy && i < n; i++) assert_int_equal(a.copy[i], hri_bf16_round(((float *)b.w)[i]));
-      assert_true(t.copy || a.copy[0] == 0);
+      for (int64_t i = 0; t.copy != HRI_REAL_F32 && i < n; i++)
+        assert_int_equal(a.copy[i], hri_narrow_round(((float *)b.w)[i], t.copy));
+      assert_true(t.copy != HRI_REAL_F32 || a.copy[0] == 0);
       release(NULL);
     }
 }
@@ -412,7 +413,7 @@ static void nan_and_infinite_gradients_show(void **state) {
         if (t.optimizer == HR_OPTIMIZER_LION && i == INFINITE) bad_weight = false; /* whose sign is taken */
         assert_int_equal(isfinite(get(a.w, i, t.w)) == 0, bad_weight);
         for (uint32_t k = 0; k < t.states; k++) assert_int_equal(isfinite(get(a.state[k], i, t.moment)) == 0, bad);
-        if (t.copy) assert_int_equal(isfinite(get(a.copy, i, HRI_REAL_BF16)) == 0, bad_weight);
+        if (t.copy != HRI_REAL_F32) assert_int_equal(isfinite(get(a.copy, i, t.copy)) == 0, bad_weight);
       }
       assert_true(isnan(get(a.w, BAD, t.w)));
       release(NULL);

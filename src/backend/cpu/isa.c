@@ -71,14 +71,16 @@ static bool has_amx(void) { return false; }
 
 /* ---- levels ---- */
 
-/* The features are those that the build compiles each level with. */
+hri_isa hri_cpu_isa_of(const hri_processor *p) {
+  if (hri_processor_has_avx512(p)) return p->avx512bf16 ? HRI_ISA_AVX512_BF16 : HRI_ISA_AVX512;
+  return hri_processor_has_avx2(p) ? HRI_ISA_AVX2 : HRI_ISA_BASE;
+}
+
 static hri_isa processor_isa(void) {
 #if defined(__x86_64__)
-  bool avx2 = __builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma");
-  bool avx512 = avx2 && __builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") &&
-                __builtin_cpu_supports("avx512dq") && __builtin_cpu_supports("avx512vl");
-  if (avx512 && __builtin_cpu_supports("avx512bf16")) return has_amx() ? HRI_ISA_AMX : HRI_ISA_AVX512_BF16;
-  return avx512 ? HRI_ISA_AVX512 : avx2 ? HRI_ISA_AVX2 : HRI_ISA_BASE;
+  const hri_processor processor = hri_processor_now();
+  hri_isa isa = hri_cpu_isa_of(&processor);
+  return isa == HRI_ISA_AVX512_BF16 && has_amx() ? HRI_ISA_AMX : isa;
 #elif defined(__aarch64__)
 #if defined(__linux__)
   const unsigned long bf16 = 1ul << 14; /* HWCAP2_BF16, which older headers lack */

@@ -3,10 +3,14 @@
 #define HRI_BACKEND_CPU_ISA_H
 
 #include "base/error.h"
+#include "base/processor.h"
 #include "ops/isa.h"
 
 /* How this processor multiplies bf16 pairs. */
 hri_pairs hri_cpu_pairs(void);
+
+/* The highest level of a processor with these instructions, without what only a product can tell (AMX). */
+hri_isa hri_cpu_isa_of(const hri_processor *processor);
 
 /* The level `cap` if this processor has it, else its highest. */
 hri_isa hri_cpu_isa_detect(hri_isa cap);

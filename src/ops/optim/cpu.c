@@ -186,7 +186,7 @@ INLINE void with_gradient(const hri_update_args *a, const factors *f, int64_t be
 INLINE void with_weight(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, step_rule rule) {
   if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_BF16});
   else if (a->copy && a->copy_real == HRI_REAL_F16)
-    with_moment(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_F16, .gradient = HRI_REAL_F32});
+    with_gradient(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_F16});
   else if (a->copy) with_gradient(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_BF16});
   else with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32});
 }

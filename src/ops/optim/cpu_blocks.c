@@ -521,7 +521,7 @@ INLINE void with_weight(const hri_update_args *a, const numbers *f, const hri_dy
                         int64_t end, rule of) {
   if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_BF16});
   else if (a->copy && a->copy_real == HRI_REAL_F16)
-    step_range(a, f, maps, begin, end, (kind){.rule = of, .copy = HRI_REAL_F16});
+    with_gradient(a, f, maps, begin, end, (kind){.rule = of, .copy = HRI_REAL_F16});
   else if (a->copy) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .copy = HRI_REAL_BF16});
   else with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_F32});
 }

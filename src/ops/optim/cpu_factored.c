@@ -153,12 +153,15 @@ INLINE void step_part(factored *f, int64_t part, kind k) {
 #define PASS(name, body)                                                                                               \
   static void name(void *context, int64_t first, int64_t last, int thread) {                                           \
     factored *f = context;                                                                                             \
+    const hri_real copy = f->args.copy ? f->args.copy_real : HRI_REAL_F32;                                             \
     bool narrow = f->args.w_real == HRI_REAL_BF16, narrow_g = f->args.gradient_real == HRI_REAL_BF16;                  \
     (void)thread;                                                                                                      \
     for (int64_t item = first; item < last; item++) {                                                                  \
       if (narrow && narrow_g) body(f, item, (kind){.w = HRI_REAL_BF16, .gradient = HRI_REAL_BF16});                    \
       else if (narrow) body(f, item, (kind){.w = HRI_REAL_BF16, .gradient = HRI_REAL_F32});                            \
-      else if (f->args.copy && f->args.copy_real == HRI_REAL_F16) body(f, item, (kind){.copy = HRI_REAL_F16});         \
+      else if (copy == HRI_REAL_F16 && narrow_g)                                                                       \
+        body(f, item, (kind){.gradient = HRI_REAL_BF16, .copy = HRI_REAL_F16});                                        \
+      else if (copy == HRI_REAL_F16) body(f, item, (kind){.copy = HRI_REAL_F16});                                      \
       else if (f->args.copy && narrow_g) body(f, item, (kind){.gradient = HRI_REAL_BF16, .copy = HRI_REAL_BF16});      \
       else if (f->args.copy) body(f, item, (kind){.copy = HRI_REAL_BF16});                                             \
       else if (narrow_g) body(f, item, (kind){.gradient = HRI_REAL_BF16});                                             \
