@@ -263,14 +263,21 @@ static void cuda_graph_destroy(hri_gpu *gpu, hri_gpu_graph *graph) {
   hri_free(g);
 }
 
-/* Uploaded at once, so that its bytes on the device are taken before the first launch. */
+/* Uploaded at once, so that its bytes on the device are taken before the first launch. The capture ends whatever fails: a stream
+ * that is captured can neither be waited for nor can memory be released beside it. */
 static hr_status cuda_capture_end(hri_gpu *gpu, hri_gpu_stream *stream, hri_gpu_graph **graph, hr_error *error) {
   cuda *c = of(gpu);
-  captured *made = hri_alloc_zero(1, sizeof *made);
+  graph_handle kept = NULL;
+  captured *made;
   hr_status status;
   *graph = NULL;
-  if (!made) return hri_fail_memory(error, sizeof *made, "a graph");
-  HRI_TRY_OUT(CHECK(c, capture_end(stream_of(stream), &made->graph), "ending a capture"));
+  HRI_TRY(CHECK(c, capture_end(stream_of(stream), &kept), "ending a capture"));
+  made = hri_alloc_zero(1, sizeof *made);
+  if (!made) {
+    (void)c->driver.graph_destroy(kept);
+    return hri_fail_memory(error, sizeof *made, "a graph");
+  }
+  made->graph = kept;
   HRI_TRY_OUT(CHECK(c, instantiate(&made->exec, made->graph, 0), "making a graph"));
   HRI_TRY_OUT(CHECK(c, graph_upload(made->exec, stream_of(stream)), "uploading a graph"));
   *graph = (hri_gpu_graph *)(void *)made;

@@ -15,14 +15,16 @@ static struct {
   uint64_t seed;         /* of every order that is free */
   uint64_t memory_bytes; /* of the device; 0: 1 GiB */
   uint64_t grows;        /* with so many launches of graphs the device is short of 4096 more bytes; 0: never */
+  uint64_t fails;        /* the so-manieth record of an event that fails, counted from 1; 0: none */
   bool plain;            /* its library of products has no epilogues of the backward */
   uint32_t open;         /* backends */
   hri_gpu *gpu;
   hri_gpu_calls calls;
   const hri_gpu_calls *own;
-  uint64_t findings; /* of all devices so far */
-  uint64_t pinned;   /* bytes of the host that this device was asked for */
-  uint64_t graphs;   /* launches */
+  uint64_t findings;            /* of all devices so far */
+  uint64_t pinned;              /* bytes of the host that this device was asked for */
+  uint64_t graphs;              /* launches */
+  uint64_t records, made, gone; /* of events; graphs */
   hri_gpu_product_calls products;
   const hri_gpu_product_calls *own_products;
 } soft_device;
@@ -47,6 +49,22 @@ static hr_status soft_device_launch(hri_gpu *gpu, hri_gpu_graph *graph, hri_gpu_
   if (++soft_device.graphs == soft_device.grows)
     if (soft_device.own->allocate(gpu, 4096, &taken, error) != HR_OK) return HR_ERROR_MEMORY;
   return soft_device.own->graph_launch(gpu, graph, stream, error);
+}
+
+static hr_status soft_device_record(hri_gpu *gpu, hri_gpu_event *event, hri_gpu_stream *stream, hr_error *error) {
+  if (++soft_device.records == soft_device.fails) return hri_fail(error, HR_ERROR_INTERNAL, "a record that fails");
+  return soft_device.own->record(gpu, event, stream, error);
+}
+
+static hr_status soft_device_capture_end(hri_gpu *gpu, hri_gpu_stream *stream, hri_gpu_graph **graph, hr_error *error) {
+  hr_status status = soft_device.own->capture_end(gpu, stream, graph, error);
+  soft_device.made += status == HR_OK;
+  return status;
+}
+
+static void soft_device_graph_destroy(hri_gpu *gpu, hri_gpu_graph *graph) {
+  soft_device.gone += graph != NULL;
+  soft_device.own->graph_destroy(gpu, graph);
 }
 
 static hr_status soft_choose_plain(hri_gpu_products *products, const hri_gpu_product *product, uint64_t workspace_bytes,
@@ -75,7 +93,10 @@ static hr_status soft_device_open(hri_gpu **gpu, hr_error *error) {
     soft_device.calls.close = soft_device_close;
     soft_device.calls.allocate_host = soft_device_pin;
     soft_device.calls.graph_launch = soft_device_launch;
-    soft_device.pinned = soft_device.graphs = 0;
+    soft_device.calls.record = soft_device_record;
+    soft_device.calls.capture_end = soft_device_capture_end;
+    soft_device.calls.graph_destroy = soft_device_graph_destroy;
+    soft_device.pinned = soft_device.graphs = soft_device.records = soft_device.made = soft_device.gone = 0;
     soft_device.gpu->calls = &soft_device.calls;
   }
   *gpu = soft_device.gpu;

@@ -324,6 +324,34 @@ static void a_device_without_room_is_refused(void **state) {
   soft_device.memory_bytes = 0;
 }
 
+/* Each event that fails while programs are captured and behind that: told, and all is released, once. */
+static void captures_that_fail_leave_nothing(void **state) {
+  const variant v = {.model = models[1], .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  hr_status status = HR_ERROR_INTERNAL;
+  const uint64_t findings = soft_device.findings;
+  uint64_t failed = 0;
+  (void)state;
+  for (soft_device.fails = 1; status != HR_OK; soft_device.fails++) {
+    hri_session s = {0};
+    hr_error error = {0};
+    hr_job job;
+    describe(&v, &job);
+    assert_int_equal(hri_session_plan(&s, &job, NULL, &error), HR_OK);
+    status = hri_session_load(&s, NULL, NULL, &error);
+    if (status != HR_OK) {
+      failed++;
+      assert_int_equal(status, HR_ERROR_INTERNAL);
+      assert_string_equal(error.message, "a record that fails");
+    }
+    hri_session_close(&s);
+    assert_int_equal(soft_device.made, soft_device.gone);
+    assert_int_equal(soft_device.open, 0);
+  }
+  soft_device.fails = 0;
+  assert_true(failed >= 2);
+  assert_int_equal(soft_device.findings, findings);
+}
+
 /* ---- what there is no kernel for ---- */
 
 /* What a legal job can hold and no kernel has: tests/gpu/test_cuda_jobs.c shows that it is all. */
@@ -407,21 +435,14 @@ static void runs_train_save_and_go_on(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(families_train_as_on_the_cpu),
-      cmocka_unit_test(techniques_train_as_on_the_cpu),
-      cmocka_unit_test(products_take_what_their_library_has),
-      cmocka_unit_test(what_is_made_again_changes_no_bit),
-      cmocka_unit_test(a_library_without_epilogues_trains_too),
-      cmocka_unit_test(memory_that_grows_is_told),
-      cmocka_unit_test(every_order_gives_the_same_bits),
-      cmocka_unit_test(a_missing_wait_is_found),
-      cmocka_unit_test(bytes_behind_a_storage_are_found),
-      cmocka_unit_test(the_device_holds_what_was_planned),
-      cmocka_unit_test(a_device_without_room_is_refused),
-      cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
-      cmocka_unit_test(more_rows_than_blocks_are_refused),
-      cmocka_unit_test(what_a_real_device_lacks_is_named),
-      cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(families_train_as_on_the_cpu),           cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(products_take_what_their_library_has),   cmocka_unit_test(what_is_made_again_changes_no_bit),
+      cmocka_unit_test(a_library_without_epilogues_trains_too), cmocka_unit_test(memory_that_grows_is_told),
+      cmocka_unit_test(every_order_gives_the_same_bits),        cmocka_unit_test(a_missing_wait_is_found),
+      cmocka_unit_test(bytes_behind_a_storage_are_found),       cmocka_unit_test(the_device_holds_what_was_planned),
+      cmocka_unit_test(a_device_without_room_is_refused),       cmocka_unit_test(captures_that_fail_leave_nothing),
+      cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),   cmocka_unit_test(more_rows_than_blocks_are_refused),
+      cmocka_unit_test(what_a_real_device_lacks_is_named),      cmocka_unit_test(runs_train_save_and_go_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

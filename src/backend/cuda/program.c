@@ -125,15 +125,18 @@ static hr_status queue_in_lanes(hri_cuda_run *r, hri_program_kind program, hr_er
   return HR_OK;
 }
 
-/* A capture that failed half-way is ended all the same: the streams are to be of use again. */
+/* A capture that failed half-way is ended all the same: the streams are to be of use again. Half a program is no graph of it. */
 static hr_status capture(hri_cuda_run *r, hri_program_kind program, hr_error *error) {
   hri_gpu *gpu = r->parts->gpu;
   hri_gpu_stream *main = hri_cuda_main(r->machine);
+  hri_gpu_graph *half;
   hr_status status;
   HRI_TRY(gpu->calls->capture_begin(gpu, main, error));
   status = queue_in_lanes(r, program, error);
   if (status == HR_OK) return gpu->calls->capture_end(gpu, main, &r->graphs[program], error);
-  if (gpu->calls->capture_end(gpu, main, &r->graphs[program], NULL) != HR_OK) r->graphs[program] = NULL;
+  if (gpu->calls->capture_end(gpu, main, &half, NULL) != HR_OK) return status;
+  (void)hri_cuda_machine_finish(r->machine, NULL); /* until it is uploaded */
+  gpu->calls->graph_destroy(gpu, half);
   return status;
 }
 
