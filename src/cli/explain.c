@@ -200,12 +200,6 @@ static hr_status explain_file(const cli_config *config, reading *r, hr_explanati
   return status;
 }
 
-/* A run directory: run.json has the device and the budget. */
-static hr_status explain_run(const cli_config *config, hr_run_explanation **run, hr_error *error) {
-  hr_status status = check_job(config, "a run states its budget", error);
-  return status == HR_OK ? hr_explain_run(config->operands[0], run, error) : status;
-}
-
 /* Of several ranks the one that failed first is explained: what the others met may be its doing. */
 static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all, hr_explanation **explanation,
                                hr_error *error) {
@@ -228,15 +222,18 @@ hr_status command_explain(cli_config *config, hr_error *error) {
   hr_status status;
   ranks all = {0};
   reading r;
+  bool is_run;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
   HRI_TRY(check_job(config, NULL, error));
+  is_run = !ranks_are_in(config->operands[0]) && is_directory(config->operands[0]);
+  if (is_run) HRI_TRY(check_job(config, "a run states its budget", error));
   reading_begin(&r, config, config->operands[0]);
-  if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
-  else if (is_directory(config->operands[0])) status = explain_run(config, &run, error);
+  if (is_run) status = hr_explain_run(config->operands[0], &run, error);
+  else if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
   else status = explain_file(config, &r, &explanation, error);
   status = reading_end(&r, status, error); /* the plan of --model is not the file's */
   if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);
