@@ -88,7 +88,7 @@ static const hr_field rows[] = {
     {"for", HR_FIELD_CHOICE, "Plan", "WHAT", "the command to plan", HR_FOR_PLAN, OWN(purpose), .words = purposes,
      .initial = "train"},
     {"fixes", HR_FIELD_FLAG, "Plan", NULL, "plan alternatives and list them (on by default when the job does not fit)",
-     HR_FOR_PLAN, OWN(fixes)},
+     HR_FOR_PLAN, OWN(fixes), .zero = "on when the job does not fit"},
     {"table", HR_FIELD_NAME, "Plan", "ROWS,COLUMNS", "memory over two of them: seq,micro-batch or micro-batch,seq",
      HR_FOR_PLAN, OWN(table), .suggested = tables, .refuses = refuse_table, .remedy = "--table seq,micro-batch"},
     {"timeline", HR_FIELD_FLAG, "Plan", NULL, "memory over the course of the job", HR_FOR_PLAN, OWN(timeline)},

@@ -31,6 +31,11 @@ uint64_t plan_need(const hr_plan *plan);
 enum { PRECISION_BYTES = 64 };
 char *plan_precision_text(const hr_plan *plan, char *text, size_t bytes);
 
+/* Whether the job is in bf16 on a device that has fp16 alone, and a sentence on that in `text`: its bytes can be planned, and
+ * nothing would compute it. */
+enum { PLAN_WARNING_BYTES = 320 };
+bool plan_not_offered(const hr_job *job, char *text, size_t bytes);
+
 /* One line: "FITS  5.22 GiB of 24.00 GiB, 18.78 GiB to spare". */
 void plan_print_verdict(FILE *stream, const hr_plan *plan);
 /* Job, verdict, breakdown, bar, peak, phases, time: a screen of 80 x 24. */
@@ -47,7 +52,7 @@ void fix_list_free(fix_list *list);
 /* Bytes against time over the choices of levels: at most a few rows. */
 void plan_print_frontier(FILE *stream, const hr_plan *plan, const hr_frontier *frontier);
 
-/* A device of the table that holds a job with all that is usable there. */
+/* A device of the table that holds a job with all that is usable there, and computes in its precision. */
 typedef struct device_fit {
   char name[64];
   uint64_t usable_bytes, need_bytes;

@@ -15,13 +15,16 @@ static int by_usable(const void *a, const void *b) {
 static bool fits_on(const hr_job *asked, const hr_device *device, device_fit *fit) {
   hr_job *job = text_alloc(sizeof *job);
   hr_fit found = {0};
+  char unused[PLAN_WARNING_BYTES];
   *job = *asked;
   job->device = *device;
   job->given &= ~(uint64_t)HR_GIVEN_BUDGET;
   job->budget_bytes = 0;
   if (!(job->given & HR_GIVEN_PRECISION) && job->precision == hr_precision_of(&asked->device))
     job->precision = HR_PRECISION_AUTO; /* that device's own default, as --device NAME would have it */
-  if (hr_job_finish(job, NULL) != HR_OK || hr_plan_fit(job, &found, NULL) != HR_OK) found.fits = false;
+  if (hr_job_finish(job, NULL) != HR_OK || plan_not_offered(job, unused, sizeof unused) ||
+      hr_plan_fit(job, &found, NULL) != HR_OK)
+    found.fits = false;
   if (found.fits) {
     *fit = (device_fit){.usable_bytes = device->usable_bytes,
                         .need_bytes = found.need_bytes,

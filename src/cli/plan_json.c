@@ -264,13 +264,14 @@ void plan_write_subject(json_writer *json, const cli_config *config, const hr_jo
 void plan_write_json(json_writer *json, const cli_config *config, const hr_plan *plan, const fix_list *list,
                      const device_list *devices, const hr_frontier *frontier, const hr_auto *found) {
   const hr_plan_info *info = hr_plan_get(plan);
-  char beyond[320];
+  char warning[PLAN_WARNING_BYTES];
   json_write_bool(json, "fits", info->fits);
   json_write_count(json, "need_bytes", plan_need(plan));
   plan_write_subject(json, config, hr_plan_job(plan), info->parameter_count, info->trainable_parameter_count);
   json_write_count(json, "budget_bytes", info->budget_bytes);
   json_write_open(json, "warnings", '[');
-  if (hr_job_beyond_positions(hr_plan_job(plan), beyond, sizeof beyond)) json_write_text(json, NULL, beyond);
+  if (plan_not_offered(hr_plan_job(plan), warning, sizeof warning)) json_write_text(json, NULL, warning);
+  if (hr_job_beyond_positions(hr_plan_job(plan), warning, sizeof warning)) json_write_text(json, NULL, warning);
   json_write_close(json, ']');
   json_write_open(json, "tiers", '{');
   for (uint32_t tier = 0; tier < HR_TIER_COUNT; tier++) write_tier(json, plan, tier);

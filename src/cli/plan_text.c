@@ -360,22 +360,24 @@ static void print_products(FILE *stream, const hr_plan *plan) {
   screen_hang(stream, LABEL, "products", text);
 }
 
-/* The bytes of such a plan hold; nothing would compute it, and its time is that of the rates that there are. */
-static void print_not_offered(FILE *stream, const hr_plan *plan) {
-  const hr_job *job = hr_plan_job(plan);
-  char text[320] = "";
+bool plan_not_offered(const hr_job *job, char *text, size_t bytes) {
   if ((job->precision != HR_PRECISION_BF16 && job->precision != HR_PRECISION_BF16_PURE) || job->device.flops_bf16 > 0 ||
       job->device.flops_fp16 <= 0)
-    return;
-  add(text, sizeof text,
-      "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp16; the time is that "
-      "of fp32",
-      job->device.name);
-  screen_hang(stream, LABEL, "precision", text);
+    return false;
+  (void)snprintf(text, bytes,
+                 "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp16; the time "
+                 "is that of fp32",
+                 job->device.name);
+  return true;
+}
+
+static void print_not_offered(FILE *stream, const hr_plan *plan) {
+  char text[PLAN_WARNING_BYTES];
+  if (plan_not_offered(hr_plan_job(plan), text, sizeof text)) screen_hang(stream, LABEL, "precision", text);
 }
 
 static void print_beyond(FILE *stream, const hr_plan *plan) {
-  char text[320];
+  char text[PLAN_WARNING_BYTES];
   if (hr_job_beyond_positions(hr_plan_job(plan), text, sizeof text)) screen_hang(stream, LABEL, "positions", text);
 }
 

@@ -42,6 +42,10 @@ run train --recipe job.yaml --lr 3e-4 --out 'my run' --threads 1 --show-config; 
 run train --recipe again.yaml --show-config; expect_rc 0; sed 's/ *#.*//' out >second
 cmp -s first second || fail "the printed configuration does not read back: $(diff first second | head -5)"
 run train --recipe again.yaml --show-config --json; expect_rc 0; expect_json 'd["config"]["lr"]["value"] == "0.0003"' 'd["config"]["lr"]["origin"].startswith("again.yaml:")'
+# ... and the same output: what is decided later is said in words, as a comment.
+run plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 4GiB --show-config; expect_rc 0; expect_out '^# fixes: on when the job does not fit$'; cp out again.yaml
+run plan --recipe again.yaml; expect_rc 3; expect_out 'options that fit, each planned'
+run plan gpt2-124m --no-fixes --show-config; expect_out '^fixes: false  # flag$'
 
 bad() { # exit code, pattern, lines of the recipe
   printf '%s\n' "${@:3}" >bad.yaml

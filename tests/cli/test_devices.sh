@@ -8,6 +8,7 @@ run devices rtx-2060; expect_rc 0; expect_out '^fp16 +25.8 TFLOP/s'; expect_out 
 run devices rtx-3070 --json; expect_json 'd["device"]["flops_fp16"] == d["device"]["flops_bf16"] == 40.6e12'
 # What a device does not offer is said; the bytes are planned all the same.
 run plan tiny-llama-bytes --device rtx-2060 --precision bf16; expect_rc 0; expect_out '^precision +rtx-2060 has no bf16, only fp16'
+run plan tiny-llama-bytes --device rtx-2060 --precision bf16 --json; expect_rc 0; expect_json 'd["warnings"][0].startswith("rtx-2060 has no bf16, only fp16")'
 run plan tiny-llama-bytes --device rtx-2060 --precision fp16; expect_rc 0; grep -q '^precision' "$work/out" && fail 'fp16 is said not to be offered'
 run plan gpt2-124m --device rtx-2060 --seq 1024 --micro-batch 8 --json; expect_json 'any("--precision fp16" in f["options"] for f in d["fixes"])' 'not any("bf16" in f["options"] for f in d["fixes"])'
 run plan tiny-llama-bytes --device rtx-2060; expect_rc 0; grep -q '^precision' "$work/out" && fail 'fp32 is said not to be offered'
