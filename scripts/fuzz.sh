@@ -1,10 +1,22 @@
 #!/usr/bin/env bash
-# fuzz.sh SECONDS [TARGET ...]: run the named targets of build/fuzz, or every one. The stored corpus is only read; what is found goes to
-# build/fuzz/new/TARGET, and an input that crashes to build/fuzz/crash/.
+# fuzz.sh [SECONDS [TARGET ...]]: run the named targets of build/fuzz, or every one, each for that long (30). The stored corpus is only
+# read; what is found goes to build/fuzz/new/TARGET, and an input that crashes to build/fuzz/crash/. With --arguments in front they are
+# looked at and nothing runs.
 set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
-seconds=$1
+only_looks=no
+if [[ ${1:-} == --arguments ]]; then
+  only_looks=yes
+  shift
+fi
+seconds=${1:-30}
 targets=("${@:2}")
+# What is no number, and 0, would be no limit for libFuzzer: the first target would run on for ever.
+if [[ ! $seconds =~ ^[1-9][0-9]{0,6}$ ]]; then
+  echo "fuzz: '$seconds' is no number of seconds: ./dev fuzz SECONDS [TARGET ...]" >&2
+  exit 2
+fi
+if [[ $only_looks == yes ]]; then exit; fi
 ran=0
 failed=0
 
