@@ -108,8 +108,8 @@ static void sweep(const char *line, limit which, uint64_t most_bytes) {
     fail_msg("%s: not before %.2f MiB of %s", line, (double)threshold / MIB, limit_names[which]);
 }
 
-/* The bounds: what the job needs without any margin, as measured (docs/memory-model.md), and 2 to 3 MiB. Of
- * the address space 0.7 MiB are libzstd's, which is mapped and not touched, and 0.4 MiB the stack that is grown at once. */
+/* The bounds: what the job needs without any margin, as measured (docs/memory-model.md), and 3 MiB of data, less than one of
+ * address space, of which the program and its libraries take 12.5 MiB before main. */
 static void test_limits_of_memory(void **state) {
   static const struct {
     const char *line;
