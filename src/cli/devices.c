@@ -16,13 +16,18 @@ static void rate_text(double per_second, double unit, const char *format, char o
   else (void)snprintf(out, TEXT_BYTES, "-");
 }
 
+/* Of 16-bit types: a card's are tens and hundreds of TFLOP/s, and a processor's, below one, are no 0. */
+static void narrow_rate_text(double per_second, char out[TEXT_BYTES]) {
+  rate_text(per_second, 1e12, per_second < 10e12 ? "%.1f" : "%.0f", out);
+}
+
 static void print_row(const hr_device *device) {
   const char *title = device->title;
   char bandwidth[TEXT_BYTES], fp32[TEXT_BYTES], bf16[TEXT_BYTES], fp16[TEXT_BYTES];
   rate_text(device->memory_bytes_per_second, 1e9, "%.0f", bandwidth);
   rate_text(device->flops_fp32, 1e12, "%.1f", fp32);
-  rate_text(device->flops_bf16, 1e12, "%.0f", bf16);
-  rate_text(device->flops_fp16, 1e12, "%.0f", fp16);
+  narrow_rate_text(device->flops_bf16, bf16);
+  narrow_rate_text(device->flops_fp16, fp16);
   /* The maker says nothing that the rest of the name does not; a processor's name may be longer than any card's. */
   if (strncmp(title, "NVIDIA ", 7) == 0) title += 7;
   if (screen_columns(stdout) < SCREEN_USUAL) (void)printf("%-18s", device->name);

@@ -4,6 +4,7 @@ source "$(dirname "$0")/common.sh"
 export HEADROOM_CACHE=$work/cache
 
 run devices; expect_rc 0; expect_out '^cpu '; expect_out '^h100 '; expect_no_err
+grep -qE '^cpu .* 0 +-$' out && fail "a rate below one is said to be none"
 run devices rtx-2060; expect_rc 0; expect_out '^fp16 +25.8 TFLOP/s'; expect_out '^bf16 +none: '
 run devices rtx-3070 --json; expect_json 'd["device"]["flops_fp16"] == d["device"]["flops_bf16"] == 40.6e12'
 # What a device does not offer is said; the bytes are planned all the same.
