@@ -64,8 +64,10 @@ static void print_text(const hri_job *job, const bool *touched, const uint64_t *
     if (!touched[s] && !job->storages.items[s].dead) print_storage(job, s, offsets, out);
   for (size_t k = 0; k < job->segments.count; k++) {
     const hri_segment *g = &job->segments.items[k];
-    hri_text_add(out, "segment %zu: unit %u, %llu elements, %s%s, parameters", k, g->unit,
-                 (unsigned long long)g->elements, g->trainable ? "trainable" : "frozen", g->decay ? ", decay" : "");
+    hri_text_add(out, "segment %zu: ", k);
+    if (g->unit != HRI_NONE) hri_text_add(out, "unit %u, ", g->unit);
+    hri_text_add(out, "%llu elements, %s%s, parameters", (unsigned long long)g->elements,
+                 g->trainable ? "trainable" : "frozen", g->decay ? ", decay" : "");
     for (uint32_t q = 0; q < g->range_count; q++) {
       const hri_param_range *range = &job->ranges.items[job->laid_out.items[g->range_begin + q]];
       const hri_param *param = &job->params.items[range->param];

@@ -102,6 +102,7 @@ static void live_sets_name_what_is_in_them(void **state) {
   uint32_t found = 0, segments = 0;
   hr_live live;
   hr_job job;
+  char *dump;
   net n = make_net(false);
   (void)state;
   hr_job_init(&job);
@@ -116,6 +117,10 @@ static void live_sets_name_what_is_in_them(void **state) {
     assert_null(hr_plan_live_holds(plan, HR_TIER_DEVICE, i, 1));
   }
   assert_int_equal(found, sizeof names / sizeof *names);
+  assert_int_equal(hr_plan_dump(plan, false, &dump, &error), HR_OK);
+  assert_non_null(strstr(dump, "segment 0: "));
+  assert_null(strstr(dump, "unit ")); /* its parameters are of none */
+  hr_free(dump);
   hr_plan_destroy(plan);
   hr_graph_destroy(n.graph);
   assert_int_equal(hr_model_open("micro-llama-bytes", &job.model, &error), HR_OK);
