@@ -20,6 +20,7 @@
 #include "base/publish.h"
 #include "model/adapter.h"
 #include "train/manifest.h"
+#include "train/runfile.h"
 
 enum { PATH_BYTES = 4096, STATE_SCHEMA = 2, STATE_BYTES = 1 << 20, SMALL_BYTES = 64 << 20 };
 
@@ -656,11 +657,15 @@ hr_status hri_checkpoint_check_identity(const hri_rundir *r, hri_checkpoint *c, 
                                         const char *libraries, hr_error *error) {
   char file[PATH_BYTES], config[PATH_BYTES];
   hri_json root = {0};
+  hri_settled settled;
   hr_status status;
   HRI_TRY(hri_path_at(file, c->path, "state.json", error));
   HRI_TRY(hri_path_at(config, c->path, "config.json", error));
   HRI_TRY(hri_json_read(file, STATE_BYTES, &root, error));
-  status = hri_identity_check(&root, config, r->job, r->options, &r->facts, &c->allowed, error);
+  hri_run_settled(r, c->progress.step, &settled);
+  c->settled_steps = settled.steps;
+  status = hri_identity_check(&root, config, r->job, r->options, &r->facts, &settled, &c->allowed, error);
+  hri_settled_deinit(&settled);
   if (status == HR_OK)
     hri_machine_compare(&root, &r->session->plan->spec, instruction_set, libraries, &c->machine_differs);
   hri_json_deinit(&root);

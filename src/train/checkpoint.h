@@ -29,6 +29,7 @@ typedef struct hri_checkpoint { /* one that a run goes on from */
   char products[64];        /* what computed its products, as machine.libraries has it; "": it does not say */
   hri_text machine_differs; /* for people; empty: the same machine */
   hri_text allowed;         /* what differs and may */
+  uint64_t settled_steps;   /* as many as an attempt to go on from here was allowed to have; 0: there was none */
 } hri_checkpoint;
 
 void hri_checkpoint_asked(const char *text,

@@ -185,12 +185,22 @@ static bool is_text(const hri_json *object, const char *name, const char *text) 
 
 typedef struct differences {
   const hr_run_options *options;
+  const hri_settled *settled; /* NULL: nothing is */
   hri_text list, *allowed;
   uint32_t count;
 } differences;
 
+static const char NOT_GIVEN[] = "not given";
+
+static bool may_differ(const differences *d, const char *name, const char *now) {
+  const hri_json *identity = d->settled ? &d->settled->identity : NULL;
+  if (hri_is_allowed(d->options, name)) return true;
+  if (!identity || !identity->value) return false;
+  return is_text(identity, name, now) || (strcmp(now, NOT_GIVEN) == 0 && !hri_json_has(identity, name));
+}
+
 static void differ(differences *d, const char *name, const char *then, const char *now) {
-  if (hri_is_allowed(d->options, name)) {
+  if (may_differ(d, name, now)) {
     hri_text_add(d->allowed, "%s%s %.60s -> %.60s", d->allowed->length ? ", " : "", name, then, now);
     return;
   }
@@ -212,8 +222,8 @@ static void compare_fields(differences *d, const hri_json *identity, const hr_jo
       was = set = false; /* however long */
     if (set && was && (f->kind == HR_FIELD_TEXT || !same_text(f, then, hri_text_get(&now))))
       differ(d, f->name, then, hri_text_get(&now));
-    if (set && !was && f->kind == HR_FIELD_TEXT) differ(d, f->name, "not given", hri_text_get(&now));
-    if (!set && was) differ(d, f->name, then, "not given");
+    if (set && !was && f->kind == HR_FIELD_TEXT) differ(d, f->name, NOT_GIVEN, hri_text_get(&now));
+    if (!set && was) differ(d, f->name, then, NOT_GIVEN);
     hri_text_deinit(&now);
   }
 }
@@ -257,7 +267,7 @@ static void compare_specials(differences *d, const hri_json *identity, const cha
     char now[HRI_DIGEST_TEXT_BYTES], then[TEXT_BYTES], what[TEXT_BYTES];
     special_text(facts->special[k], now);
     if (!member_text(identity, hri_specials[k].name, then) || strcmp(then, now) == 0) continue;
-    if (k == HRI_SPECIAL_MODEL && !hri_is_allowed(d->options, "model")) {
+    if (k == HRI_SPECIAL_MODEL && !may_differ(d, hri_specials[k].name, now)) {
       name_model_difference(config, &job->model, what);
       if (d->count++ < 4) hri_text_add(&d->list, "%smodel: %s", d->list.length ? "; " : "", what);
       continue;
@@ -283,9 +293,22 @@ static void compare_old(differences *d, const hri_json *identity, const hr_job *
   }
 }
 
+static void advise(const hri_settled *settled, hr_status status, hr_error *error) {
+  if (settled && settled->later_step)
+    hri_hint(error, status,
+             "something was allowed to differ from step %llu on, behind this checkpoint: give its values from before, or name what may "
+             "differ from here on: --allow-different NAME,...",
+             (unsigned long long)settled->later_step);
+  else
+    hri_hint(
+        error, status,
+        "give what the run was started with (--resume RUN alone takes all of it over), or name what may differ: --allow-different NAME,...");
+}
+
 hr_status hri_identity_check(const hri_json *then, const char *config, const hr_job *job, const hr_run_options *options,
-                             const hri_identity_facts *facts, hri_text *allowed, hr_error *error) {
-  differences d = {.options = options, .allowed = allowed};
+                             const hri_identity_facts *facts, const hri_settled *settled, hri_text *allowed,
+                             hr_error *error) {
+  differences d = {.options = options, .settled = settled, .allowed = allowed};
   hri_json identity;
   hr_status status = HR_OK;
   HRI_TRY(hri_json_get_object(then, "identity", &identity, error));
@@ -295,9 +318,7 @@ hr_status hri_identity_check(const hri_json *then, const char *config, const hr_
   if (d.list.failed || allowed->failed) status = hri_fail_memory(error, d.list.length, "the comparison with the run");
   else if (d.count > 0) {
     status = hri_fail(error, HR_ERROR_USAGE, "this is another job than the run's: %.680s", hri_text_get(&d.list));
-    hri_hint(
-        error, status,
-        "give what the run was started with (--resume RUN alone takes all of it over), or name what may differ: --allow-different NAME,...");
+    advise(settled, status, error);
   }
   hri_text_deinit(&d.list);
   return status;

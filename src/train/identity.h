@@ -20,12 +20,21 @@ void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_option
                       const hri_identity_facts *facts);
 void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruction_set, const char *libraries);
 
+/* What was allowed to differ when the run went on before, as its run.json says. An attempt that ended before its first
+ * checkpoint leaves the checkpoint that it went on from as it was, and a run.json with the new values: these are settled. */
+typedef struct hri_settled {
+  hri_json root, identity; /* run.json and its "identity"; no value: nothing is settled */
+  uint64_t steps;          /* that the attempt was to have; 0: nothing is settled */
+  uint64_t later_step;     /* the first from which on something was allowed to differ behind the checkpoint; 0: none */
+} hri_settled;
+
 /* Compares with the members "identity" of `then`. USAGE names every field that differs and is not allowed
- * (options->allow_different); the names that were allowed and do differ go to `allowed`. `config` (may be NULL) is the
- * run's own config.json, to name what of the model differs. Texts of 0.1.0 (numbers, names with underscores) are
- * understood. */
+ * (options->allow_different, or `settled`, which may be NULL); the names that were allowed and do differ go to `allowed`.
+ * `config` (may be NULL) is the run's own config.json, to name what of the model differs. Texts of 0.1.0 (numbers, names
+ * with underscores) are understood. */
 hr_status hri_identity_check(const hri_json *then, const char *config, const hr_job *job, const hr_run_options *options,
-                             const hri_identity_facts *facts, hri_text *allowed, hr_error *error);
+                             const hri_identity_facts *facts, const hri_settled *settled, hri_text *allowed,
+                             hr_error *error);
 /* What of the machine differs from the member "machine", as "instruction set avx512 -> avx2, ..."; empty: nothing. */
 void hri_machine_compare(const hri_json *then, const hr_job *job, const char *instruction_set, const char *libraries,
                          hri_text *differences);

@@ -340,8 +340,13 @@ static void add_change(hri_text *to, uint64_t step, const char *kind, const char
   hri_json_end_object(&w);
 }
 
+/* An attempt that repeats another one's changes is the same change. */
 void hri_run_changed(hri_rundir *r, uint64_t from_step, const char *kind, const char *text) {
-  add_change(&r->changes, from_step, kind, text);
+  hri_text one = {0};
+  add_change(&one, from_step, kind, text);
+  if (one.failed || !r->changes.length || !strstr(hri_text_get(&r->changes), hri_text_get(&one)))
+    add_change(&r->changes, from_step, kind, text);
+  hri_text_deinit(&one);
 }
 
 static void take_changes(hri_rundir *r, const hri_json *root) {
@@ -356,6 +361,32 @@ static void take_changes(hri_rundir *r, const hri_json *root) {
     if (hri_json_get_string(&item, "allowed", &text, NULL) == HR_OK) add_change(&r->changes, step, "allowed", text);
   }
 }
+
+/* Only what was allowed at this very step: what began before it is in the checkpoint, and what began behind it is not
+ * settled here. */
+void hri_run_settled(const hri_rundir *r, uint64_t step, hri_settled *s) {
+  char path[PATH_BYTES];
+  hri_json list;
+  bool here = false;
+  uint64_t steps = 0;
+  *s = (hri_settled){0};
+  if (read_run(r->directory, &s->root, path, NULL) != HR_OK || hri_json_get_array(&s->root, "changes", &list, NULL) != HR_OK)
+    return;
+  for (uint64_t k = 0; k < hri_json_count(&list); k++) {
+    hri_json item = hri_json_item(&list, k);
+    uint64_t from;
+    if (!hri_json_has(&item, "allowed") || hri_json_get_u64(&item, "from_step", 0, INT64_MAX, &from, NULL) != HR_OK)
+      continue;
+    here = here || from == step;
+    if (from > step && (s->later_step == 0 || from < s->later_step)) s->later_step = from;
+  }
+  if (!here || s->later_step || hri_json_get_u64(&s->root, "steps", 0, INT64_MAX, &steps, NULL) != HR_OK ||
+      hri_json_get_object(&s->root, "identity", &s->identity, NULL) != HR_OK)
+    return;
+  s->steps = steps;
+}
+
+void hri_settled_deinit(hri_settled *settled) { hri_json_deinit(&settled->root); }
 
 hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES];
@@ -386,7 +417,7 @@ hr_status hri_run_same(hri_rundir *r, hr_error *error) {
   hri_json root = {0};
   hri_text allowed = {0};
   hr_status status = read_run(r->directory, &root, path, error);
-  if (status == HR_OK) status = hri_identity_check(&root, NULL, r->job, r->options, &r->facts, &allowed, error);
+  if (status == HR_OK) status = hri_identity_check(&root, NULL, r->job, r->options, &r->facts, NULL, &allowed, error);
   if (status == HR_ERROR_INPUT && !hri_json_has(&root, "identity"))
     status = hri_fail(error, HR_ERROR_USAGE, "%s holds a run that has no checkpoint and does not say what it was",
                       r->directory);

@@ -13,6 +13,7 @@
 
 #include <headroom/run.h>
 
+#include "train/identity.h"
 #include "train/rundir.h"
 
 #define HRI_RUN_SEAL "run_digest"
@@ -25,6 +26,10 @@ hr_status hri_run_write(hri_rundir *run, const hri_progress *progress, const cha
 hr_status hri_run_take_over(hri_rundir *run, hr_error *error);
 /* Records that the run goes on differently from here: `kind` is "machine" or "allowed". */
 void hri_run_changed(hri_rundir *run, uint64_t from_step, const char *kind, const char *text);
+/* What an earlier attempt to go on from the checkpoint of `step` was allowed; nothing where run.json cannot be read, which
+ * hri_run_take_over tells. The caller releases it. */
+void hri_run_settled(const hri_rundir *run, uint64_t step, hri_settled *settled);
+void hri_settled_deinit(hri_settled *settled);
 /* That a run without a checkpoint was begun with this identity: USAGE when it was not. */
 hr_status hri_run_same(hri_rundir *run, hr_error *error);
 hr_status hri_run_ended(const char *directory, bool *ended, hr_error *error); /* its run.json says finished */

@@ -654,7 +654,7 @@ static hr_status check_steps(trainer *t, hr_error *error) {
     return hri_hint(error, status, "give --steps %llu or more", (unsigned long long)p->step);
   }
   if (hri_steps_may_grow(t->job)) return HR_OK; /* or end sooner */
-  if (!hri_is_allowed(t->options, "steps")) {
+  if (!hri_is_allowed(t->options, "steps") && steps != t->from.settled_steps) {
     status = hri_fail(error, HR_ERROR_USAGE,
                       "the run was set to %llu steps and this one to %llu: its %s schedule depends on them",
                       (unsigned long long)p->steps, (unsigned long long)steps, hr_schedule_name(t->job->schedule));

@@ -216,6 +216,21 @@ run train --resume part --lr 1e-3 --seed 7 --allow-different lr; refuses 2; expe
 run train --resume part --packing off; refuses 2; expect_err 'packing was pack and is off'; ! grep -qi 'data was' err || fail "the data is blamed for packing"
 run train --resume part --data held.txt; refuses 2; expect_err 'data was'
 run train --resume part --allow-different nonsense; refuses 2; expect_err "nonsense"
+# What was allowed when it went on holds although that ended before its first checkpoint: --resume RUN alone goes on, and says it once.
+run train $job --out changed --steps 4 --save-every 2 --lr 3e-2 -q; expect_rc 0
+"$program" train --resume changed --lr 1e-4 --steps 900000 --save-every 900000 --allow-different lr,steps -q >killed.out 2>killed.err &
+pid=$!
+await '[ "$(wc -l <changed/metrics.jsonl)" -gt 20 ]'
+kill -9 $pid; wait $pid 2>/dev/null
+[ "$(readlink changed/checkpoints/last)" = step-000004 ] || fail "there is a later checkpoint"
+run train --resume changed --lr 2e-4; refuses 2; expect_err 'lr was 0.03 and is 0.0002'
+cp -r changed before; run train --resume before --from step-2; refuses 2; expect_err 'allowed to differ from step 4 on, behind this checkpoint'
+run train --resume before --lr 3e-2 --steps 6 --allow-different steps -q; expect_rc 0; grep -q 'lr 0.03' err && fail "the values of the checkpoint are said to differ"
+"$program" train --resume changed -q >again.out 2>again.err &
+pid=$!
+await '[ "$(grep -c "\"step\":2[0-9]," changed/metrics.jsonl)" -gt 0 ] && [ "$(grep -c . again.err)" -gt 0 ]'
+kill -INT $pid; wait $pid; rc=$?; cp again.err err; last="--resume RUN alone"; expect_rc 130; expect_err 'as allowed: lr 0.03 -> 0.0001, steps 4 -> 900000'
+[ "$(grep -c '"allowed": "lr 0.03 -> 0.0001, steps 4 -> 900000"' changed/run.json)" -eq 1 ] || fail "the change is recorded other than once"
 sed 's/"rms_norm_eps": [^,]*/"rms_norm_eps": 0.001/' part/checkpoints/last/config.json >eps.json
 run train eps.json --resume part; refuses 2; expect_err 'model: rms_norm_eps'
 run train --resume part --recompute block --steps 10 -q; expect_rc 0 # memory alone: free
