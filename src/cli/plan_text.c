@@ -364,10 +364,11 @@ bool plan_not_offered(const hr_job *job, char *text, size_t bytes) {
   if ((job->precision != HR_PRECISION_BF16 && job->precision != HR_PRECISION_BF16_PURE) || job->device.flops_bf16 > 0 ||
       job->device.flops_fp16 <= 0)
     return false;
-  (void)snprintf(text, bytes,
-                 "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp16; the time "
-                 "is that of fp32",
-                 job->device.name);
+  (void)
+      snprintf(text, bytes,
+               "%s has no bf16, only fp16: a run of this plan would need another device, or --precision fp16; the time "
+               "is that of fp32",
+               job->device.name);
   return true;
 }
 

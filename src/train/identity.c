@@ -295,10 +295,11 @@ static void compare_old(differences *d, const hri_json *identity, const hr_job *
 
 static void advise(const hri_settled *settled, hr_status status, hr_error *error) {
   if (settled && settled->later_step)
-    hri_hint(error, status,
-             "something was allowed to differ from step %llu on, behind this checkpoint: give its values from before, or name what may "
-             "differ from here on: --allow-different NAME,...",
-             (unsigned long long)settled->later_step);
+    hri_hint(
+        error, status,
+        "something was allowed to differ from step %llu on, behind this checkpoint: give its values from before, or name what may "
+        "differ from here on: --allow-different NAME,...",
+        (unsigned long long)settled->later_step);
   else
     hri_hint(
         error, status,

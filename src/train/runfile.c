@@ -370,7 +370,8 @@ void hri_run_settled(const hri_rundir *r, uint64_t step, hri_settled *s) {
   bool here = false;
   uint64_t steps = 0;
   *s = (hri_settled){0};
-  if (read_run(r->directory, &s->root, path, NULL) != HR_OK || hri_json_get_array(&s->root, "changes", &list, NULL) != HR_OK)
+  if (read_run(r->directory, &s->root, path, NULL) != HR_OK ||
+      hri_json_get_array(&s->root, "changes", &list, NULL) != HR_OK)
     return;
   for (uint64_t k = 0; k < hri_json_count(&list); k++) {
     hri_json item = hri_json_item(&list, k);
