@@ -349,14 +349,13 @@ void hri_run_changed(hri_rundir *r, uint64_t from_step, const char *kind, const 
   hri_text_deinit(&one);
 }
 
-static void take_changes(hri_rundir *r, const hri_json *root) {
-  hri_json list;
-  if (hri_json_get_array(root, "changes", &list, NULL) != HR_OK) return;
-  for (uint64_t k = 0; k < hri_json_count(&list); k++) {
-    hri_json item = hri_json_item(&list, k);
+/* Those of a list that begin at `last` or before. */
+static void take_changes(hri_rundir *r, const hri_json *list, uint64_t last) {
+  for (uint64_t k = 0; k < hri_json_count(list); k++) {
+    hri_json item = hri_json_item(list, k);
     const char *text;
     uint64_t step;
-    if (hri_json_get_u64(&item, "from_step", 0, INT64_MAX, &step, NULL) != HR_OK) continue;
+    if (hri_json_get_u64(&item, "from_step", 0, last, &step, NULL) != HR_OK) continue;
     if (hri_json_get_string(&item, "machine", &text, NULL) == HR_OK) add_change(&r->changes, step, "machine", text);
     if (hri_json_get_string(&item, "allowed", &text, NULL) == HR_OK) add_change(&r->changes, step, "allowed", text);
   }
@@ -389,9 +388,23 @@ void hri_run_settled(const hri_rundir *r, uint64_t step, hri_settled *s) {
 
 void hri_settled_deinit(hri_settled *settled) { hri_json_deinit(&settled->root); }
 
+void hri_run_changes_cut(hri_rundir *r, uint64_t step) {
+  hri_text all = {0};
+  hri_json list = {0};
+  if (!r->changes.length) return;
+  hri_text_add(&all, "[%s]", hri_text_get(&r->changes));
+  if (!all.failed && hri_json_parse(all.chars, all.length, "changes", &list, NULL) == HR_OK) {
+    hri_text_deinit(&r->changes);
+    r->changes = (hri_text){0};
+    take_changes(r, &list, step);
+  }
+  hri_json_deinit(&list);
+  hri_text_deinit(&all);
+}
+
 hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
   char path[PATH_BYTES];
-  hri_json root = {0}, final;
+  hri_json root = {0}, final, changes;
   hr_status status = HR_OK;
   HRI_TRY(hri_path_at(path, r->directory, "run.json", error));
   if (!hri_path_exists(path)) { /* its checkpoints say what the run is */
@@ -402,7 +415,7 @@ hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
   if (status == HR_ERROR_INPUT && !(error && error->hint[0]))
     hri_hint(error, status, "put it back as it was; or move it away, and give MODEL, --data and the options once more");
   if (status != HR_OK) goto out;
-  take_changes(r, &root);
+  if (hri_json_get_array(&root, "changes", &changes, NULL) == HR_OK) take_changes(r, &changes, INT64_MAX);
   if (hri_json_get_object(&root, "final", &final, NULL) == HR_OK) {
     if (hri_json_has(&final, "files")) status = hri_files_get(&final, "files", &r->final_before, error);
     if (status == HR_OK && hri_json_has(&final, "next")) status = hri_files_get(&final, "next", &r->final_next, error);

@@ -751,6 +751,7 @@ static hr_status take_up(trainer *t, hr_error *error) {
   hri_checkpoint *from = &t->from;
   HRI_TRY(hri_checkpoint_settle(&t->run, from, error));
   HRI_TRY(hri_metrics_cut(&t->run, error));
+  hri_run_changes_cut(&t->run, t->progress.step);
   if (from->machine_differs.length)
     hri_run_changed(&t->run, t->progress.step, "machine", hri_text_get(&from->machine_differs));
   if (from->allowed.length) hri_run_changed(&t->run, t->progress.step, "allowed", hri_text_get(&from->allowed));
