@@ -97,7 +97,7 @@ for i in 1 2 3 4 5 6; do echo "line $i $long"; done | converse $chat --max-token
 expect_err '^note: the context of 256 tokens is full: the oldest [0-9]+ messages are left out from here on$'
 [ "$(grep -c '^<s>a plan$' err)" = 6 ] || fail 'the system message went'
 expect_err '^6 answers: '
-converse $chat <<<"$(seq -s ' ' 300)"; refuses 2; expect_err 'the message makes a prompt of [0-9]+ tokens, and the context has 256'; expect_err -- '--context'
+converse $chat <<<"$(seq -s ' ' 300)"; refuses 2; expect_err 'the message makes a prompt of [0-9]+ tokens, and the context has 256'; expect_err '--context'
 converse $chat <<<'line 7'; expect_rc 0; expect_err '^note: the answer ends where the context does|^1 answer'
 
 # Where the template writes what was said otherwise, that is said, and the answers are those of the text.
