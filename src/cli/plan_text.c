@@ -95,7 +95,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
   }
   if (job->purpose == HR_PURPOSE_TRAIN)
     add(text, sizeof text, " %s%s, recompute %s,", hr_optimizer_name(job->optimizer),
-        job->update == HR_UPDATE_IN_BACKWARD ? " in the backward" : "",
+        job->update == HR_UPDATE_IN_BACKWARD ? " in the backward, no clipping" : "",
         hr_recompute_text(&job->recompute, job->model.layer_count, recompute, sizeof recompute));
   if (job->purpose != HR_PURPOSE_GENERATE) {
     if (job->loss_chunk >= (uint64_t)job->sequence_length * job->micro_batch) add(text, sizeof text, " whole loss,");

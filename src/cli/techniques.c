@@ -35,7 +35,7 @@ static const technique techniques[] = {
     {"loss-chunk", "N", "logits: those of N tokens exist at a time, 4 bytes x N x vocabulary",
      "narrower products of the head, which are slower when N is small"},
     {"update", "in-backward", "gradients: each is used up as soon as it is complete, 4 bytes per weight less",
-     "clipping and skipping, which need all gradients at once"},
+     "clipping, which is off then (its bits are those of --clip 0), and skipping: both need all gradients at once"},
     {"micro-batch", "N", "activations, which go by the rows of a micro-step",
      "with --accumulate for the same rows per step: gradients live through the step, smaller products are slower"},
     {"accumulate", "N", "nothing alone: it keeps the rows of a step where --micro-batch is lowered",

@@ -212,7 +212,7 @@ static const hr_field fields[] = {
     {"adafactor-clip", HR_FIELD_NUMBER, "Optimizer", "X", "adafactor: largest root mean square of a tensor's update",
      P | T, JOB(adafactor_clip), RANGE(1, 1e30), .initial = "1", MATHEMATICS(ALGORITHM)},
     {"update", HR_FIELD_CHOICE, "Optimizer", "WHEN",
-     "after the backward, or in-backward, which lets gradients die early", P | T | X, JOB(update), .words = updates,
+     "after the backward, or in-backward, which lets gradients die early, and nothing is clipped", P | T | X, JOB(update), .words = updates,
      .initial = "after", .given = HR_GIVEN_UPDATE, .said = 6},
     {"lr", HR_FIELD_NUMBER, "Optimizer", "X", "learning rate at its highest", P | T, JOB(learning_rate), RANGE(0, 1e3),
      .initial = "5e-5", MATHEMATICS(ALGORITHM)},

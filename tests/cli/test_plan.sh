@@ -58,6 +58,9 @@ expect_json '[e["usable_bytes"] for e in d["larger_devices"]] == sorted(e["usabl
   'len(d["larger_devices"]) == 3 and all(3 << 30 < e["need_bytes"] <= e["usable_bytes"] and e["step_ns"] > 0 for e in d["larger_devices"])'
 holder=$(grep -A9 '"larger_devices"' out | grep -m1 -oE '"name": "[^"]+"' | cut -d'"' -f4) bytes=$(grep -A9 '"larger_devices"' out | grep -m1 -oE '"need_bytes": [0-9]+' | cut -d' ' -f2)
 run plan gpt2-124m --device "$holder" --micro-batch 4 --json; expect_rc 0; expect_json "d['need_bytes'] == $bytes" 'd["larger_devices"] == []'
+# What an option turns off beside itself is said.
+run plan gpt2-124m --device rtx-4090 --update in-backward; expect_rc 0; expect_out 'adamw in the backward, no clipping'
+run plan gpt2-124m --device rtx-4090 --update in-backward --json; expect_json 'd["job"]["clip"] == 0'
 # Of a job in bf16 none that has fp16 alone, however many bytes it has.
 run plan gpt2-124m --device rtx-4090 --micro-batch 8 --budget 4GiB --precision bf16 --json; expect_rc 3
 expect_json 'len(d["larger_devices"]) == 3' 'not any(e["name"].startswith(("rtx-20", "t4", "v100")) for e in d["larger_devices"])'
