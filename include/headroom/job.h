@@ -152,7 +152,7 @@ typedef struct hr_job {
   double warmup;       /* steps, or a share of the steps when < 1 */
   double decay;        /* wsd: steps of the final decay, or a share when < 1 */
   double min_lr_ratio; /* cosine, linear, wsd: floor as a share of the learning rate */
-  double clip;         /* largest global gradient norm; 0 = off */
+  double clip;    /* largest global gradient norm; 0 = off, as it is with IN_BACKWARD unless HR_GIVEN_CLIP is set */
   double dropout; /* probability, wherever the family's modeling code has dropout, in training; HR_DROPOUT_CONFIG: by
                    * place, as model.dropout says */
   double neftune_alpha;   /* uniform noise of alpha / sqrt(sequence x hidden) on embeddings, in training */
