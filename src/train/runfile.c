@@ -364,12 +364,11 @@ static void take_changes(hri_rundir *r, const hri_json *list, uint64_t last) {
 /* Only what was allowed at this very step: what began before it is in the checkpoint, and what began behind it is not
  * settled here. */
 void hri_run_settled(const hri_rundir *r, uint64_t step, hri_settled *s) {
-  char path[PATH_BYTES];
   hri_json list;
   bool here = false;
   uint64_t steps = 0;
   *s = (hri_settled){0};
-  if (read_run(r->directory, &s->root, path, NULL) != HR_OK ||
+  if (read_run(r->directory, &s->root, s->path, NULL) != HR_OK ||
       hri_json_get_array(&s->root, "changes", &list, NULL) != HR_OK)
     return;
   for (uint64_t k = 0; k < hri_json_count(&list); k++) {
