@@ -15,7 +15,7 @@
 enum {
   HEAD_BYTES = 16 << 10, /* of a page's header, read at first; some hold statistics with long texts */
   HEAD_MOST = 4 << 20,
-  PAGE_MOST = 512 << 20, /* unpacked */
+  PAGE_MOST = 512 << 20, /* in the file, and unpacked */
   PAGE_FREE = 64 << 20,  /* beyond it at most so many times the packed bytes: */
   PAGE_RATIO = 500
 };
@@ -129,11 +129,13 @@ static uint32_t read_u32(const uint8_t *at) {
 
 /* ---- unpacking ---- */
 
+/* One member, or several behind each other (Compression.md, GZIP). */
 static bool gzip_unpack(const uint8_t *from, uint64_t count, uint8_t *to, uint64_t bytes) {
   z_stream z = {.next_in = (Bytef *)(uintptr_t)from, .avail_in = (uInt)count, .next_out = to, .avail_out = (uInt)bytes};
   int result = inflateInit2(&z, 15 + 32);
   if (result != Z_OK) return false;
-  result = inflate(&z, Z_FINISH);
+  do result = inflate(&z, Z_FINISH);
+  while (result == Z_STREAM_END && z.avail_in > 0 && inflateReset(&z) == Z_OK);
   (void)inflateEnd(&z);
   return result == Z_STREAM_END && z.avail_out == 0;
 }
@@ -208,6 +210,7 @@ static hr_status check_page(const hri_parquet_column *c, const page *p, hr_error
   uint64_t left = c->chunk.end - c->chunk.begin;
   if (p->type < 0 || p->packed < 0 || p->unpacked < 0 || (uint64_t)p->packed > left)
     return damaged(c, error, "a page is not where it should be");
+  if (p->packed > PAGE_MOST) return damaged(c, error, "a page is longer than any is");
   if (p->unpacked > PAGE_MOST || (p->unpacked > PAGE_FREE && p->unpacked / PAGE_RATIO > p->packed))
     return damaged(c, error, "a page unpacks to more than any does");
   if (p->type != PAGE_INDEX && (!p->has_data || p->values < 0))

@@ -231,11 +231,20 @@ static hr_status read_group(const hri_parquet_file *file, hri_parquet_meta *meta
       hri_thrift_skip(t, type);
     }
   }
-  if (t->failed || meta->chunks.count - group.first_chunk != meta->leaf_count)
-    return hri_parquet_damaged(file, error, "a row group has other columns than the schema");
+  if (t->failed) return hri_parquet_damaged(file, error, "a row group cannot be read");
   return hri_array_push(&meta->groups, group)
              ? HR_OK
              : hri_fail_memory(error, sizeof group, "the row groups of a Parquet file");
+}
+
+/* Asked when all is read: fields may stand in any order, the row groups before the schema too. */
+static hr_status check_groups(const hri_parquet_file *file, const hri_parquet_meta *meta, hr_error *error) {
+  for (size_t k = 0; k < meta->groups.count; k++) {
+    size_t end = k + 1 < meta->groups.count ? meta->groups.items[k + 1].first_chunk : meta->chunks.count;
+    if (end - meta->groups.items[k].first_chunk != meta->leaf_count)
+      return hri_parquet_damaged(file, error, "a row group has other columns than the schema");
+  }
+  return HR_OK;
 }
 
 /* ---- the footer ---- */
@@ -256,7 +265,7 @@ static hr_status read_footer(const hri_parquet_file *file, const uint8_t *bytes,
     }
   }
   if (t.failed || meta->nodes.count == 0) return hri_parquet_damaged(file, error, "its footer cannot be read");
-  return HR_OK;
+  return check_groups(file, meta, error);
 }
 
 hr_status hri_parquet_meta_read(const hri_parquet_file *file, hri_parquet_meta *meta, hr_error *error) {

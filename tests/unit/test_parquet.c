@@ -388,6 +388,74 @@ static void bombs_are_refused(void **state) {
   hri_reader_close(&reader);
 }
 
+/* ---- files that no writer makes, byte by byte ---- */
+
+#define SCHEMA "\x2C\x48\x01r\x15\x02\x00\x15\x0C\x25\x00\x18\x04text\x00" /* a required column of text */
+
+enum { ROWS_BYTES = 64 };
+
+/* A file with these bytes at its begin and its end, and zeros between that take no room; reads all of it. */
+static hr_status read_made(const char *begin, size_t begin_bytes, uint64_t hole, const char *end, size_t end_bytes,
+                           char rows[ROWS_BYTES], hr_error *error) {
+  uint64_t live = hri_mem_live_bytes(), bytes = begin_bytes + hole + end_bytes;
+  int fd = memfd_create("parquet", 0);
+  hri_parquet *file = NULL;
+  hri_text row = {0};
+  bool more = true;
+  hr_status status;
+  assert_true(fd >= 0 && ftruncate(fd, (off_t)bytes) == 0);
+  assert_int_equal(pwrite(fd, begin, begin_bytes, 0), begin_bytes);
+  assert_int_equal(pwrite(fd, end, end_bytes, (off_t)(bytes - end_bytes)), end_bytes);
+  status = hri_parquet_open(fd, "made", bytes, all, &file, error);
+  while (status == HR_OK && more) status = hri_parquet_row(file, &row, &more, error);
+  hri_parquet_close(file);
+  close(fd);
+  (void)snprintf(rows, ROWS_BYTES, "%s", hri_text_get(&row));
+  hri_text_deinit(&row);
+  assert_int_equal(hri_mem_live_bytes(), live);
+  return status;
+}
+
+/* A row group that stands in front of the schema has no column yet to be counted. */
+static void fields_stand_in_any_order(void **state) {
+  static const char before[] = "PAR1\x49\x1C\x36\x02\x00\x09\x04" SCHEMA "\x00\x1A\x00\x00\x00PAR1";
+  hr_error error = {0};
+  char rows[ROWS_BYTES];
+  (void)state;
+  assert_int_equal(read_made(before, sizeof before - 1, 0, "", 0, rows, &error), HR_ERROR_INPUT);
+  assert_string_equal(error.message,
+                      "made is a damaged Parquet file: a row group has other columns than the schema");
+}
+
+/* 513 MiB that a page's header says, and a file that costs nothing has. */
+static void long_pages_are_not_read(void **state) {
+  static const char begin[] = "PAR1\x15\x00\x15\x12\x15\x80\x80\x80\x81\x04\x2C\x15\x02\x15\x00\x15\x06\x15\x06\x00\x00";
+  static const char end[] = "\x15\x02\x19" SCHEMA
+                            "\x16\x02\x19\x1C\x19\x1C\x26\x00\x1C\x15\x0C\x35\x00\x16\x02\x16\xAA\x80\x80\x81\x04\x16"
+                            "\xAA\x80\x80\x81\x04\x26\x08\x00\x00\x16\x00\x16\x02\x00\x00\x3A\x00\x00\x00PAR1";
+  hr_error error = {0};
+  char rows[ROWS_BYTES];
+  (void)state;
+  assert_int_equal(
+      read_made(begin, sizeof begin - 1, UINT64_C(513) << 20, end, sizeof end - 1, rows, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "column 'text': a page is longer than any is"));
+}
+
+/* Compression.md: readers should take pages of several members. */
+static void gzip_has_members(void **state) {
+  static const char file[] = "PAR1\x15\x00\x15\x12\x15\x62\x2C\x15\x02\x15\x00\x15\x06\x15\x06\x00\x00"
+                             "\x1F\x8B\x08\x00\x00\x00\x00\x00\x02\x03\x63\x65\x60\x60\xC8\x48\x05\x00\x68\x44\xF3\x71\x06"
+                             "\x00\x00\x00\x1F\x8B\x08\x00\x00\x00\x00\x00\x02\x03\xCB\xC9\xC9\x07\x00\x34\xB3\xC9\xAA\x03"
+                             "\x00\x00\x00\x15\x02\x19" SCHEMA
+                             "\x16\x02\x19\x1C\x19\x1C\x26\x00\x1C\x15\x0C\x35\x04\x16\x02\x16\x84\x01\x16\x84\x01\x26\x08"
+                             "\x00\x00\x16\x00\x16\x02\x00\x00\x34\x00\x00\x00PAR1";
+  hr_error error = {0};
+  char rows[ROWS_BYTES];
+  (void)state;
+  if (read_made(file, sizeof file - 1, 0, "", 0, rows, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_string_equal(rows, "{\"text\":\"hello\"}\n");
+}
+
 /* ---- Snappy, by hand ---- */
 
 static void snappy_is_read_and_bounded(void **state) {
@@ -449,6 +517,9 @@ int main(void) {
       TEST(data_is_that_of_the_twin),
       TEST(bad_files_of_data_are_refused),
       TEST(bombs_are_refused),
+      TEST(fields_stand_in_any_order),
+      TEST(long_pages_are_not_read),
+      TEST(gzip_has_members),
       TEST(snappy_is_read_and_bounded),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
