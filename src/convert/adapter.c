@@ -12,7 +12,6 @@
 #include <stdio.h>
 #include <string.h>
 
-#include "convert/weights.h"
 #include "model/adapter.h"
 
 /* A or B of one module. */
@@ -25,6 +24,7 @@ typedef struct item {
 } item;
 
 typedef struct work {
+  const hri_convert_source *source;
   const hr_model *model;
   const hri_weights *weights;
   float alpha; /* of the file's key */
@@ -124,6 +124,7 @@ static hr_status write_item(const work *w, uint32_t at, hri_gguf_writer *writer,
   const item *it = &w->items.items[at];
   const hri_safetensor *from = hri_weights_get(w->weights, it->index);
   uint64_t count = it->part.rows * it->part.columns, bytes = 0;
+  HRI_TRY(hri_convert_go_on(w->source, error));
   HRI_TRY(hri_weights_read(w->weights, it->index, 0, from->end - from->begin, raw, error));
   (void)hri_file_to_f32(from->dtype, values, raw, count);
   for (uint64_t i = 0; it->factor != 1 && i < count; i++) values[i] *= it->factor;
@@ -157,15 +158,15 @@ static hr_status write_items(const work *w, hri_gguf_writer *writer, uint64_t *d
   return status;
 }
 
-hr_status hri_convert_adapter(const hr_model *model, const hri_weights *weights, const char *path, uint32_t type,
-                              uint32_t file_type, uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error) {
-  work w = {.model = model, .weights = weights};
+hr_status hri_convert_adapter(const hri_convert_source *source, const char *path, uint32_t type, uint32_t file_type,
+                              uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error) {
+  work w = {.source = source, .model = source->model, .weights = source->weights};
   hri_gguf_keys keys = {0};
   hri_gguf_writer *writer = NULL;
   hr_status status = HR_OK;
   *data_bytes = 0;
   HRI_TRY_OUT(list_items(&w, type, error));
-  hri_gguf_put_adapter(&keys, model, w.alpha, file_type);
+  hri_gguf_put_adapter(&keys, w.model, w.alpha, file_type);
   HRI_TRY_OUT(hri_gguf_writer_open(path, &keys, w.tensors.items, (uint32_t)w.tensors.count, &writer, error));
   HRI_TRY_OUT(write_items(&w, writer, data_bytes, error));
   *tensor_count = (uint32_t)w.tensors.count;

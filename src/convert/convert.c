@@ -140,7 +140,7 @@ static hr_status to_gguf(work *w, const char *target, hr_error *error) {
   hri_convert_written written;
   hr_status status;
   if (w->model.lora.rank > 0)
-    return hri_convert_adapter(&w->model, w->source.weights, target, types[w->type].ggml, types[w->type].file_type,
+    return hri_convert_adapter(&w->source, target, types[w->type].ggml, types[w->type].file_type,
                                &w->result->tensor_count, &w->result->data_bytes, error);
   status = hri_gguf_put_model(&keys, &w->model, types[w->type].file_type, error);
   name_tokens(w);

@@ -216,6 +216,7 @@ static hr_status describe(quantizer *q, item *t, hr_error *error) {
                          .columns = t->columns};
   hri_quant_layout layout;
   if (hri_quant_is_double(q->kind)) {
+    HRI_TRY(hri_convert_go_on(q->source, error));
     HRI_TRY(quantize(q, t, &layout, error));
     state.offset = q->nested[layout.nested_count - 1];
   }
@@ -247,6 +248,7 @@ static hr_status copy(quantizer *q, const item *t, hri_weights_writer *writer, h
   uint64_t bytes = from->end - from->begin;
   for (uint64_t done = 0; done < bytes; done += PIECE_BYTES) {
     uint64_t n = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
+    HRI_TRY(hri_convert_go_on(q->source, error));
     HRI_TRY(hri_weights_read(q->source->weights, t->index, done, n, q->raw, error));
     HRI_TRY(hri_weights_writer_write(writer, t->first, done, q->raw, n, error));
   }
@@ -257,11 +259,11 @@ static hr_status write_all(quantizer *q, hri_weights_writer *writer, hr_error *e
   for (uint32_t i = 0; i < q->count; i++) {
     const item *t = &q->items[i];
     hri_quant_layout layout;
-    HRI_TRY(hri_convert_go_on(q->source, error));
     if (!t->entries) {
       HRI_TRY(copy(q, t, writer, error));
       continue;
     }
+    HRI_TRY(hri_convert_go_on(q->source, error));
     HRI_TRY(quantize(q, t, &layout, error));
     HRI_TRY(hri_bnb_write(writer, t->first, t->entries, q->codes, q->absmax, q->nested, error));
   }

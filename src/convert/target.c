@@ -135,8 +135,17 @@ hr_status hri_target_spares(const char *path, const char *source, hr_error *erro
   return hri_hint(error, HR_ERROR_USAGE, "name another target, or move the file first");
 }
 
+static hr_status make_parent(hri_target *t, hr_error *error) {
+  char above[PATH_BYTES];
+  if (hri_path_is_dir(t->parent)) return HR_OK;
+  hri_path_nearest(t->parent, above);
+  t->above_bytes = strcmp(above, ".") == 0 ? 0 : strlen(above);
+  t->made_parent = true;
+  return hri_dir_make(t->parent, error);
+}
+
 hr_status hri_target_begin(hri_target *t, hr_error *error) {
-  if (t->directory) HRI_TRY(hri_dir_make(t->parent, error));
+  if (t->directory) HRI_TRY(make_parent(t, error));
   (void)hri_scratch_sweep(t->parent);
   HRI_TRY(hri_scratch_open(t->parent, true, &t->scratch, error));
   HRI_TRY(hri_scratch_path(t->scratch, t->directory ? "new" : "new.gguf", t->made, error));
@@ -224,4 +233,6 @@ hr_status hri_target_publish(hri_target *t, hr_error *error) {
 void hri_target_end(hri_target *t) {
   hri_scratch_close(t->scratch);
   t->scratch = NULL;
+  if (t->made_parent) hri_dir_unmake(t->parent, t->above_bytes); /* not where the target stands in it */
+  t->made_parent = false;
 }

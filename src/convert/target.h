@@ -20,18 +20,22 @@ typedef struct hri_target {
   char kept
       [4096]; /* after publishing: where what stood at the target is kept after all, for what came to lie in it; or "" */
   hri_scratch *scratch;
+  bool made_parent; /* the parent was not there, ... */
+  size_t above_bytes; /* ... but so much of its path */
 } hri_target;
 
 /* Whether it may be written, before anything is made. USAGE: the name, what stands there; IO. */
 hr_status hri_target_init(hri_target *target, const char *path, bool directory, bool replace, hr_error *error);
 /* Refuses (USAGE) to replace a directory in which a source lies, or which is it. */
 hr_status hri_target_spares(const char *path, const char *source, hr_error *error);
-/* Removes what killed conversions left in the parent directory, and makes a place to grow. */
+/* Removes what killed conversions left in the parent directory, which is made where it is missing (of a directory), and
+ * makes a place to grow. */
 hr_status hri_target_begin(hri_target *target, hr_error *error);
 /* Gives what grew its name, and makes that last; its files and their directory are synced. USAGE when something came to
  * stand there that may not be replaced: it still stands, then. */
 hr_status hri_target_publish(hri_target *target, hr_error *error);
-/* Removes what is not published. Fine at any time after init. */
+/* Removes what is not published, and directories above it that were made for it and hold nothing else. Fine at any time
+ * after init. */
 void hri_target_end(hri_target *target);
 
 #endif

@@ -771,8 +771,10 @@ static bool stop_at(void *context) {
   return (*left)-- == 0;
 }
 
-/* Asked to stop at the n-th question, for every n, it leaves nothing; not asked, it finishes. */
-static void assert_stops(const char *source, const char *target, hr_quantize quantize) {
+/* Asked to stop at the n-th question, for every n, it leaves nothing, nor a directory above the target; not asked, it
+ * finishes. Returns how often it asks. */
+static uint64_t assert_stops(const char *source, const char *target, hr_quantize quantize) {
+  const char *above = kept("%s/above", scratch);
   hr_convert_options options;
   uint64_t asked = 0;
   hr_error error;
@@ -788,16 +790,26 @@ static void assert_stops(const char *source, const char *target, hr_quantize qua
     if (status == HR_OK) break;
     if (status != HR_ERROR_INTERRUPTED) fail_msg("stopped at question %llu: %s", (unsigned long long)n, error.message);
     assert_false(hri_path_exists(target));
+    assert_false(hri_path_exists(above));
     assert_no_scratch(scratch);
   }
   assert_true(asked > 3 && hri_path_exists(target));
+  return asked;
 }
 
+/* The scales of scales are known when all matrices were quantized once: that pass asks too. */
 static void test_stopped(void **state) {
+  uint64_t once, twice;
   (void)state;
-  assert_stops(recorded("llama"), kept("%s/stopped.gguf", scratch), HR_QUANTIZE_NONE);
-  assert_stops(recorded("llama.gguf"), kept("%s/stopped", scratch), HR_QUANTIZE_NONE);
-  assert_stops(recorded("llama"), kept("%s/stopped-int8", scratch), HR_QUANTIZE_INT8);
+  (void)assert_stops(recorded("llama"), kept("%s/stopped.gguf", scratch), HR_QUANTIZE_NONE);
+  (void)assert_stops(recorded("llama.gguf"), kept("%s/stopped", scratch), HR_QUANTIZE_NONE);
+  (void)assert_stops(recorded("llama"), kept("%s/stopped-int8", scratch), HR_QUANTIZE_INT8);
+  (void)assert_stops(HR_TEST_DATA "/parity/peft/llama/adapter", kept("%s/stopped-lora.gguf", scratch),
+                     HR_QUANTIZE_NONE);
+  once = assert_stops(recorded("llama"), kept("%s/stopped-nf4", scratch), HR_QUANTIZE_NF4);
+  twice = assert_stops(recorded("llama"), kept("%s/stopped-dq", scratch), HR_QUANTIZE_NF4_DQ);
+  assert_true(twice >= once + 7);
+  (void)assert_stops(recorded("llama.gguf"), kept("%s/above/two/stopped", scratch), HR_QUANTIZE_NONE);
 }
 
 /* ---- keys of GGUF that make no model ---- */
