@@ -19,7 +19,7 @@ typedef struct hri_weights hri_weights;
 /* Opens a directory (its model.safetensors, else its index with all shards), a .safetensors file, or an index file.
  * Holds a descriptor per file. INPUT when the directory has neither; when a file is malformed; when a shard's name
  * holds a path, is missing, or lacks a tensor that the index gives it; when a shard has a tensor that the index does
- * not give it; when metadata.total_size is there and wrong. */
+ * not give it. metadata.total_size is not looked at: it is what a writer thought, and headers say what is there. */
 hr_status hri_weights_open(const char *path, hri_weights **weights, hr_error *error);
 void hri_weights_close(hri_weights *weights); /* NULL is fine */
 
