@@ -20,7 +20,7 @@ typedef struct hri_target {
   char kept
       [4096]; /* after publishing: where what stood at the target is kept after all, for what came to lie in it; or "" */
   hri_scratch *scratch;
-  bool made_parent; /* the parent was not there, ... */
+  bool made_parent;   /* the parent was not there, ... */
   size_t above_bytes; /* ... but so much of its path */
 } hri_target;
 
