@@ -152,8 +152,8 @@ HR_API void hr_field_store(const hr_field *field, const hr_value *value, void *h
 HR_API bool hr_field_is_set(const hr_field *field, const hr_value *value);
 /* Whether a number stands for one of the field's words. */
 HR_API bool hr_field_says_word(const hr_field *field, const hr_value *value);
-/* The value as text: reading it gives the same value again. "" when it is not set. Returns out; what does not fit is
- * cut. PATHS stand behind each other with blanks between, for people. */
+/* The value as text: reading it gives the same value again, of a share of a size its first ten digits. "" when it is not
+ * set. Returns out; what does not fit is cut. PATHS stand behind each other with blanks between, for people. */
 enum { HR_FIELD_TEXT_BYTES = 8192 }; /* holds every value but long texts and paths */
 HR_API char *hr_field_text(const hr_field *field, const hr_value *value, char *out, uint64_t out_bytes);
 

@@ -168,13 +168,12 @@ typedef struct hr_job {
   uint64_t seed;
   bool shuffle;       /* false without HR_GIVEN_SHUFFLE (hr_job_set sets the bit): then rows of JSON are shuffled */
   hr_packing packing; /* OFF: rows have many lengths; a run also has programs for shorter rows (at most six lengths) */
-  uint32_t threads;   /* the team; 0 = physical cores allowed */
+  uint32_t threads;   /* the team; 0 = the cores allowed, a CPU quota counted */
   uint32_t rows_choice; /* hr_rows_choice: whose micro_batch it is */
   bool levels_chosen;   /* recompute was AUTO, and is what a planner made of it */
   bool automatic;       /* --auto: the planner chooses what `given` does not hold */
   uint64_t given;       /* bit set of HR_GIVEN_*: options the user fixed */
 
-  /* generation: context = prompt + new tokens; the compiler chooses the rows of a prefill chunk */
   const char
       *lora; /* --lora: train adapters instead of the weights; hr_job_finish reads it into model.lora. NULL: no */
 
@@ -183,11 +182,13 @@ typedef struct hr_job {
   const char *
       adapter; /* --adapter: a directory or GGUF file of adapters to begin with, which hr_job_finish reads into the model */
 
+  /* generation: context = prompt + new tokens; the compiler chooses the rows of a prefill chunk */
   uint32_t context_length; /* --context (generate), or sequence_length when sampling during training */
   uint32_t position_count; /* rows of the tables of rotary positions; 0 = as many as the longest sequence */
   bool with_generation;    /* train: the job also holds the prefill and decode programs (--sample) */
   bool check;              /* --check: dead storage is poisoned, guard zones are verified */
 
+  uint32_t filled_chunk, filled_context; /* what hr_job_finish made of AUTO and of no context; 0: they were given */
   bool finished; /* by hr_job_finish, whose last call accepted the job: no other is planned or run */
 } hr_job;
 
@@ -217,7 +218,9 @@ HR_API void hr_job_init(hr_job *job);
 /* Checks ranges and the legality table (pairs of options that exclude each other, each with its reason) and fills what
  * depends on other fields (a device of which only the name is there, sequence and context from the model, accumulate
  * from batch_tokens, every from sqrt, loss_chunk and precision from AUTO, budget from the device, threads). USAGE names
- * the option; `job` is then unchanged, but not `finished`. Who changes a field of a finished job finishes it again. */
+ * the option; `job` is then unchanged, but not `finished`. Who changes a field of a finished job finishes it again: a loss
+ * chunk and a context that nobody gave follow the new rows; what else was filled in stays (sequence, accumulate, precision,
+ * clip, budget, threads), and is filled in anew by who sets it to 0 or AUTO before. */
 HR_CHECKED hr_status hr_job_finish(hr_job *job, hr_error *error);
 
 /* What HR_PRECISION_AUTO stands for on a device: bf16 with fp32 master weights where a GPU computes it, which is what

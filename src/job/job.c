@@ -300,14 +300,15 @@ static uint32_t sqrt_layers(uint32_t layers) {
   return every ? every : 1;
 }
 
-/* AUTO becomes a number here; who changes the rows of a finished job sets AUTO again. What was given stays as it is, also
- * where it is more than there are rows: other rows may be cut by it. */
-static uint32_t chunk_of(const hr_job *job) {
-  uint32_t rows = job->micro_batch * job->sequence_length, chunk = job->loss_chunk;
+/* AUTO becomes a number here. What was given stays as it is, also where it is more than there are rows: other rows may be cut
+ * by it. A job that is not finished may have no rows. */
+static uint64_t chunk_of(const hr_job *job) {
+  uint64_t rows = (uint64_t)job->micro_batch * job->sequence_length, chunk = job->loss_chunk;
   if (chunk == HR_LOSS_CHUNK_OFF || (chunk != HR_LOSS_CHUNK_AUTO && (job->given & HR_GIVEN_LOSS_CHUNK))) return chunk;
   if (chunk == HR_LOSS_CHUNK_AUTO)
-    chunk = (uint64_t)rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
-  if (job->loss_chunk == HR_LOSS_CHUNK_AUTO && rows / chunk >= MAX_LOSS_CHUNKS) chunk = rows / MAX_LOSS_CHUNKS + 1;
+    chunk = rows * job->model.vocabulary_size * 4 > AUTO_LOSS_BYTES ? AUTO_LOSS_CHUNK : rows;
+  if (job->loss_chunk == HR_LOSS_CHUNK_AUTO && chunk > 0 && rows / chunk >= MAX_LOSS_CHUNKS)
+    chunk = rows / MAX_LOSS_CHUNKS + 1;
   return chunk < rows ? chunk : rows;
 }
 
@@ -330,11 +331,18 @@ uint64_t hri_loss_chunk(const hr_job *spec) {
   return chunk < rows ? chunk : rows;
 }
 
+/* What an earlier call made of nothing is nothing again: it follows from rows that may be other ones now. */
+static void reopen(hr_job *job) {
+  if (job->filled_chunk == job->loss_chunk && !(job->given & HR_GIVEN_LOSS_CHUNK)) job->loss_chunk = HR_LOSS_CHUNK_AUTO;
+  if (job->filled_context == job->context_length) job->context_length = 0;
+  job->filled_chunk = job->filled_context = 0;
+}
+
 static void fill_from_model(hr_job *job) {
   uint32_t positions = job->model.max_positions;
   if (job->sequence_length == 0 && !(job->given & HR_GIVEN_SEQUENCE))
     job->sequence_length = positions < DEFAULT_SEQUENCE ? positions : DEFAULT_SEQUENCE;
-  if (job->context_length == 0 && generates(job)) job->context_length = job->sequence_length;
+  if (job->context_length == 0 && generates(job)) job->filled_context = job->context_length = job->sequence_length;
   if (job->recompute.kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
   /* The default clip gives way to an update that cannot have it; one that was asked for is refused instead. */
   if (in_backward(job) && !(job->given & HR_GIVEN_CLIP) && hri_field_is_default(hr_field_find("clip"), job))
@@ -496,6 +504,8 @@ static hr_status fill_quantization(hr_job *job, hr_error *error) {
 
 static hr_status finish(hr_job *job, hr_error *error) {
   hr_job made = *job;
+  bool opens;
+  reopen(&made);
   HRI_TRY(fill_device(&made, error));
   fill_precision(&made);
   HRI_TRY(hr_model_check(&made.model, error));
@@ -516,8 +526,10 @@ static hr_status finish(hr_job *job, hr_error *error) {
   if (trains(&made) && made.steps == 0 && made.epochs <= 0)
     return hri_fail(error, HR_ERROR_USAGE, "--steps and --epochs are both 0: there is nothing to train");
   HRI_TRY(fill_budget(&made, error));
-  if (made.loss_chunk == HR_LOSS_CHUNK_AUTO) made.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK; /* as with precision */
-  made.loss_chunk = chunk_of(&made);
+  opens = made.loss_chunk == HR_LOSS_CHUNK_AUTO;
+  if (opens) made.given &= ~(uint64_t)HR_GIVEN_LOSS_CHUNK; /* as with precision */
+  made.loss_chunk = (uint32_t)chunk_of(&made);             /* of at most INT32_MAX rows */
+  if (opens) made.filled_chunk = made.loss_chunk;
   if (made.threads == 0) made.threads = hr_device_cpu_threads();
   made.finished = true;
   *job = made;

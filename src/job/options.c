@@ -48,9 +48,12 @@ bool hr_job_get(const hr_job *job, const char *name, char *out, uint64_t out_byt
 
 /* ---- changes ---- */
 
-/* A chunk that nobody gave, and one that was cut to fewer rows, follow from other fields: no change of their own. */
+/* A context or a chunk that nobody gave, and a chunk that was cut to fewer rows, follow from other fields: no change of
+ * their own. */
 static bool follows(const hr_field *f, const hr_job *before, const hr_job *after) {
   uint64_t rows = (uint64_t)after->micro_batch * after->sequence_length;
+  if (f->home == HR_HOME_JOB && f->offset == offsetof(hr_job, context_length))
+    return before->filled_context == before->context_length && after->filled_context == after->context_length;
   if (f->given != HR_GIVEN_LOSS_CHUNK) return false;
   return !((before->given | after->given) & f->given) || (after->loss_chunk == rows && before->loss_chunk > rows);
 }

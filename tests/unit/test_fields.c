@@ -370,13 +370,70 @@ static void test_what_follows_is_not_said(void **state) {
   char text[HR_FIELD_TEXT_BYTES];
   (void)state;
   h->job.micro_batch = 8;
+  h->job.with_generation = true;
   assert_int_equal(hr_job_finish(&h->job, NULL), HR_OK);
   base = half = h->job;
   half.micro_batch = 4;
-  half.loss_chunk = HR_LOSS_CHUNK_AUTO;
+  half.sequence_length /= 2;
   assert_int_equal(hr_job_finish(&half, NULL), HR_OK);
-  assert_string_equal(hr_job_options(&base, &half, text, sizeof text), "--micro-batch 4");
+  assert_int_equal(half.context_length, half.sequence_length);
+  assert_string_equal(hr_job_options(&base, &half, text, sizeof text), "--micro-batch 4 --seq 512");
+  half.context_length = 100;
+  assert_int_equal(hr_job_finish(&half, NULL), HR_OK);
+  assert_string_equal(hr_job_options(&base, &half, text, sizeof text), "--micro-batch 4 --seq 512 --context 100");
   free(h);
+}
+
+/* A job that is finished again for other rows is the one that begins with them: no chunk or context of the old ones is left.
+ * What was given stays. */
+static void test_finishing_again_follows_the_rows(void **state) {
+  static const struct {
+    uint32_t sequence, rows;
+  } sizes[] = {{8, 1}, {8, 10}, {1024, 64}, {64, 1}, {512, 1}, {512, 4}};
+  hr_error error;
+  (void)state;
+  for (int given = 0; given < 2; given++) {
+    homes *h = made();
+    h->job.with_generation = true;
+    assert_int_equal(hr_job_set(&h->job, "budget", "1GiB", &error),
+                     HR_OK); /* what is usable is another number at once */
+    if (given) assert_int_equal(hr_job_set(&h->job, "loss-chunk", "33", &error), HR_OK);
+    if (given) assert_int_equal(hr_job_set(&h->job, "context", "77", &error), HR_OK);
+    for (size_t i = 0; i < sizeof sizes / sizeof *sizes; i++) {
+      homes *fresh = made();
+      char text[HR_FIELD_TEXT_BYTES], want[HR_FIELD_TEXT_BYTES];
+      fresh->job.with_generation = true;
+      assert_int_equal(hr_job_set(&fresh->job, "budget", "1GiB", &error), HR_OK);
+      if (given) assert_int_equal(hr_job_set(&fresh->job, "loss-chunk", "33", &error), HR_OK);
+      if (given) assert_int_equal(hr_job_set(&fresh->job, "context", "77", &error), HR_OK);
+      h->job.sequence_length = fresh->job.sequence_length = sizes[i].sequence;
+      h->job.micro_batch = fresh->job.micro_batch = sizes[i].rows;
+      assert_int_equal(hr_job_finish(&fresh->job, &error), HR_OK);
+      if (hr_job_finish(&h->job, &error) != HR_OK) fail_msg("%s", error.message);
+      for (uint32_t k = 0; k < hr_field_count(); k++) {
+        const char *name = hr_field_get(k)->name;
+        if (!hr_job_get(&fresh->job, name, want, sizeof want)) continue;
+        (void)hr_job_get(&h->job, name, text, sizeof text);
+        if (strcmp(text, want) != 0) fail_msg("case %d: --%s is %s, and %s of a new job", (int)i, name, text, want);
+      }
+      free(fresh);
+    }
+    free(h);
+  }
+}
+
+/* Jobs that nobody finished have no rows yet: nothing is divided by them. */
+static void test_jobs_without_rows(void **state) {
+  homes *before = made(), *after = made();
+  char text[HR_FIELD_TEXT_BYTES];
+  hr_error error;
+  (void)state;
+  before->job.sequence_length = after->job.sequence_length = 0;
+  assert_int_equal(hr_job_set(&after->job, "loss-chunk", "auto", &error), HR_OK);
+  assert_string_equal(hr_job_options(&before->job, &after->job, text, sizeof text), "");
+  assert_int_equal(hr_job_effect(&before->job, &after->job), HR_EFFECT_SAME_BITS);
+  free(before);
+  free(after);
 }
 
 /* ---- where a row is seen ---- */
@@ -519,6 +576,8 @@ int main(void) {
       cmocka_unit_test(test_changes_are_options_and_back),
       cmocka_unit_test(test_options_are_refused_whole),
       cmocka_unit_test(test_what_follows_is_not_said),
+      cmocka_unit_test(test_finishing_again_follows_the_rows),
+      cmocka_unit_test(test_jobs_without_rows),
       cmocka_unit_test(test_every_row_stands_where_its_class_says),
       cmocka_unit_test(test_files_hold_what_a_resume_needs),
   };
