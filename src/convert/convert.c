@@ -1,5 +1,6 @@
 /* Conversion of whole models. */
 #include <headroom/convert.h>
+#include <headroom/tokenizer.h>
 
 #include <errno.h>
 #include <limits.h>
@@ -80,10 +81,20 @@ static void note(const work *w, const char *text) {
   if (w->options->on_note) w->options->on_note(w->options->context, text);
 }
 
+/* What becomes of a tokenizer that does not open does not open either: merges of tokens that there are none of, say. */
+static hr_status read_gguf_lexicon(work *w, const char *source, hr_error *error) {
+  hr_tokenizer *tokenizer;
+  HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
+  if (!w->has_lexicon || w->to_gguf) return HR_OK;
+  HRI_TRY(hr_tokenizer_open(source, &tokenizer, error));
+  hr_tokenizer_close(tokenizer);
+  return HR_OK;
+}
+
 static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
   char text[320];
   if (w->options->without_tokenizer || w->quantization || w->model.lora.rank > 0) return HR_OK;
-  if (w->source.gguf) HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
+  if (w->source.gguf) HRI_TRY(read_gguf_lexicon(w, source, error));
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
   w->result->has_template = w->lexicon.chat_template != NULL;

@@ -64,8 +64,11 @@ bool hri_lexicon_is_added(const hri_lexicon *v, const hri_lexicon_token *t) {
          (v->sentencepiece && t->type == HRI_LEX_UNKNOWN);
 }
 
-/* Tokens of no use in GGUF fill ids that have none. */
-static bool is_token(const hri_lexicon_token *t) {
+/* Tokens of no use in GGUF fill ids that have none; one that has a name of its own, as <pad>'s, is of use. */
+static bool is_token(const hri_lexicon *v, size_t id) {
+  const hri_lexicon_token *t = &v->tokens.items[id];
+  for (int i = 0; i < HRI_LEXICON_NAMED; i++)
+    if (v->named[i] == (int64_t)id) return t->text != NULL;
   return t->text && !(t->type == HRI_LEX_UNUSED && strncmp(t->text, "[PAD", 4) == 0);
 }
 
@@ -74,7 +77,7 @@ static void put_added(hri_json_writer *w, const hri_lexicon *v) {
   hri_json_begin_array(w);
   for (size_t id = 0; id < v->tokens.count; id++) {
     const hri_lexicon_token *t = &v->tokens.items[id];
-    if (!is_token(t) || !hri_lexicon_is_added(v, t)) continue;
+    if (!is_token(v, id) || !hri_lexicon_is_added(v, t)) continue;
     hri_json_begin_object(w);
     hri_json_field_u64(w, "id", id);
     hri_json_key(w, "content");
@@ -221,7 +224,7 @@ static void put_vocabulary(hri_json_writer *w, const hri_lexicon *v) {
   hri_json_begin_object(w);
   for (size_t id = 0; id < v->tokens.count; id++) {
     const hri_lexicon_token *t = &v->tokens.items[id];
-    if (!is_token(t)) continue;
+    if (!is_token(v, id)) continue;
     hri_json_key_chars(w, t->text, t->bytes);
     hri_json_put_u64(w, id);
   }

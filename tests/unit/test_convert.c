@@ -718,6 +718,57 @@ static void test_zeros(void **state) {
   }
 }
 
+/* Merges that make no token are refused by the file's name, not written into a directory that nobody opens. */
+static void test_foreign_merges(void **state) {
+  const char *directory = kept("%s/merges", scratch), *file = kept("%s/merges.gguf", scratch),
+             *back = kept("%s/merges-back", scratch);
+  hr_convert_options options = {.without_tokenizer = true};
+  hr_error error = {0};
+  size_t count = 0;
+  char *bytes, *merge;
+  (void)state;
+  make_model(directory, 64, 8, 0.5f);
+  put_text(path_of("%s/tokenizer.json", directory),
+           "{\"pre_tokenizer\":{\"type\":\"ByteLevel\",\"add_prefix_space\":false},"
+           "\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":1,\"ab\":2},\"merges\":[\"a b\"]}}");
+  if (hr_convert(directory, file, NULL, NULL, &error) != HR_OK) fail_msg("%s", error.message);
+  bytes = get_file(file, &count);
+  merge = memmem(bytes, count, "a b", 3);
+  assert_non_null(merge);
+  merge[2] = 'x';
+  put_file(file, bytes, count);
+  free(bytes);
+  assert_refused(file, back, NULL, HR_ERROR_INPUT, "merges.gguf: merge 0 ('a' with 'x')");
+  assert_int_equal(hr_convert(file, back, &options, NULL, &error), HR_OK);
+}
+
+/* An id that has no token but a name: other programs' files may begin texts with one. */
+static void test_named_padding(void **state) {
+  static const char *const texts[] = {"a", "b", "[PAD2]", "[PAD3]"};
+  const char *directory = kept("%s/padding", scratch);
+  hri_lexicon lexicon;
+  hr_tokenizer *tokenizer;
+  hr_tokens ids = {0};
+  hr_error error = {0};
+  (void)state;
+  hri_lexicon_init(&lexicon);
+  lexicon.pre = "gpt-2";
+  lexicon.add_bos = true;
+  lexicon.named[HRI_LEXICON_BOS] = 2;
+  for (size_t i = 0; i < 4; i++) {
+    hri_lexicon_token token = {texts[i], (uint32_t)strlen(texts[i]), i < 2 ? HRI_LEX_NORMAL : HRI_LEX_UNUSED, 0};
+    assert_true(hri_array_push(&lexicon.tokens, token));
+  }
+  assert_int_equal(hri_dir_make(directory, &error), HR_OK);
+  assert_int_equal(hri_lexicon_to_directory(&lexicon, directory, 64, &error), HR_OK);
+  if (hr_tokenizer_open(directory, &tokenizer, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_int_equal(hr_tokenizer_encode(tokenizer, "ab", 2, HR_ENCODE_SPECIAL, &ids, &error), HR_OK);
+  assert_true(ids.count == 3 && ids.ids[0] == 2 && ids.ids[1] == 0);
+  hr_tokens_deinit(&ids);
+  hr_tokenizer_close(tokenizer);
+  hri_lexicon_deinit(&lexicon);
+}
+
 /* Cutting a token in all ways takes the square of its length. */
 static void test_long_token(void **state) {
   hri_lexicon lexicon;
@@ -1325,6 +1376,8 @@ int main(void) {
       cmocka_unit_test(test_bad_weights),
       cmocka_unit_test(test_nothing_lost),
       cmocka_unit_test(test_bad_lexicon),
+      cmocka_unit_test(test_foreign_merges),
+      cmocka_unit_test(test_named_padding),
       cmocka_unit_test(test_long_token),
       cmocka_unit_test(test_bad_tokenizer),
       cmocka_unit_test(test_memory_refused),
