@@ -6,13 +6,10 @@
  * spoil. */
 #include "formats/digest.h"
 
-#include <errno.h>
-#include <fcntl.h>
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -213,25 +210,15 @@ uint64_t hri_file_digest_of(const void *bytes, uint64_t count) {
   return hri_digest_mix(hash, count);
 }
 
-static hr_status read_open(int fd, const char *path, uint64_t *bytes, uint64_t *value, hr_error *error) {
-  hri_file_digest *digest;
-  struct stat info;
+hr_status hri_file_digest_read(const char *path, uint64_t *bytes, uint64_t *value, hr_error *error) {
+  hri_file_digest *digest = NULL;
   hr_status status;
-  if (fstat(fd, &info) != 0) return hri_fail_errno(error, errno, "read", path);
-  if (!S_ISREG(info.st_mode)) return hri_fail(error, HR_ERROR_INPUT, "%s is not a regular file", path);
-  HRI_TRY(hri_file_digest_create(1, &digest, error));
-  *bytes = (uint64_t)info.st_size;
-  status = hri_file_digest_add_file(digest, fd, path, *bytes, error);
+  int fd;
+  HRI_TRY(hri_file_open_regular(path, &fd, bytes, error));
+  status = hri_file_digest_create(1, &digest, error);
+  if (status == HR_OK) status = hri_file_digest_add_file(digest, fd, path, *bytes, error);
   if (status == HR_OK) status = hri_file_digest_value(digest, *bytes, value, error);
   hri_file_digest_destroy(digest);
-  return status;
-}
-
-hr_status hri_file_digest_read(const char *path, uint64_t *bytes, uint64_t *value, hr_error *error) {
-  hr_status status;
-  int fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK); /* a FIFO is refused, not waited for */
-  if (fd < 0) return hri_fail_errno(error, errno, "open", path);
-  status = read_open(fd, path, bytes, value, error);
   close(fd);
   return status;
 }
