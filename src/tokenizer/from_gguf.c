@@ -1,5 +1,8 @@
 /* The tokenizer inside a GGUF file (ggml-org/ggml, docs/gguf.md; ggml-org/llama.cpp, src/llama-vocab.cpp). "gpt2" is
  * byte-level BPE with merges, "llama" is SentencePiece BPE with scores. */
+#include <string.h>
+
+#include "base/text.h"
 #include "tokenizer/added.h"
 #include "tokenizer/parts.h"
 #include "tokenizer/scored.h"
@@ -13,14 +16,35 @@ static hr_status refuse(const hr_tokenizer *tokenizer, const char *key, const ch
   return hri_hint(error, status, "use the tokenizer.json of the model");
 }
 
-/* Tokens by id. */
-static hr_status add_tokens(const hri_gguf *file, hr_tokenizer *tokenizer, hr_error *error) {
+/* Gemma's, of which llama.cpp's converter writes runs of blanks as blanks, and user-defined. Its text has U+2581 where merges
+ * look at it, and there runs are tokens like others, merged in the order of ids: so its tokenizer.json has it. */
+static bool is_gemma(const hri_gguf *file) {
+  const char *architecture = "";
+  return hri_gguf_opt_string(file, "general.architecture", &architecture, NULL, NULL) == HR_OK &&
+         strncmp(architecture, "gemma", 5) == 0;
+}
+
+static bool is_blanks(const char *content, uint64_t bytes) { return bytes > 0 && strspn(content, " ") == bytes; }
+
+/* Tokens by id; with `respells` runs of blanks as U+2581. */
+static hr_status add_tokens(const hri_gguf *file, hr_tokenizer *tokenizer, bool respells, hr_error *error) {
   hri_gguf_strings list;
+  hri_text blanks = {0};
   const char *content;
   uint64_t bytes, id = 0;
-  HRI_TRY(hri_gguf_get_strings(file, KEY("tokens"), &list, error));
-  for (; (content = hri_gguf_next(&list, &bytes)); id++) HRI_TRY(hri_build_token(tokenizer, content, bytes, id, error));
-  return HR_OK;
+  hr_status status = hri_gguf_get_strings(file, KEY("tokens"), &list, error);
+  for (; status == HR_OK && (content = hri_gguf_next(&list, &bytes)); id++) {
+    if (!respells || !is_blanks(content, bytes)) {
+      status = hri_build_token(tokenizer, content, bytes, id, error);
+      continue;
+    }
+    blanks.length = 0;
+    for (uint64_t k = 0; k < bytes; k++) hri_text_add(&blanks, "\xE2\x96\x81");
+    status = blanks.failed ? hri_fail_memory(error, 3 * bytes, "a token")
+                           : hri_build_token(tokenizer, blanks.chars, blanks.length, id, error);
+  }
+  hri_text_deinit(&blanks);
+  return status;
 }
 
 /* An array with one number for each token; left empty when the key is missing. */
@@ -95,8 +119,16 @@ static hr_status build_byte_level(const hri_gguf *file, hr_tokenizer *tokenizer,
   return hri_build_parts(tokenizer, &parts, error);
 }
 
+/* U+2581 alone. */
+static bool is_run(const hri_sp_piece *piece) {
+  uint32_t at = 0;
+  while (at + 3 <= piece->bytes && memcmp(piece->text + at, "\xE2\x96\x81", 3) == 0) at += 3;
+  return at > 0 && at == piece->bytes;
+}
+
 /* The pieces in the form of a SentencePiece model; their texts are those of the vocabulary. */
 static hr_status read_pieces(const hri_gguf *file, hr_tokenizer *tokenizer, hri_sentencepiece *model, hr_error *error) {
+  const bool gemma = is_gemma(file);
   hri_gguf_numbers scores, types;
   HRI_TRY(read_numbers(file, KEY("scores"), tokenizer, &scores, error));
   HRI_TRY(read_numbers(file, KEY("token_type"), tokenizer, &types, error));
@@ -109,7 +141,8 @@ static hr_status read_pieces(const hri_gguf *file, hr_tokenizer *tokenizer, hri_
       return hri_fail(error, HR_ERROR_INPUT, "%s: key '%s': token %u has the type %lld, known are 1 to 6",
                       tokenizer->file, KEY("token_type"), id, (long long)type);
     model->pieces[id] = (hri_sp_piece){hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id],
-                                       (float)hri_gguf_number_at(&scores, id), (hri_sp_type)type};
+                                       gemma ? -(float)id : (float)hri_gguf_number_at(&scores, id), (hri_sp_type)type};
+    if (gemma && type == HRI_SP_USER_DEFINED && is_run(&model->pieces[id])) model->pieces[id].type = HRI_SP_NORMAL;
     if (type == HRI_SP_BYTE) model->byte_fallback = true;
     if (type == HRI_SP_UNKNOWN && model->unk_id < 0) model->unk_id = (int32_t)id;
   }
@@ -165,7 +198,7 @@ hr_status hri_build_from_gguf(const hri_gguf *file, hr_tokenizer *tokenizer, hr_
   scored = strcmp(model, "llama") == 0;
   if (!scored && strcmp(model, "gpt2") != 0)
     return refuse(tokenizer, KEY("model"), model, "gpt2 and llama (BPE)", error);
-  HRI_TRY(add_tokens(file, tokenizer, error));
+  HRI_TRY(add_tokens(file, tokenizer, scored && is_gemma(file), error));
   HRI_TRY(read_named(file, tokenizer, error));
   HRI_TRY(scored ? build_scored(file, tokenizer, error) : build_byte_level(file, tokenizer, error));
   /* Where the file does not say: SentencePiece models and those of Llama 3 and Mistral begin with BOS. */

@@ -769,6 +769,42 @@ static void test_named_padding(void **state) {
   hri_lexicon_deinit(&lexicon);
 }
 
+/* Gemma's runs of blanks, which files have as blanks and tokenizer.json as what merges make: the same ids either way. */
+static void test_runs_of_blanks(void **state) {
+  static const char *const texts[] = {"a  b", "t   t", " the", "  in    the  ", "         ", "he in"};
+  const char *path = recorded("tokenizers/gemma2.gguf"), *directory = kept("%s/runs", scratch);
+  hri_lexicon lexicon;
+  hri_gguf *file;
+  hr_tokenizer *from_file, *from_directory;
+  hr_error error = {0};
+  uint32_t runs = 0;
+  bool found;
+  (void)state;
+  assert_int_equal(hri_gguf_open(path, &file, &error), HR_OK);
+  hri_lexicon_init(&lexicon);
+  assert_int_equal(hri_lexicon_from_gguf(file, &lexicon, &found, &error), HR_OK);
+  assert_int_equal(hri_dir_make(directory, &error), HR_OK);
+  assert_int_equal(hri_lexicon_to_directory(&lexicon, directory, 64, &error), HR_OK);
+  if (hr_tokenizer_open(path, &from_file, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_tokenizer_open(directory, &from_directory, &error) != HR_OK) fail_msg("%s", error.message);
+  for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {
+    hr_tokens a = {0}, b = {0};
+    size_t bytes = strlen(texts[i]);
+    assert_int_equal(hr_tokenizer_encode(from_file, texts[i], bytes, HR_ENCODE_SPECIAL, &a, &error), HR_OK);
+    assert_int_equal(hr_tokenizer_encode(from_directory, texts[i], bytes, HR_ENCODE_SPECIAL, &b, &error), HR_OK);
+    if (a.count != b.count || memcmp(a.ids, b.ids, a.count * sizeof *a.ids) != 0)
+      fail_msg("other ids of '%s'", texts[i]);
+    for (uint64_t k = 0; k < a.count; k++) runs += a.ids[k] == 6 || a.ids[k] == 7;
+    hr_tokens_deinit(&a);
+    hr_tokens_deinit(&b);
+  }
+  assert_true(runs > 4);
+  hr_tokenizer_close(from_file);
+  hr_tokenizer_close(from_directory);
+  hri_lexicon_deinit(&lexicon);
+  hri_gguf_close(file);
+}
+
 /* Cutting a token in all ways takes the square of its length. */
 static void test_long_token(void **state) {
   hri_lexicon lexicon;
@@ -1376,6 +1412,7 @@ int main(void) {
       cmocka_unit_test(test_bad_weights),
       cmocka_unit_test(test_nothing_lost),
       cmocka_unit_test(test_bad_lexicon),
+      cmocka_unit_test(test_runs_of_blanks),
       cmocka_unit_test(test_foreign_merges),
       cmocka_unit_test(test_named_padding),
       cmocka_unit_test(test_long_token),
