@@ -26,12 +26,23 @@ static hr_status index_token(hri_added *added, uint32_t id, uint32_t index, hr_e
   return HR_OK;
 }
 
-/* One behind the highest added id, but not within the model's tokens. */
-static uint32_t next_id(const hr_tokenizer *tokenizer) {
-  uint32_t next = tokenizer->added.next_id, model = tokenizer->vocab.model_count;
-  next = next > model ? next : model;
-  while (hri_vocab_has(&tokenizer->vocab, next)) next++; /* a vocabulary with holes */
-  return next;
+/* The id of a token that the vocabulary does not have: one behind the highest added id, at least the number of the model's
+ * tokens. Where their ids have holes the reference gives it the id of one of them, and two tokens are one; no model was
+ * trained so, and ids of our own choice would be other ones. */
+static hr_status next_id(const hr_tokenizer *tokenizer, const char *content, uint32_t *id, hr_error *error) {
+  const hri_vocab *vocab = &tokenizer->vocab;
+  const uint32_t next = tokenizer->added.next_id, model = vocab->model_count;
+  *id = next > model ? next : model;
+  if (*id > HRI_VOCAB_MAX_ID)
+    return hri_fail(error, HR_ERROR_INPUT, "added token '%.60s' would get an id above %d", content, HRI_VOCAB_MAX_ID);
+  if (!hri_vocab_has(vocab, *id)) return HR_OK;
+  return hri_hint(
+      error,
+      hri_fail(error, HR_ERROR_INPUT,
+               "%s: the added token '%.60s' would get the id %u, which is that of '%.60s': the vocabulary has "
+               "%u tokens, but their ids have holes",
+               tokenizer->file, content, *id, hri_vocab_content(vocab, *id), model),
+      "put the added token into the vocabulary with its id, or fill the holes; or fetch the file anew, if it is damaged");
 }
 
 hr_status hri_added_put(hr_tokenizer *tokenizer, const char *content, uint64_t bytes, hri_added_token flags,
@@ -40,9 +51,7 @@ hr_status hri_added_put(hr_tokenizer *tokenizer, const char *content, uint64_t b
   uint32_t id = hri_vocab_find(&tokenizer->vocab, content, bytes);
   if (bytes == 0) return HR_OK;
   if (id == HRI_TOKEN_NONE) {
-    id = next_id(tokenizer);
-    if (id > HRI_VOCAB_MAX_ID)
-      return hri_fail(error, HR_ERROR_INPUT, "added token '%.60s' would get an id above %d", content, HRI_VOCAB_MAX_ID);
+    HRI_TRY(next_id(tokenizer, content, &id, error));
     HRI_TRY(hri_vocab_add(&tokenizer->vocab, content, bytes, id, 0, error));
   }
   flags.id = id;

@@ -156,6 +156,14 @@ static bool fall_back(const hri_bpe *bpe, hri_piece_work *work, const char *char
   return true;
 }
 
+static hr_status fail_unknown(const char *symbol, uint32_t length, hr_error *error) {
+  (void)hri_fail(error, HR_ERROR_INPUT,
+                 "the tokenizer has no token for '%.*s', and model.unk_token is not in its vocabulary either",
+                 (int)length, symbol);
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "give model.vocab the characters that texts have, or correct model.unk_token in tokenizer.json");
+}
+
 /* Pieces by character (by byte, when the vocabulary is in the byte alphabet), with prefix, suffix, bytes and unknown.
  * As in
  * the reference, an unknown character waits for the next known one, so that it comes behind bytes that follow it. */
@@ -186,6 +194,7 @@ static hr_status general_symbols(const hri_bpe *bpe, hri_piece_work *work, const
     }
     if (id != HRI_TOKEN_NONE) hri_piece_add(work, id, width);
     else if (bpe->unk != HRI_TOKEN_NONE) unknown += width;
+    else if (bpe->unk_missing) return fail_unknown(symbol, length, error);
     work->unknown = work->unknown || unknown;
   }
   HRI_TRY(hri_piece_room(work, work->count + 1, error));

@@ -24,6 +24,7 @@ typedef struct hri_bpe {
   bool byte_level; /* the vocabulary is written in the byte alphabet; pieces are raw bytes */
   bool byte_fallback, fuse_unk, ignore_merges;
   uint32_t unk;          /* HRI_TOKEN_NONE: unknown characters are dropped */
+  bool unk_missing;      /* ... or are an error: a token for them is named that the vocabulary does not have */
   char *prefix, *suffix; /* continuing_subword_prefix, end_of_word_suffix; NULL when there is none */
   hri_bpe_merge *merges;
   uint64_t merge_count, merge_mask;

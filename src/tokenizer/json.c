@@ -400,6 +400,7 @@ static hr_status assemble_bpe(loader *l, hr_error *error) {
   if (l->unk) {
     uint32_t unk = hri_vocab_find_model(&tokenizer->vocab, l->unk, strlen(l->unk));
     tokenizer->bpe.unk = unk;
+    tokenizer->bpe.unk_missing = unk == HRI_TOKEN_NONE;
     tokenizer->named[HR_TOKEN_UNK] = unk == HRI_TOKEN_NONE ? -1 : (int32_t)unk;
   }
   return HR_OK;

@@ -171,107 +171,183 @@ typedef struct named_set {
   const char *name;    /* lower case, without blanks, '-' and '_' */
   const char *members; /* of a PCRE2 class */
   uint32_t categories; /* the set whose newer characters are added */
+  bool inverted;       /* the set is all but these */
 } named_set;
 
 #define ND (1u << HRI_CATEGORY_ND)
 #define WORD_SET (HRI_SET_L | HRI_SET_M | ND | 1u << HRI_CATEGORY_NL | 1u << HRI_CATEGORY_PC)
 #define WORD "\\p{L}\\p{M}\\p{Nd}\\p{Nl}\\p{Pc}" WORD_SYMBOLS
-static const named_set bare_word = {"word", WORD BARE_WORD_SYMBOLS, WORD_SET};
+/* What the reference's Unicode has in these, and PCRE2's may not have yet. */
+#define ALPHABETIC                                                                                                     \
+  "\\p{Alphabetic}"                                                                                                    \
+  "\\x{363}-\\x{36f}\\x{897}\\x{c04}\\x{cf3}\\x{f82}-\\x{f83}\\x{1dd3}-\\x{1de6}\\x{10d69}\\x{10efc}"                  \
+  "\\x{11080}-\\x{11081}\\x{11241}\\x{113b8}-\\x{113c0}\\x{113c2}\\x{113c5}\\x{113c7}-\\x{113ca}"                      \
+  "\\x{113cc}-\\x{113cd}\\x{11f00}-\\x{11f01}\\x{11f03}\\x{11f34}-\\x{11f3a}\\x{11f3e}-\\x{11f40}"                     \
+  "\\x{1611e}-\\x{1612e}\\x{1e08f}"
+#define LOWERCASE                                                                                                      \
+  "\\p{Lowercase}"                                                                                                     \
+  "\\x{10fc}\\x{a7f2}-\\x{a7f4}\\x{ab69}\\x{1e030}-\\x{1e06d}"
+#define NEW_EMOJI                                                                                                      \
+  "\\x{1f6dc}\\x{1fa75}-\\x{1fa77}\\x{1fa87}-\\x{1fa89}\\x{1fa8f}\\x{1faad}-\\x{1faaf}"                                \
+  "\\x{1fabb}-\\x{1fabf}\\x{1fac6}\\x{1face}-\\x{1facf}\\x{1fada}-\\x{1fadc}\\x{1fadf}"                                \
+  "\\x{1fae8}-\\x{1fae9}\\x{1faf7}-\\x{1faf8}"
+static const named_set bare_word = {"word", WORD BARE_WORD_SYMBOLS, WORD_SET, false};
+/* Characters that PCRE2 has no category for yet are in none of Cn and C. */
+#define VISIBLE "\\p{L}\\p{M}\\p{N}\\p{P}\\p{S}\\p{Z}"
+#define VISIBLE_SET (HRI_SET_L | HRI_SET_M | HRI_SET_N | HRI_SET_P | HRI_SET_S)
+#define ASSIGNED VISIBLE "\\p{Cc}\\p{Cf}\\p{Co}\\p{Cs}"
+#define ASSIGNED_SET (VISIBLE_SET | 1u << HRI_CATEGORY_CF)
 static const named_set sets[] = {
     /* classes with a letter, and those of [[:name:]], which \p{name} takes too */
-    {"space", SPACES, 0},
-    {"whitespace", SPACES, 0},
-    {"word", WORD, WORD_SET},
-    {"digit", "\\p{Nd}", ND},
-    {"xdigit", "0-9A-Fa-f", 0},
-    {"asciihexdigit", "0-9A-Fa-f", 0},
-    {"alpha", "\\p{Alphabetic}", HRI_SET_L},
-    {"alnum", "\\p{Alphabetic}\\p{Nd}", HRI_SET_L | ND},
-    {"upper", "\\p{Uppercase}", HRI_SET_LU},
-    {"lower", "\\p{Lowercase}", HRI_SET_LL},
-    {"punct", "\\p{P}\\p{S}", HRI_SET_P | HRI_SET_S},
-    {"cntrl", "\\p{Cc}", 0},
-    {"blank", "\\x{9}\\p{Zs}", 0},
-    {"ascii", "\\x{0}-\\x{7f}", 0},
-    {"any", "\\x{0}-\\x{10ffff}", 0},
-    {"alphabetic", "\\p{Alphabetic}", HRI_SET_L},
-    {"uppercase", "\\p{Uppercase}", HRI_SET_LU},
-    {"lowercase", "\\p{Lowercase}", HRI_SET_LL},
+    {"space", SPACES, 0, false},
+    {"whitespace", SPACES, 0, false},
+    {"word", WORD, WORD_SET, false},
+    {"digit", "\\p{Nd}", ND, false},
+    {"xdigit", "0-9A-Fa-f", 0, false},
+    {"asciihexdigit", "0-9A-Fa-f", 0, false},
+    {"alpha", ALPHABETIC, HRI_SET_L, false},
+    {"alnum", ALPHABETIC "\\p{Nd}", HRI_SET_L | ND, false},
+    {"upper", "\\p{Uppercase}", HRI_SET_LU, false},
+    {"lower", LOWERCASE, HRI_SET_LL, false},
+    {"punct", "\\p{P}\\p{S}", HRI_SET_P | HRI_SET_S, false},
+    {"cntrl", "\\p{Cc}", 0, false},
+    {"blank", "\\x{9}\\p{Zs}", 0, false},
+    {"ascii", "\\x{0}-\\x{7f}", 0, false},
+    {"any", "\\x{0}-\\x{10ffff}", 0, false},
+    {"alphabetic", ALPHABETIC, HRI_SET_L, false},
+    {"uppercase", "\\p{Uppercase}", HRI_SET_LU, false},
+    {"lowercase", LOWERCASE, HRI_SET_LL, false},
     /* general categories */
-    {"l", "\\p{L}", HRI_SET_L},
-    {"letter", "\\p{L}", HRI_SET_L},
-    {"lu", "\\p{Lu}", HRI_SET_LU},
-    {"uppercaseletter", "\\p{Lu}", HRI_SET_LU},
-    {"ll", "\\p{Ll}", HRI_SET_LL},
-    {"lowercaseletter", "\\p{Ll}", HRI_SET_LL},
-    {"lt", "\\p{Lt}", HRI_SET_LT},
-    {"titlecaseletter", "\\p{Lt}", HRI_SET_LT},
-    {"lm", "\\p{Lm}", HRI_SET_LM},
-    {"modifierletter", "\\p{Lm}", HRI_SET_LM},
-    {"lo", "\\p{Lo}", HRI_SET_LO},
-    {"otherletter", "\\p{Lo}", HRI_SET_LO},
-    {"m", "\\p{M}", HRI_SET_M},
-    {"mark", "\\p{M}", HRI_SET_M},
-    {"combiningmark", "\\p{M}", HRI_SET_M},
-    {"mn", "\\p{Mn}", 1u << HRI_CATEGORY_MN},
-    {"nonspacingmark", "\\p{Mn}", 1u << HRI_CATEGORY_MN},
-    {"mc", "\\p{Mc}", 1u << HRI_CATEGORY_MC},
-    {"spacingmark", "\\p{Mc}", 1u << HRI_CATEGORY_MC},
-    {"me", "\\p{Me}", 1u << HRI_CATEGORY_ME},
-    {"enclosingmark", "\\p{Me}", 1u << HRI_CATEGORY_ME},
-    {"n", "\\p{N}", HRI_SET_N},
-    {"number", "\\p{N}", HRI_SET_N},
-    {"nd", "\\p{Nd}", ND},
-    {"decimalnumber", "\\p{Nd}", ND},
-    {"nl", "\\p{Nl}", 1u << HRI_CATEGORY_NL},
-    {"letternumber", "\\p{Nl}", 1u << HRI_CATEGORY_NL},
-    {"no", "\\p{No}", 1u << HRI_CATEGORY_NO},
-    {"othernumber", "\\p{No}", 1u << HRI_CATEGORY_NO},
-    {"p", "\\p{P}", HRI_SET_P},
-    {"punctuation", "\\p{P}", HRI_SET_P},
-    {"pc", "\\p{Pc}", 1u << HRI_CATEGORY_PC},
-    {"connectorpunctuation", "\\p{Pc}", 1u << HRI_CATEGORY_PC},
-    {"pd", "\\p{Pd}", 1u << HRI_CATEGORY_PD},
-    {"dashpunctuation", "\\p{Pd}", 1u << HRI_CATEGORY_PD},
-    {"ps", "\\p{Ps}", 1u << HRI_CATEGORY_PS},
-    {"openpunctuation", "\\p{Ps}", 1u << HRI_CATEGORY_PS},
-    {"pe", "\\p{Pe}", 1u << HRI_CATEGORY_PE},
-    {"closepunctuation", "\\p{Pe}", 1u << HRI_CATEGORY_PE},
-    {"pi", "\\p{Pi}", 1u << HRI_CATEGORY_PI},
-    {"initialpunctuation", "\\p{Pi}", 1u << HRI_CATEGORY_PI},
-    {"pf", "\\p{Pf}", 1u << HRI_CATEGORY_PF},
-    {"finalpunctuation", "\\p{Pf}", 1u << HRI_CATEGORY_PF},
-    {"po", "\\p{Po}", 1u << HRI_CATEGORY_PO},
-    {"otherpunctuation", "\\p{Po}", 1u << HRI_CATEGORY_PO},
-    {"s", "\\p{S}", HRI_SET_S},
-    {"symbol", "\\p{S}", HRI_SET_S},
-    {"sm", "\\p{Sm}", 1u << HRI_CATEGORY_SM},
-    {"mathsymbol", "\\p{Sm}", 1u << HRI_CATEGORY_SM},
-    {"sc", "\\p{Sc}", 1u << HRI_CATEGORY_SC},
-    {"currencysymbol", "\\p{Sc}", 1u << HRI_CATEGORY_SC},
-    {"sk", "\\p{Sk}", 1u << HRI_CATEGORY_SK},
-    {"modifiersymbol", "\\p{Sk}", 1u << HRI_CATEGORY_SK},
-    {"so", "\\p{So}", 1u << HRI_CATEGORY_SO},
-    {"othersymbol", "\\p{So}", 1u << HRI_CATEGORY_SO},
-    {"z", "\\p{Z}", 0},
-    {"separator", "\\p{Z}", 0},
-    {"zs", "\\p{Zs}", 0},
-    {"spaceseparator", "\\p{Zs}", 0},
-    {"zl", "\\p{Zl}", 0},
-    {"lineseparator", "\\p{Zl}", 0},
-    {"zp", "\\p{Zp}", 0},
-    {"paragraphseparator", "\\p{Zp}", 0},
-    {"cc", "\\p{Cc}", 0},
-    {"control", "\\p{Cc}", 0},
-    {"cf", "\\p{Cf}", 1u << HRI_CATEGORY_CF},
-    {"format", "\\p{Cf}", 1u << HRI_CATEGORY_CF},
-    {"co", "\\p{Co}", 0},
-    {"privateuse", "\\p{Co}", 0},
+    {"l", "\\p{L}", HRI_SET_L, false},
+    {"letter", "\\p{L}", HRI_SET_L, false},
+    {"lu", "\\p{Lu}", HRI_SET_LU, false},
+    {"uppercaseletter", "\\p{Lu}", HRI_SET_LU, false},
+    {"ll", "\\p{Ll}", HRI_SET_LL, false},
+    {"lowercaseletter", "\\p{Ll}", HRI_SET_LL, false},
+    {"lt", "\\p{Lt}", HRI_SET_LT, false},
+    {"titlecaseletter", "\\p{Lt}", HRI_SET_LT, false},
+    {"lm", "\\p{Lm}", HRI_SET_LM, false},
+    {"modifierletter", "\\p{Lm}", HRI_SET_LM, false},
+    {"lo", "\\p{Lo}", HRI_SET_LO, false},
+    {"otherletter", "\\p{Lo}", HRI_SET_LO, false},
+    {"m", "\\p{M}", HRI_SET_M, false},
+    {"mark", "\\p{M}", HRI_SET_M, false},
+    {"combiningmark", "\\p{M}", HRI_SET_M, false},
+    {"mn", "\\p{Mn}", 1u << HRI_CATEGORY_MN, false},
+    {"nonspacingmark", "\\p{Mn}", 1u << HRI_CATEGORY_MN, false},
+    {"mc", "\\p{Mc}", 1u << HRI_CATEGORY_MC, false},
+    {"spacingmark", "\\p{Mc}", 1u << HRI_CATEGORY_MC, false},
+    {"me", "\\p{Me}", 1u << HRI_CATEGORY_ME, false},
+    {"enclosingmark", "\\p{Me}", 1u << HRI_CATEGORY_ME, false},
+    {"n", "\\p{N}", HRI_SET_N, false},
+    {"number", "\\p{N}", HRI_SET_N, false},
+    {"nd", "\\p{Nd}", ND, false},
+    {"decimalnumber", "\\p{Nd}", ND, false},
+    {"nl", "\\p{Nl}", 1u << HRI_CATEGORY_NL, false},
+    {"letternumber", "\\p{Nl}", 1u << HRI_CATEGORY_NL, false},
+    {"no", "\\p{No}", 1u << HRI_CATEGORY_NO, false},
+    {"othernumber", "\\p{No}", 1u << HRI_CATEGORY_NO, false},
+    {"p", "\\p{P}", HRI_SET_P, false},
+    {"punctuation", "\\p{P}", HRI_SET_P, false},
+    {"pc", "\\p{Pc}", 1u << HRI_CATEGORY_PC, false},
+    {"connectorpunctuation", "\\p{Pc}", 1u << HRI_CATEGORY_PC, false},
+    {"pd", "\\p{Pd}", 1u << HRI_CATEGORY_PD, false},
+    {"dashpunctuation", "\\p{Pd}", 1u << HRI_CATEGORY_PD, false},
+    {"ps", "\\p{Ps}", 1u << HRI_CATEGORY_PS, false},
+    {"openpunctuation", "\\p{Ps}", 1u << HRI_CATEGORY_PS, false},
+    {"pe", "\\p{Pe}", 1u << HRI_CATEGORY_PE, false},
+    {"closepunctuation", "\\p{Pe}", 1u << HRI_CATEGORY_PE, false},
+    {"pi", "\\p{Pi}", 1u << HRI_CATEGORY_PI, false},
+    {"initialpunctuation", "\\p{Pi}", 1u << HRI_CATEGORY_PI, false},
+    {"pf", "\\p{Pf}", 1u << HRI_CATEGORY_PF, false},
+    {"finalpunctuation", "\\p{Pf}", 1u << HRI_CATEGORY_PF, false},
+    {"po", "\\p{Po}", 1u << HRI_CATEGORY_PO, false},
+    {"otherpunctuation", "\\p{Po}", 1u << HRI_CATEGORY_PO, false},
+    {"s", "\\p{S}", HRI_SET_S, false},
+    {"symbol", "\\p{S}", HRI_SET_S, false},
+    {"sm", "\\p{Sm}", 1u << HRI_CATEGORY_SM, false},
+    {"mathsymbol", "\\p{Sm}", 1u << HRI_CATEGORY_SM, false},
+    {"sc", "\\p{Sc}", 1u << HRI_CATEGORY_SC, false},
+    {"currencysymbol", "\\p{Sc}", 1u << HRI_CATEGORY_SC, false},
+    {"sk", "\\p{Sk}", 1u << HRI_CATEGORY_SK, false},
+    {"modifiersymbol", "\\p{Sk}", 1u << HRI_CATEGORY_SK, false},
+    {"so", "\\p{So}", 1u << HRI_CATEGORY_SO, false},
+    {"othersymbol", "\\p{So}", 1u << HRI_CATEGORY_SO, false},
+    {"z", "\\p{Z}", 0, false},
+    {"separator", "\\p{Z}", 0, false},
+    {"zs", "\\p{Zs}", 0, false},
+    {"spaceseparator", "\\p{Zs}", 0, false},
+    {"zl", "\\p{Zl}", 0, false},
+    {"lineseparator", "\\p{Zl}", 0, false},
+    {"zp", "\\p{Zp}", 0, false},
+    {"paragraphseparator", "\\p{Zp}", 0, false},
+    {"cc", "\\p{Cc}", 0, false},
+    {"control", "\\p{Cc}", 0, false},
+    {"cf", "\\p{Cf}", 1u << HRI_CATEGORY_CF, false},
+    {"format", "\\p{Cf}", 1u << HRI_CATEGORY_CF, false},
+    {"co", "\\p{Co}", 0, false},
+    {"privateuse", "\\p{Co}", 0, false},
+    {"cs", "\\p{Cs}", 0, false},
+    {"surrogate", "\\p{Cs}", 0, false},
+    {"emoji", "\\p{Emoji}" NEW_EMOJI, 0, false},
+    {"emojipresentation", "\\p{Emoji_Presentation}" NEW_EMOJI, 0, false},
+    /* scripts that patterns name, whole: PCRE2's lack what is newer than its Unicode */
+    {"han",
+     "\\x{2e80}-\\x{2e99}\\x{2e9b}-\\x{2ef3}\\x{2f00}-\\x{2fd5}\\x{3005}\\x{3007}\\x{3021}-\\x{3029}"
+     "\\x{3038}-\\x{303b}\\x{3400}-\\x{4dbf}\\x{4e00}-\\x{9fff}\\x{f900}-\\x{fa6d}\\x{fa70}-\\x{fad9}"
+     "\\x{16fe2}-\\x{16fe3}\\x{16ff0}-\\x{16ff1}\\x{20000}-\\x{2a6df}\\x{2a700}-\\x{2b739}"
+     "\\x{2b740}-\\x{2b81d}\\x{2b820}-\\x{2cea1}\\x{2ceb0}-\\x{2ebe0}\\x{2ebf0}-\\x{2ee5d}"
+     "\\x{2f800}-\\x{2fa1d}\\x{30000}-\\x{3134a}\\x{31350}-\\x{323af}",
+     0, false},
+    {"hiragana", "\\x{3041}-\\x{3096}\\x{309d}-\\x{309f}\\x{1b001}-\\x{1b11f}\\x{1b132}\\x{1b150}-\\x{1b152}\\x{1f200}",
+     0, false},
+    {"katakana",
+     "\\x{30a1}-\\x{30fa}\\x{30fd}-\\x{30ff}\\x{31f0}-\\x{31ff}\\x{32d0}-\\x{32fe}\\x{3300}-\\x{3357}"
+     "\\x{ff66}-\\x{ff6f}\\x{ff71}-\\x{ff9d}\\x{1aff0}-\\x{1aff3}\\x{1aff5}-\\x{1affb}"
+     "\\x{1affd}-\\x{1affe}\\x{1b000}\\x{1b120}-\\x{1b122}\\x{1b155}\\x{1b164}-\\x{1b167}",
+     0, false},
+    {"latin",
+     "\\x{41}-\\x{5a}\\x{61}-\\x{7a}\\x{aa}\\x{ba}\\x{c0}-\\x{d6}\\x{d8}-\\x{f6}\\x{f8}-\\x{2b8}"
+     "\\x{2e0}-\\x{2e4}\\x{1d00}-\\x{1d25}\\x{1d2c}-\\x{1d5c}\\x{1d62}-\\x{1d65}\\x{1d6b}-\\x{1d77}"
+     "\\x{1d79}-\\x{1dbe}\\x{1e00}-\\x{1eff}\\x{2071}\\x{207f}\\x{2090}-\\x{209c}\\x{212a}-\\x{212b}"
+     "\\x{2132}\\x{214e}\\x{2160}-\\x{2188}\\x{2c60}-\\x{2c7f}\\x{a722}-\\x{a787}\\x{a78b}-\\x{a7cd}"
+     "\\x{a7d0}-\\x{a7d1}\\x{a7d3}\\x{a7d5}-\\x{a7dc}\\x{a7f2}-\\x{a7ff}\\x{ab30}-\\x{ab5a}"
+     "\\x{ab5c}-\\x{ab64}\\x{ab66}-\\x{ab69}\\x{fb00}-\\x{fb06}\\x{ff21}-\\x{ff3a}\\x{ff41}-\\x{ff5a}"
+     "\\x{10780}-\\x{10785}\\x{10787}-\\x{107b0}\\x{107b2}-\\x{107ba}\\x{1df00}-\\x{1df1e}"
+     "\\x{1df25}-\\x{1df2a}",
+     0, false},
+    {"cyrillic",
+     "\\x{400}-\\x{484}\\x{487}-\\x{52f}\\x{1c80}-\\x{1c8a}\\x{1d2b}\\x{1d78}\\x{2de0}-\\x{2dff}"
+     "\\x{a640}-\\x{a69f}\\x{fe2e}-\\x{fe2f}\\x{1e030}-\\x{1e06d}\\x{1e08f}",
+     0, false},
+    {"arabic",
+     "\\x{600}-\\x{604}\\x{606}-\\x{60b}\\x{60d}-\\x{61a}\\x{61c}-\\x{61e}\\x{620}-\\x{63f}"
+     "\\x{641}-\\x{64a}\\x{656}-\\x{66f}\\x{671}-\\x{6dc}\\x{6de}-\\x{6ff}\\x{750}-\\x{77f}"
+     "\\x{870}-\\x{88e}\\x{890}-\\x{891}\\x{897}-\\x{8e1}\\x{8e3}-\\x{8ff}\\x{fb50}-\\x{fbc2}"
+     "\\x{fbd3}-\\x{fd3d}\\x{fd40}-\\x{fd8f}\\x{fd92}-\\x{fdc7}\\x{fdcf}\\x{fdf0}-\\x{fdff}"
+     "\\x{fe70}-\\x{fe74}\\x{fe76}-\\x{fefc}\\x{10e60}-\\x{10e7e}\\x{10ec2}-\\x{10ec4}"
+     "\\x{10efc}-\\x{10eff}\\x{1ee00}-\\x{1ee03}\\x{1ee05}-\\x{1ee1f}\\x{1ee21}-\\x{1ee22}\\x{1ee24}"
+     "\\x{1ee27}\\x{1ee29}-\\x{1ee32}\\x{1ee34}-\\x{1ee37}\\x{1ee39}\\x{1ee3b}\\x{1ee42}\\x{1ee47}"
+     "\\x{1ee49}\\x{1ee4b}\\x{1ee4d}-\\x{1ee4f}\\x{1ee51}-\\x{1ee52}\\x{1ee54}\\x{1ee57}\\x{1ee59}"
+     "\\x{1ee5b}\\x{1ee5d}\\x{1ee5f}\\x{1ee61}-\\x{1ee62}\\x{1ee64}\\x{1ee67}-\\x{1ee6a}"
+     "\\x{1ee6c}-\\x{1ee72}\\x{1ee74}-\\x{1ee77}\\x{1ee79}-\\x{1ee7c}\\x{1ee7e}\\x{1ee80}-\\x{1ee89}"
+     "\\x{1ee8b}-\\x{1ee9b}\\x{1eea1}-\\x{1eea3}\\x{1eea5}-\\x{1eea9}\\x{1eeab}-\\x{1eebb}"
+     "\\x{1eef0}-\\x{1eef1}",
+     0, false},
+    {"devanagari", "\\x{900}-\\x{950}\\x{955}-\\x{963}\\x{966}-\\x{97f}\\x{a8e0}-\\x{a8ff}\\x{11b00}-\\x{11b09}", 0,
+     false},
+    {"lao",
+     "\\x{e81}-\\x{e82}\\x{e84}\\x{e86}-\\x{e8a}\\x{e8c}-\\x{ea3}\\x{ea5}\\x{ea7}-\\x{ebd}"
+     "\\x{ec0}-\\x{ec4}\\x{ec6}\\x{ec8}-\\x{ece}\\x{ed0}-\\x{ed9}\\x{edc}-\\x{edf}",
+     0, false},
+    {"myanmar", "\\x{1000}-\\x{109f}\\x{a9e0}-\\x{a9fe}\\x{aa60}-\\x{aa7f}\\x{116d0}-\\x{116e3}", 0, false},
+    {"cn", ASSIGNED, ASSIGNED_SET, true},
+    {"unassigned", ASSIGNED, ASSIGNED_SET, true},
+    {"c", VISIBLE, VISIBLE_SET, true},
+    {"other", VISIBLE, VISIBLE_SET, true},
 };
 /* \p{name} that PCRE2 takes as it stands; every other name is a script. */
-static const char *const binary_properties[] = {"emoji",
-                                                "emojipresentation",
-                                                "emojimodifier",
+static const char *const binary_properties[] = {"emojimodifier",
                                                 "emojimodifierbase",
                                                 "emojicomponent",
                                                 "extendedpictographic",
@@ -303,7 +379,7 @@ static const named_set *find_set(const char *name) {
 /* Adds a set, or its complement, to a class. */
 static hr_status add_set(translator *t, const named_set *set, bool negate, members *to) {
   HRI_TRY(find_fresh(t));
-  if (negate) {
+  if (negate != set->inverted) {
     hri_text_add(&to->others, "|[^");
     add_ascii(set->categories, &to->others);
     hri_text_add(&to->others, "%s", set->members);
@@ -384,7 +460,13 @@ static hr_status read_escaped_char(translator *t, int c, uint32_t *point) {
     HRI_TRY(read_hex(t, begin, 1, 2, point));
     return *point < 0x80 ? HR_OK : fail(t, begin, "a byte that is no character");
   }
-  if (c == 'C' || c == 'M' || c == 'c' || (c >= '0' && c <= '9'))
+  if (c == '0') { /* octal, at most two digits more */
+    *point = 0;
+    for (uint32_t i = 0; i < 2 && peek(t, 0) >= '0' && peek(t, 0) <= '7'; i++, t->at++)
+      *point = *point << 3 | (uint32_t)(peek(t, 0) - '0');
+    return HR_OK;
+  }
+  if (c == 'C' || c == 'M' || c == 'c' || (c >= '1' && c <= '9'))
     return fail(t, begin, "an escape that is not supported");
   if (c < 0x80) return *point = (uint32_t)c, HR_OK;
   {
@@ -567,7 +649,8 @@ static hr_status read_escape(translator *t) {
     }
     return HR_OK;
   }
-  if (strchr("AzZGRXKN", c) || (c >= '1' && c <= '9')) {
+  if (c == 'X') return fail(t, t->at, "a cluster of characters, whose rules differ between versions of Unicode,");
+  if (strchr("AzZGRKN", c) || (c >= '1' && c <= '9')) {
     t->at += 2;
     hri_text_add(t->out, "\\%c", c);
     return HR_OK;

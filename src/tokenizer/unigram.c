@@ -133,7 +133,7 @@ static bool set_back(hri_unigram_node *nodes, uint32_t at, uint32_t reach) {
 }
 
 /* All tokens that begin at `at` are offered to where they end; an unknown character, if none has just its bytes. Returns
- * the farthest of these ends. */
+ * the farthest of these ends; 0 where there would be an unknown character, and the model has no token for one. */
 static uint32_t extend(const hri_unigram *unigram, hri_unigram_node *nodes, const char *word, uint32_t bytes,
                        uint32_t at, uint32_t width) {
   const hri_trie_node *trie = unigram->trie.nodes;
@@ -149,6 +149,7 @@ static uint32_t extend(const hri_unigram *unigram, hri_unigram_node *nodes, cons
     single = single || end == at + width;
     if (end > reach) reach = end;
   }
+  if (!single && unigram->unk == HRI_TOKEN_NONE) return 0;
   if (!single) offer(&nodes[at + width], sum(unigram, till, unigram->unk_score), at, UNKNOWN);
   return reach;
 }
@@ -170,12 +171,7 @@ static hr_status put_unknown(const hri_unigram *unigram, hri_piece_work *work, c
   work->unknown = true;
   HRI_TRY(hri_piece_room(work, work->count + bytes, error));
   if (whole == HRI_TOKEN_NONE && unigram->byte_fallback && fall_back(unigram, work, text, bytes)) return HR_OK;
-  if (whole == HRI_TOKEN_NONE) whole = unigram->unk;
-  if (whole == HRI_TOKEN_NONE)
-    return hri_fail(error, HR_ERROR_INPUT,
-                    "the tokenizer has no token for '%.*s', and none for unknown characters (unk_id)",
-                    bytes < 40 ? (int)bytes : 40, text);
-  hri_piece_add(work, whole, bytes);
+  hri_piece_add(work, whole == HRI_TOKEN_NONE ? unigram->unk : whole, bytes);
   return HR_OK;
 }
 
@@ -233,6 +229,10 @@ hr_status hri_unigram_encode(const hri_unigram *unigram, hri_piece_work *work, c
     if (width > bytes - at) width = bytes - at;
     if (unigram->single && set_back(nodes, at, reach)) moved = true;
     end = extend(unigram, nodes, word, bytes, at, width);
+    if (end == 0) /* with byte fallback and within longer tokens too, as in the reference */
+      return hri_fail(error, HR_ERROR_INPUT,
+                      "the tokenizer has no token for '%.*s', and none for unknown characters (unk_id)", (int)width,
+                      word + at);
     if (end > reach) reach = end;
   }
   work->base = nodes[bytes].score;

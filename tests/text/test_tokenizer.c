@@ -1220,6 +1220,8 @@ static const struct {
     {"{\"post_processor\":{\"type\":\"Sequence\",\"processors\":[{\"type\":\"TemplateProcessing\",\"single\":[{\"SpecialToken\":{\"id\":\"x\"}},{\"Sequence\":{\"id\":\"A\"}}],\"special_tokens\":{\"x\":{\"ids\":[0]}}},{\"type\":\"BertProcessing\",\"cls\":[\"a\",0],\"sep\":[\"a\",0]}]}," MODEL
      "}",
      "post_processor.processors[1]' adds tokens behind a template"},
+    {"{\"added_tokens\":[{\"id\":9,\"content\":\"x\"}],\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":2},\"merges\":[]}}",
+     "the added token 'x' would get the id 2, which is that of 'b'"},
     {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "decoder 'CTC' is not supported"},
     {"{\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"\"}," MODEL "}", "suffix is not empty"},
 };
@@ -1240,6 +1242,38 @@ static void test_refusals(void **state) {
   }
   write_text("tokenizer.json", "{" MODEL "}"); /* and what they are made of is fine */
   hr_tokenizer_close(open_directory());
+  assert_int_equal(remove_directory(NULL), 0);
+}
+
+/* Text with a character that the model has no token for, where it has none for unknown ones either: the reference fails on
+ * these, bytes to fall back to or not; ids of our own would be other ones. */
+static void test_unknown_without_token(void **state) {
+  static const struct {
+    const char *json, *fine, *refused, *message;
+  } cases[] = {
+      {"{\"model\":{\"type\":\"Unigram\",\"byte_fallback\":true,\"vocab\":[[\"a\",-1.0],[\"ab\",-1.0],[\"<0x63>\",-9.0]]}}",
+       "aa", "ac", "no token for 'c', and none for unknown characters"},
+      {"{\"model\":{\"type\":\"Unigram\",\"vocab\":[[\"a\",-1.0],[\"ab\",-1.0]]}}", "a", "ab",
+       "no token for 'b', and none for unknown characters"},
+      {"{\"pre_tokenizer\":{\"type\":\"ByteLevel\"},\"model\":{\"type\":\"BPE\",\"unk_token\":\"u\",\"vocab\":{\"a\":0,\"\u0120\":1},"
+       "\"merges\":[]}}",
+       "a a", "ab", "no token for 'b', and model.unk_token is not in its vocabulary"},
+  };
+  hr_tokens tokens = {0};
+  (void)state;
+  begin_directory(NULL);
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_error error = {0};
+    hr_tokenizer *tokenizer;
+    write_text("tokenizer.json", cases[i].json);
+    tokenizer = open_directory();
+    assert_int_equal(hr_tokenizer_encode(tokenizer, cases[i].fine, strlen(cases[i].fine), 0, &tokens, &error), HR_OK);
+    assert_int_equal(hr_tokenizer_encode(tokenizer, cases[i].refused, strlen(cases[i].refused), 0, &tokens, &error),
+                     HR_ERROR_INPUT);
+    if (!strstr(error.message, cases[i].message)) fail_msg("case %zu: %s", i, error.message);
+    hr_tokenizer_close(tokenizer);
+  }
+  hr_tokens_deinit(&tokens);
   assert_int_equal(remove_directory(NULL), 0);
 }
 
@@ -1377,6 +1411,7 @@ int main(void) {
       cmocka_unit_test(test_content),
       cmocka_unit_test(test_merges),
       cmocka_unit_test(test_null_and_blanks),
+      cmocka_unit_test(test_unknown_without_token),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_threads),
