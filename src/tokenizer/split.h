@@ -70,7 +70,7 @@ typedef struct hri_split {
   uint32_t given;        /* end of what was given out, matches and gaps */
   uint32_t search;       /* the next match is looked for from here */
   uint32_t last_end;     /* end of the last match, UINT32_MAX before the first */
-  uint64_t vain;         /* bytes that were looked at for nothing (split_states.c) */
+  uint64_t vain;         /* bytes that were looked at for nothing (split_states.c, split_regex.c) */
   hri_split_piece match; /* a match found already, to be given after the gap before it */
   hri_split_piece held;  /* a piece that may still grow, by the behavior */
   bool has_match, has_held, held_is_match, done;

@@ -79,6 +79,11 @@ hr_status hri_regex_match(hri_split *split, uint32_t start, hri_split_piece *mat
 hr_status hri_regex_prepare(hri_split *split, hr_error *error); /* match data */
 void hri_regex_end(hri_split *split);
 
+/* Bytes ahead that a match sees at first; tests make it small. */
+extern uint32_t hri_regex_window;
+/* Fails with INPUT: what was looked at for nothing is too much; a text of much of it takes the square of its bytes. */
+hr_status hri_regex_fail_vain(const hri_split *split, uint32_t at, hr_error *error);
+
 /* split_translate.c: writes the PCRE2 pattern that means what Oniguruma takes `pattern` for. */
 hr_status hri_regex_translate(const char *pattern, size_t bytes, hri_text *out, hr_error *error);
 /* Fails with INPUT about a pattern: "regex PATTERN: WHAT at byte AT". */

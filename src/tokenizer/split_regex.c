@@ -1,6 +1,11 @@
-/* Regexes through PCRE2: compiled once, matched with limits and with all memory from hri_alloc (the code and stack of
- * the
- * JIT compiler excepted, which PCRE2 takes from the system). */
+/* Regexes through PCRE2: compiled once, matched with limits and with all memory from hri_alloc (the code and stack of the
+ * JIT compiler excepted, which PCRE2 takes from the system).
+ *
+ * A match may look far ahead and end early, as \d{1,3}(?=(\d{3})*\b) does in a long number: all matches together then
+ * take the square of the text. PCRE2 does not tell what it looked at, so each match sees a window of the text first, and
+ * backtracks a bounded number of times. Where it wants more (a partial match, or the limit was met) it is tried again
+ * with twice as much, and all windows that are larger or were not enough are counted: what the matches of a text look at
+ * is thereby known within a small factor, and beyond a limit it is an error. */
 #include <stdio.h>
 #include <string.h>
 
@@ -10,14 +15,22 @@ enum {
   JIT_STACK_BYTES = 64 << 10,
   JIT_STACK_MAX_BYTES = 8 << 20,
   HEAP_MAX_KIB = 64 << 10, /* backtracking points of the interpreter */
-  STEPS_MIN = 20000000     /* backtracking steps of one match; 16 more for each byte of text */
+  STEPS_MIN = 20000000,    /* backtracking steps of one match; 16 more for each byte of text */
+  STEPS_EACH = 4,          /* ... but at first no more for each byte of the window */
+  VAIN_EACH = 64 /* bytes of larger windows for each byte of a text, and VAIN_MIN for each text: some seconds */
 };
+
+#define VAIN_MIN ((uint64_t)1 << 31)
+
+uint32_t hri_regex_window = 16384;
 
 struct hri_split_memory {
   pcre2_general_context *general;
   pcre2_match_context *context;
   pcre2_match_data *data;
   pcre2_jit_stack *stack;
+  uint32_t most_steps; /* of a match in the text at hand */
+  uint64_t window;     /* that the last match of it was found in */
 };
 
 static void *allocate(size_t bytes, void *unused) {
@@ -36,6 +49,14 @@ hr_status hri_regex_fail(const char *pattern, size_t bytes, size_t at, const cha
   hr_status status = hri_fail(error, HR_ERROR_INPUT, "regex '%.*s'%s: %s at byte %llu", shown, pattern,
                               bytes > 160 ? "..." : "", what, (unsigned long long)at);
   return hri_hint(error, status, "write the pattern so that Oniguruma (Ruby syntax) and PCRE2 both take it");
+}
+
+hr_status hri_regex_fail_vain(const hri_split *split, uint32_t at, hr_error *error) {
+  (void)hri_fail(error, HR_ERROR_INPUT,
+                 "matching a regex of the tokenizer at byte %u of a text of %u: it looks ahead in vain too often", at,
+                 split->bytes);
+  return hri_hint(error, HR_ERROR_INPUT,
+                  "the pattern backtracks too much on this text; cut the text into shorter parts");
 }
 
 static hr_status compile(const char *pattern, size_t bytes, const hri_text *translated, hri_splitter *splitter,
@@ -59,7 +80,7 @@ static hr_status compile(const char *pattern, size_t bytes, const hri_text *tran
     (void)snprintf(what, sizeof what, "PCRE2 says '%s' about its form of it,", reason);
     status = hri_regex_fail(pattern, bytes, at, what, error);
   } else {
-    splitter->jit = pcre2_jit_compile(splitter->code, PCRE2_JIT_COMPLETE) == 0;
+    splitter->jit = pcre2_jit_compile(splitter->code, PCRE2_JIT_COMPLETE | PCRE2_JIT_PARTIAL_HARD) == 0;
   }
   pcre2_compile_context_free(context);
   pcre2_general_context_free(general);
@@ -105,8 +126,7 @@ static bool make_memory(hri_split_memory *memory) {
 }
 
 hr_status hri_regex_prepare(hri_split *split, hr_error *error) {
-  uint64_t steps = STEPS_MIN + (uint64_t)split->bytes * 16;
-  uint32_t limit = steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps;
+  const uint64_t steps = STEPS_MIN + (uint64_t)split->bytes * 16;
   if (!split->memory) {
     split->memory = hri_alloc_zero(1, sizeof *split->memory);
     if (!split->memory || !make_memory(split->memory)) {
@@ -114,29 +134,73 @@ hr_status hri_regex_prepare(hri_split *split, hr_error *error) {
       return hri_fail_memory(error, sizeof *split->memory, "matching a regex");
     }
   }
-  (void)pcre2_set_match_limit(split->memory->context, limit);
-  (void)pcre2_set_depth_limit(split->memory->context, limit);
+  split->memory->window = 0;
+  split->memory->most_steps = steps > UINT32_MAX ? UINT32_MAX : (uint32_t)steps;
   return HR_OK;
 }
 
-hr_status hri_regex_match(hri_split *split, uint32_t start, hri_split_piece *match, bool *found, hr_error *error) {
+/* The compiled code is called at once: pcre2_match looks at options and at the text before each match. */
+static int match_once(const hri_split *split, uint32_t start, uint32_t end, uint32_t steps) {
   const hri_split_memory *memory = split->memory;
+  const pcre2_code *code = split->splitter->code;
+  const uint32_t partial = end < split->bytes ? PCRE2_PARTIAL_HARD : 0;
   PCRE2_SPTR text = (PCRE2_SPTR)split->text;
-  const size_t *vector = pcre2_get_ovector_pointer(memory->data);
-  /* The compiled code is called at once: pcre2_match looks at options and at the text before each match. */
-  int code = split->splitter->jit
-                 ? pcre2_jit_match(split->splitter->code, text, split->bytes, start, 0, memory->data, memory->context)
-                 : pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK, memory->data,
-                               memory->context);
-  if (code == PCRE2_ERROR_JIT_STACKLIMIT)
-    code = pcre2_match(split->splitter->code, text, split->bytes, start, PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT,
-                       memory->data, memory->context);
+  int result = PCRE2_ERROR_JIT_STACKLIMIT;
+  (void)pcre2_set_match_limit(memory->context, steps);
+  (void)pcre2_set_depth_limit(memory->context, steps);
+  if (split->splitter->jit) result = pcre2_jit_match(code, text, end, start, partial, memory->data, memory->context);
+  if (result == PCRE2_ERROR_JIT_STACKLIMIT)
+    result =
+        pcre2_match(code, text, end, start, partial | PCRE2_NO_UTF_CHECK | PCRE2_NO_JIT, memory->data, memory->context);
+  return result;
+}
+
+/* The end of a window of `bytes` from `start` on, behind a whole character. */
+static uint32_t window_end(const hri_split *split, uint32_t start, uint64_t bytes) {
+  uint64_t end = start + bytes;
+  if (end >= split->bytes) return split->bytes;
+  while (end < split->bytes && ((uint8_t)split->text[end] & 0xC0) == 0x80) end++;
+  return (uint32_t)end;
+}
+
+/* Whether the result of a match within `end` bytes may be another where more of the text can be seen. */
+static bool wants_more(const hri_split *split, int code, uint32_t end, uint32_t steps) {
+  const size_t *vector = pcre2_get_ovector_pointer(split->memory->data);
+  if (code == PCRE2_ERROR_MATCHLIMIT || code == PCRE2_ERROR_DEPTHLIMIT) return steps < split->memory->most_steps;
+  return end < split->bytes && (code == PCRE2_ERROR_PARTIAL || (code >= 0 && vector[1] == end));
+}
+
+/* The search from *start on, in windows that grow; *start moves over what begins no match. The first window is half of
+ * the one before it, so that of a long run each match is not tried a dozen times. PCRE2_ERROR_PARTIAL: too much was
+ * looked at. */
+static int match_in_windows(hri_split *split, uint32_t *start) {
+  const uint64_t limit = VAIN_MIN + (uint64_t)split->bytes * VAIN_EACH;
+  uint64_t bytes = split->memory->window / 2 > hri_regex_window ? split->memory->window / 2 : hri_regex_window;
+  while (split->vain <= limit) {
+    const uint32_t end = window_end(split, *start, bytes), most = split->memory->most_steps;
+    const uint32_t steps = bytes * STEPS_EACH < most ? (uint32_t)(bytes * STEPS_EACH) : most;
+    const int code = match_once(split, *start, end, steps);
+    const bool more = wants_more(split, code, end, steps);
+    split->memory->window = bytes;
+    if (more || bytes > hri_regex_window) split->vain += bytes;
+    if (more) bytes *= 2;
+    else if (code != PCRE2_ERROR_NOMATCH || end == split->bytes) return code;
+    else *start = end;
+  }
+  return PCRE2_ERROR_PARTIAL;
+}
+
+hr_status hri_regex_match(hri_split *split, uint32_t start, hri_split_piece *match, bool *found, hr_error *error) {
+  const size_t *vector = pcre2_get_ovector_pointer(split->memory->data);
+  uint32_t from = start;
+  const int code = match_in_windows(split, &from);
   *found = code >= 0;
   if (code == PCRE2_ERROR_NOMEMORY) return hri_fail_memory(error, 0, "matching a regex");
+  if (code == PCRE2_ERROR_PARTIAL) return hri_regex_fail_vain(split, from, error);
   if (code < 0 && code != PCRE2_ERROR_NOMATCH) {
     char reason[160];
     (void)pcre2_get_error_message(code, (PCRE2_UCHAR *)reason, sizeof reason);
-    (void)hri_fail(error, HR_ERROR_INPUT, "matching a regex of the tokenizer at byte %u of a text of %u: %s", start,
+    (void)hri_fail(error, HR_ERROR_INPUT, "matching a regex of the tokenizer at byte %u of a text of %u: %s", from,
                    split->bytes, reason);
     return hri_hint(error, HR_ERROR_INPUT,
                     "the pattern backtracks too much on this text; cut the text into shorter parts");

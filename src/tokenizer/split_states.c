@@ -325,15 +325,6 @@ static const uint8_t *skip(const hri_split_runs *runs, const uint8_t *p, const u
   return p;
 }
 
-/* What was looked at for nothing, behind matches and where none was; a text of much of it takes the square of its bytes. */
-static hr_status fail_looked(const hri_split *split, uint32_t at, hr_error *error) {
-  (void)hri_fail(error, HR_ERROR_INPUT,
-                 "matching a regex of the tokenizer at byte %u of a text of %u: it looks ahead in vain too often", at,
-                 split->bytes);
-  return hri_hint(error, HR_ERROR_INPUT,
-                  "the pattern backtracks too much on this text; cut the text into shorter parts");
-}
-
 /* The first match from `start` on; an empty one at the end of the text when there is none. */
 static hr_status find(hri_split *split, uint32_t start, hri_split_piece *found, hr_error *error) {
   const hri_split_runs *runs = split->splitter->runs;
@@ -342,7 +333,7 @@ static hr_status find(hri_split *split, uint32_t start, hri_split_piece *found, 
     const uint8_t *looked, *behind = match(runs, p, end, &looked);
     split->vain += (uint64_t)(looked - (behind ? behind : p));
     if (split->vain > VAIN_MIN + (uint64_t)split->bytes * VAIN_EACH)
-      return fail_looked(split, (uint32_t)(p - base), error);
+      return hri_regex_fail_vain(split, (uint32_t)(p - base), error);
     if (behind) return *found = (hri_split_piece){(uint32_t)(p - base), (uint32_t)(behind - base)}, HR_OK;
     p++;
     while (p < end && (*p & 0xC0) == 0x80) p++;

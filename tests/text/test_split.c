@@ -14,6 +14,7 @@
 #include "support/cpu_seconds.h"
 #include "tokenizer/normalize.h"
 #include "tokenizer/split.h"
+#include "tokenizer/split_internal.h"
 #include "tokenizer/unicode.h"
 
 #define SPLITS HR_TEST_DATA "/parity/splits/splits.json"
@@ -591,6 +592,86 @@ static void looking_in_vain_is_an_error(void **context) {
   free(text);
 }
 
+/* A pattern of PCRE2's that looks to the end of a number at each three digits: a message, and soon; and the same pieces
+ * as before where it may. */
+static void looking_far_is_bounded(void **context) {
+  static const char pattern[] = "\\d{1,3}(?=(\\d{3})*\\b)";
+  enum { BYTES = 1 << 18, FINE = 40000 };
+  char *text = malloc(BYTES);
+  hri_splitter *splitter;
+  hri_split split = {0};
+  hri_split_piece piece;
+  uint32_t count, pieces = 0;
+  hr_error error;
+  double begin = cpu_seconds();
+  (void)context;
+  assert_non_null(text);
+  memset(text, '7', BYTES);
+  must(hri_splitter_create_regex(pattern, sizeof pattern - 1, HRI_SPLIT_ISOLATED, false, &splitter, &error), &error);
+  assert_non_null(strstr(hri_splitter_about(splitter), "PCRE2"));
+  must(hri_split_begin(&split, splitter, text, FINE, &error), &error);
+  do {
+    must(hri_split_next(&split, &piece, 1, &count, &error), &error);
+    if (count) assert_int_equal(piece.end, 1 + 3 * pieces);
+    pieces += count;
+  } while (count);
+  assert_int_equal(pieces, 1 + FINE / 3);
+  must(hri_split_begin(&split, splitter, text, BYTES, &error), &error);
+  for (count = 1; count && hri_split_next(&split, &piece, 1, &count, &error) == HR_OK;) continue;
+  assert_int_equal(count, 0);
+  if (!strstr(error.message, "looks ahead in vain too often")) fail_msg("%s", error.message);
+  if (cpu_seconds() - begin > 60) fail_msg("it took %.1f s", cpu_seconds() - begin);
+  hri_split_end(&split);
+  hri_splitter_destroy(splitter);
+  free(text);
+}
+
+/* Where a match ends, and that there is none, does not hang on how much of the text it saw at first. */
+static void windows_change_nothing(void **context) {
+  static const char *const patterns[] = {"\\d{1,3}(?=(\\d{3})*\\b)",
+                                         "(?=(\\d{3})+(?!\\d))",
+                                         "(?:\\s+$|\\p{L}+\\b){1}",
+                                         "(a|ab)(c|bcd)?(?!d)",
+                                         "(?<=\\p{L})(?=\\d)",
+                                         "(\\w)\\1*$",
+                                         "(?:[^x]*x|.)",
+                                         "\\b",
+                                         "(?:\\r\\n|\\s)*\\S\\z",
+                                         "^.{3}|(.+)(?=\\1)",
+                                         "(?i:stra(?:ss|ß)e|\\d)*",
+                                         "$"};
+  static const char *const parts[] = {"a", "ab", "bcd",  "1",   "123", " ",  "\n", "\r\n",
+                                      "x", "ß",  "Stra", "sse", "東",  "😀", "-"};
+  const uint32_t usual = hri_regex_window;
+  uint64_t state = 5;
+  (void)context;
+  for (uint32_t p = 0; p < sizeof patterns / sizeof *patterns; p++) {
+    hri_splitter *splitter;
+    hri_split split = {0};
+    hr_error error;
+    must(hri_splitter_create_regex(patterns[p], strlen(patterns[p]), HRI_SPLIT_ISOLATED, false, &splitter, &error),
+         &error);
+    assert_non_null(strstr(hri_splitter_about(splitter), "PCRE2"));
+    for (uint32_t i = 0; i < 1500; i++) {
+      char text[512] = "";
+      uint32_t whole = 0;
+      for (uint32_t n = next_random(&state, 40); n-- > 0;)
+        (void)strcat(text, parts[next_random(&state, sizeof parts / sizeof *parts)]);
+      digest_pieces(&split, splitter, text, strlen(text), &whole);
+      for (uint32_t window = 1; window < 12; window += window) {
+        uint32_t digest = 0;
+        hri_regex_window = window;
+        digest_pieces(&split, splitter, text, strlen(text), &digest);
+        hri_regex_window = usual;
+        if (digest != whole)
+          fail_msg("regex '%s': a window of %u bytes changes the pieces of '%s'", patterns[p], window, text);
+      }
+    }
+    hri_split_end(&split);
+    hri_splitter_destroy(splitter);
+  }
+}
+
 static void limits_of_matching_are_errors(void **context) {
   static const char pattern[] = "(?:a|aa|aaa)*(?:a|aa)*$(?<=b)";
   hri_splitter *splitter;
@@ -805,6 +886,8 @@ int main(void) {
       cmocka_unit_test(bad_patterns_are_named),
       cmocka_unit_test(newer_characters_are_in_their_sets),
       cmocka_unit_test(looking_in_vain_is_an_error),
+      cmocka_unit_test(looking_far_is_bounded),
+      cmocka_unit_test(windows_change_nothing),
       cmocka_unit_test(limits_of_matching_are_errors),
       cmocka_unit_test(refused_memory_is_an_error),
       cmocka_unit_test(normalizers_are_those_of_the_reference),
