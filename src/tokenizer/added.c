@@ -100,6 +100,18 @@ static void sort_patterns(hri_pattern_set *set) {
   if (starts != 1) set->only = -1;
 }
 
+/* At each place of a text as many bytes may be looked at as the longest token has. */
+static hr_status check_bytes(const hr_tokenizer *tokenizer, const hri_added_token *token, uint64_t bytes,
+                             hr_error *error) {
+  if (bytes <= HRI_ADDED_MAX_BYTES) return HR_OK;
+  return hri_hint(error,
+                  hri_fail(error, HR_ERROR_INPUT,
+                           "%s: the added token '%.60s...' has %llu bytes, at most %d are supported", tokenizer->file,
+                           hri_vocab_content(&tokenizer->vocab, token->id), (unsigned long long)bytes,
+                           HRI_ADDED_MAX_BYTES),
+                  "take it out of added_tokens: a token of the vocabulary may be longer");
+}
+
 static hr_status add_pattern(hri_pattern_set *set, const char *text, uint64_t bytes, uint32_t id, uint32_t order,
                              hr_error *error) {
   hri_pattern pattern = {.bytes = (uint32_t)bytes, .id = id, .order = order};
@@ -117,6 +129,7 @@ static hr_status add_pattern(hri_pattern_set *set, const char *text, uint64_t by
 static hr_status add_normalized(hr_tokenizer *tokenizer, hri_added_token *token, const char *text, uint64_t bytes,
                                 uint32_t order, hr_error *error) {
   const hri_vocab *vocab = &tokenizer->vocab;
+  HRI_TRY(check_bytes(tokenizer, token, bytes, error));
   if (bytes == 0) {
     uint32_t width = vocab->bytes[token->id] < 60 ? vocab->bytes[token->id] : 60;
     return hri_hint(error,
@@ -138,6 +151,7 @@ static hr_status add_token(hr_tokenizer *tokenizer, hri_added_token *token, uint
                            hri_text *mapped, hr_error *error) {
   const char *content = hri_vocab_content(&tokenizer->vocab, token->id);
   uint64_t bytes = tokenizer->vocab.bytes[token->id];
+  HRI_TRY(check_bytes(tokenizer, token, bytes, error));
   if (!token->normalized) return add_pattern(&tokenizer->added.raw, content, bytes, token->id, order, error);
   if (token->verbatim) return add_pattern(&tokenizer->added.normalized, content, bytes, token->id, order, error);
   HRI_TRY(hri_normal_begin(normal, content, bytes, false, error));
@@ -184,8 +198,12 @@ void hri_added_deinit(hri_added *added) {
 
 /* ---- Searching ---- */
 
+static bool is_at(const hri_pattern *pattern, const char *text, uint64_t bytes) {
+  return pattern->bytes <= bytes && memcmp(pattern->text, text, pattern->bytes) == 0;
+}
+
 /* The longest pattern at `text`: among the sorted patterns the range that shares the first bytes is narrowed byte by
- * byte. */
+ * byte, until one is left. */
 static const hri_pattern *longest_at(const hri_pattern_set *set, const char *text, uint64_t bytes) {
   const hri_pattern *items = set->list.items, *best = NULL;
   uint32_t low = set->first[(unsigned char)text[0]], high = set->first[(unsigned char)text[0] + 1];
@@ -193,6 +211,7 @@ static const hri_pattern *longest_at(const hri_pattern_set *set, const char *tex
     uint32_t from = low, to = high, middle;
     unsigned char c;
     if (items[low].bytes == depth) best = &items[low++];
+    if (high - low == 1) return is_at(&items[low], text, bytes) ? &items[low] : best;
     if (depth >= bytes || low >= high) break;
     c = (unsigned char)text[depth];
     for (from = low, to = high; from < to;) {

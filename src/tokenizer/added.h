@@ -4,6 +4,8 @@
 
 #include "tokenizer/types.h"
 
+enum { HRI_ADDED_MAX_BYTES = 1024 }; /* of one that is searched for */
+
 /* Adds or changes one: a content that the vocabulary has keeps its id, another gets the next free one, as in the
  * reference.
  * An empty content is ignored. INPUT when there are too many ids; MEMORY. */

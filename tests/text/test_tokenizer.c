@@ -1245,6 +1245,52 @@ static void test_refusals(void **state) {
   assert_int_equal(remove_directory(NULL), 0);
 }
 
+/* An added token of `bytes` letters and a "b", beside "aab" and "aabbb"; the name of what it is written to is given. */
+static void write_added(uint32_t bytes) {
+  char *json = malloc(bytes + 1024), *letters = malloc(bytes + 1);
+  assert_non_null(json);
+  assert_non_null(letters);
+  memset(letters, 'a', bytes);
+  letters[bytes] = 0;
+  (void)snprintf(
+      json, bytes + 1024,
+      "{\"added_tokens\":[{\"id\":3,\"content\":\"%sb\"},{\"id\":4,\"content\":\"aab\"},{\"id\":5,\"content\":\"aabbb\"}]," MODEL
+      "}",
+      letters);
+  write_text("tokenizer.json", json);
+  free(letters);
+  free(json);
+}
+
+/* At each place of a text as much may be looked at as the longest added token has, which is why that is bounded. */
+static void test_long_added_tokens(void **state) {
+  enum { LETTERS = 8 << 20, MOST = 1024 };
+  char *letters = malloc(LETTERS);
+  hr_tokens tokens = {0};
+  hr_tokenizer *tokenizer;
+  hr_error error;
+  double begin;
+  (void)state;
+  assert_non_null(letters);
+  memset(letters, 'a', LETTERS);
+  begin_directory(NULL);
+  write_added(MOST - 1);
+  tokenizer = open_directory();
+  expect_ids(tokenizer, "aabbaabbbaaba", 0, (const int32_t[]){4, 1, 5, 4, 0}, 5);
+  begin = cpu_seconds();
+  assert_int_equal(hr_tokenizer_encode(tokenizer, letters, LETTERS, 0, &tokens, &error), HR_OK);
+  assert_int_equal(tokens.count, LETTERS);
+  if (cpu_seconds() - begin > 20) fail_msg("it took %.1f s", cpu_seconds() - begin);
+  hr_tokenizer_close(tokenizer);
+  write_added(MOST);
+  assert_int_equal(hr_tokenizer_open(directory, &tokenizer, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "has 1025 bytes, at most 1024 are supported"));
+  assert_non_null(strstr(error.message, "tokenizer.json"));
+  hr_tokens_deinit(&tokens);
+  free(letters);
+  assert_int_equal(remove_directory(NULL), 0);
+}
+
 /* Text with a character that the model has no token for, where it has none for unknown ones either: the reference fails on
  * these, bytes to fall back to or not; ids of our own would be other ones. */
 static void test_unknown_without_token(void **state) {
@@ -1411,6 +1457,7 @@ int main(void) {
       cmocka_unit_test(test_content),
       cmocka_unit_test(test_merges),
       cmocka_unit_test(test_null_and_blanks),
+      cmocka_unit_test(test_long_added_tokens),
       cmocka_unit_test(test_unknown_without_token),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_misuse),
