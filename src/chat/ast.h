@@ -70,6 +70,12 @@ typedef struct hri_nodes {
   uint32_t count;
 } hri_nodes;
 
+/* Names by their index. */
+typedef struct hri_names {
+  uint32_t *at;
+  uint32_t count;
+} hri_names;
+
 typedef struct hri_call_node {
   hri_nodes positional, named; /* named: values */
   hri_value *names;            /* of named */
@@ -85,6 +91,8 @@ struct hri_ast_node {
   hri_value constant;
   hri_ast_node *a, *b, *c;
   hri_nodes items, body, other;
+  hri_names unset,
+      unset_else; /* without a value when the scope of the body, or of a loop's `else`, begins (scopes.c) */
   hri_call_node *call;
 };
 
@@ -95,6 +103,7 @@ struct hri_template {
   uint32_t bytes;
   hri_pool pool; /* nodes, constants, names */
   hri_nodes body;
+  hri_names unset;
   HRI_ARRAY(hri_value) names; /* texts; the first are those of hri_known_name */
   bool has_generation;
 };
@@ -118,6 +127,8 @@ enum {
 };
 hr_status hri_template_parse(const char *about, const char *source, uint64_t bytes, hri_template **out,
                              hr_error *error);
+/* Finds the names that are unset when a scope begins; the parser calls it last. */
+hr_status hri_template_scopes(hri_template *template, hr_error *error);
 void hri_template_free(hri_template *template); /* NULL is fine */
 
 /* INPUT about a place in a template: "ABOUT: line L, column C: ...", columns counted in code points. */

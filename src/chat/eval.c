@@ -1,4 +1,5 @@
 /* Expressions. */
+#include <math.h>
 #include <string.h>
 
 #include "chat/run.h"
@@ -44,6 +45,10 @@ hr_status hri_scope_set(hri_run *run, hri_scope *scope, uint32_t name, hri_value
   return HR_OK;
 }
 
+hri_value hri_undefined_name(hri_value name) {
+  return (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_NAME, .count = name.count, .as.chars = name.as.chars};
+}
+
 static hr_status find_name(hri_run *run, uint32_t name, hri_scope *scope, hri_value *out) {
   hri_value text = run->template->names.items[name];
   hri_value *found;
@@ -60,8 +65,7 @@ static hr_status find_name(hri_run *run, uint32_t name, hri_scope *scope, hri_va
   if (found) *out = *found;
   else if (hri_value_is(text, "lipsum") || hri_value_is(text, "self"))
     return hri_run_unsupported(run, "'%.*s'", (int)text.count, text.as.chars);
-  else if (!hri_global_find(text.as.chars, text.count, out))
-    *out = (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_NAME, .count = text.count, .as.chars = text.as.chars};
+  else if (!hri_global_find(text.as.chars, text.count, out)) *out = hri_undefined_name(text);
   return HR_OK;
 }
 
@@ -353,31 +357,50 @@ static hr_status eval_compare(hri_run *run, const hri_ast_node *node, hri_scope 
   return HR_OK;
 }
 
+static hr_status negate(hri_run *run, hri_value value, hri_value *out) {
+  int64_t integer;
+  if (!hri_as_integer(value, &integer)) return *out = hri_float(-value.as.real), HR_OK;
+  if (integer == INT64_MIN) return hri_run_unsupported(run, "an integer beyond 64 bits");
+  return *out = hri_int(-integer), HR_OK;
+}
+
 static hr_status eval_sign(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value value;
   int64_t integer;
   HRI_TRY(hri_eval(run, node->a, scope, &value));
   run->at = node->at;
   if (value.kind == HRI_UNDEFINED) return hri_fail_undefined(run, value);
-  if (hri_as_integer(value, &integer)) {
-    if (node->kind == HRI_NODE_NEGATE && integer == INT64_MIN)
-      return hri_run_unsupported(run, "an integer beyond 64 bits");
-    *out = hri_int(node->kind == HRI_NODE_NEGATE ? -integer : integer);
-    return HR_OK;
-  }
-  if (value.kind != HRI_FLOAT)
+  if (hri_as_integer(value, &integer)) value = hri_int(integer);
+  else if (value.kind != HRI_FLOAT)
     return hri_run_fail(run, "bad operand type for unary %c: '%s'", node->kind == HRI_NODE_NEGATE ? '-' : '+',
                         hri_type_name(value));
-  *out = hri_float(node->kind == HRI_NODE_NEGATE ? -value.as.real : value.as.real);
+  if (node->kind == HRI_NODE_NEGATE) return negate(run, value, out);
+  *out = value;
   return HR_OK;
 }
 
+/* A number that Jinja works out before it writes Python. */
+static bool is_constant(const hri_ast_node *node) {
+  if (node->kind == HRI_NODE_NEGATE || node->kind == HRI_NODE_POSITIVE) return is_constant(node->a);
+  if (node->kind == HRI_NODE_BINARY) return is_constant(node->a) && is_constant(node->b);
+  return node->kind == HRI_NODE_CONSTANT;
+}
+
+static bool is_negative(hri_value value) {
+  return value.kind == HRI_FLOAT ? signbit(value.as.real) : value.kind == HRI_INT && value.as.integer < 0;
+}
+
+/* A negative constant to the power of something else: Jinja writes -1 ** x, which in Python is -(1 ** x). */
 static hr_status eval_binary(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value *out) {
   hri_value left, right;
+  bool turned;
   HRI_TRY(hri_eval(run, node->a, scope, &left));
   HRI_TRY(hri_eval(run, node->b, scope, &right));
   run->at = node->at;
-  return hri_binary(run, (hri_operator)node->operator, left, right, out);
+  turned = node->operator == HRI_POWER && is_negative(left) && is_constant(node->a) && !is_constant(node->b);
+  if (turned) HRI_TRY(negate(run, left, &left));
+  HRI_TRY(hri_binary(run, (hri_operator)node->operator, left, right, out));
+  return turned ? negate(run, *out, out) : HR_OK;
 }
 
 /* The value that decides, as in Python. */

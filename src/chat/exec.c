@@ -112,6 +112,13 @@ static hr_status assign(hri_run *run, const hri_ast_node *target, hri_value valu
   return status;
 }
 
+/* What a scope knows from its beginning on, without a value. */
+static hr_status unset(hri_run *run, const hri_names *names, hri_scope *scope) {
+  for (uint32_t i = 0; i < names->count; i++)
+    HRI_TRY(hri_scope_set(run, scope, names->at[i], hri_undefined_name(run->template->names.items[names->at[i]])));
+  return HR_OK;
+}
+
 /* ---- Loops ---- */
 
 /* An element is tried against the `if` of the loop when its turn has come, in a scope of its own: the rounds before it
@@ -165,6 +172,7 @@ static hr_status run_loop(hri_run *run, const hri_ast_node *node, hri_scope *sco
     HRI_TRY(hri_loop_fill(run, loop, loop->index + 1));
     if (loop->index >= loop->count) break;
     HRI_TRY(hri_scope_again(run, scope, &inner));
+    HRI_TRY(unset(run, &node->unset, inner));
     HRI_TRY(hri_scope_set(run, inner, HRI_NAME_LOOP, (hri_value){.kind = HRI_LOOP, .as.other = loop}));
     HRI_TRY(assign(run, node->a, loop->at[loop->index], inner));
     HRI_TRY(exec_all(run, &node->body, inner));
@@ -174,31 +182,42 @@ static hr_status run_loop(hri_run *run, const hri_ast_node *node, hri_scope *sco
   }
   if (completed || node->other.count == 0) return HR_OK;
   HRI_TRY(hri_scope_new(run, scope, &inner));
+  HRI_TRY(unset(run, &node->unset_else, inner));
   return exec_all(run, &node->other, inner);
 }
 
+/* The text of a recursive loop, which Jinja makes apart at its first level too. */
+static hr_status collect_loop(hri_run *run, const hri_ast_node *node, hri_scope *scope, hri_value iterable,
+                              uint32_t depth0, hri_value *out) {
+  hri_text text = {0}, *outer = run->out;
+  uint64_t collected = run->collected;
+  hr_status status;
+  run->collected += outer->length;
+  run->out = &text;
+  status = run_loop(run, node, scope, iterable, depth0);
+  run->out = outer;
+  run->collected = collected;
+  if (status == HR_OK) return hri_text_take(run, &text, out);
+  hri_text_deinit(&text);
+  return status;
+}
+
 static hr_status exec_for(hri_run *run, const hri_ast_node *node, hri_scope *scope) {
-  hri_value iterable;
-  HRI_TRY(hri_eval(run, node->b, scope, &iterable));
-  return run_loop(run, node, scope, iterable, 0);
+  hri_value value;
+  HRI_TRY(hri_eval(run, node->b, scope, &value));
+  if (!node->flag) return run_loop(run, node, scope, value, 0);
+  HRI_TRY(collect_loop(run, node, scope, value, 0, &value));
+  return put(run, value);
 }
 
 /* loop(children) in a recursive loop: the text of the same loop over them. */
 hr_status hri_loop_call(hri_run *run, const hri_loop *loop, const hri_arguments *arguments, hri_value *out) {
-  hri_text text = {0}, *outer = run->out;
-  uint64_t collected = run->collected;
   hr_status status;
   if (!loop->node->flag) return hri_run_fail(run, "the loop must have the 'recursive' marker to be called");
   if (arguments->count != 1 || arguments->named_count != 0) return hri_run_fail(run, "loop() takes one argument");
   HRI_TRY(hri_run_deeper(run));
-  run->collected += outer->length;
-  run->out = &text;
-  status = run_loop(run, loop->node, loop->scope, arguments->at[0], loop->depth0 + 1);
-  run->out = outer;
-  run->collected = collected;
+  status = collect_loop(run, loop->node, loop->scope, arguments->at[0], loop->depth0 + 1, out);
   run->depth--;
-  if (status == HR_OK) return hri_text_take(run, &text, out);
-  hri_text_deinit(&text);
   return status;
 }
 
@@ -242,12 +261,9 @@ static hr_status set_parameters(hri_run *run, const hri_ast_node *node, hri_valu
   uint32_t i, first = node->items.count - node->other.count;
   for (i = 0; i < node->items.count; i++) {
     uint32_t name = node->items.at[i]->name;
-    hri_value text = run->template->names.items[name];
     if (values[i].kind == HRI_ABSENT && i >= first)
       HRI_TRY(hri_eval(run, node->other.at[i - first], scope, &values[i]));
-    if (values[i].kind == HRI_ABSENT)
-      values[i] =
-          (hri_value){.kind = HRI_UNDEFINED, .flag = HRI_LACK_NAME, .count = text.count, .as.chars = text.as.chars};
+    if (values[i].kind == HRI_ABSENT) values[i] = hri_undefined_name(run->template->names.items[name]);
     HRI_TRY(hri_scope_set(run, scope, name, values[i]));
   }
   return HR_OK;
@@ -268,6 +284,7 @@ hr_status hri_macro_call(hri_run *run, const hri_macro *macro, const hri_argumen
   HRI_TRY(hri_dict_new(run, 0, &kwargs));
   HRI_TRY(bind_macro(run, node, arguments, values, &varargs, kwargs, &caller));
   HRI_TRY(hri_scope_new(run, macro->scope, &scope));
+  HRI_TRY(unset(run, &node->unset, scope));
   if (node->flag) HRI_TRY(hri_scope_set(run, scope, HRI_NAME_CALLER, caller));
   if (node->varargs) HRI_TRY(hri_scope_set(run, scope, HRI_NAME_VARARGS, varargs));
   if (node->kwargs)
@@ -324,6 +341,7 @@ static hr_status exec_collected(hri_run *run, const hri_ast_node *node, const hr
                                 hri_value *out) {
   hri_scope *inner;
   HRI_TRY(hri_scope_new(run, scope, &inner));
+  HRI_TRY(unset(run, &node->unset, inner));
   HRI_TRY(collect(run, &node->body, inner, out));
   if (run->jump != HRI_JUMP_NONE || !filter) return HR_OK;
   return hri_eval_filter(run, filter, scope, out, out);
@@ -347,6 +365,7 @@ static hr_status exec_with(hri_run *run, const hri_ast_node *node, hri_scope *sc
   hri_value value;
   uint32_t i;
   HRI_TRY(hri_scope_new(run, scope, &inner));
+  HRI_TRY(unset(run, &node->unset, inner));
   for (i = 0; i < node->items.count; i += 2) {
     HRI_TRY(hri_eval(run, node->items.at[i + 1], scope, &value));
     HRI_TRY(assign(run, node->items.at[i], value, inner));
@@ -441,6 +460,7 @@ hr_status hri_template_render(const hri_template *template, const hri_dict *vari
   hr_status status;
   run.out = &run.root;
   status = hri_scope_new(&run, NULL, &scope);
+  if (status == HR_OK) status = unset(&run, &template->unset, scope);
   if (status == HR_OK) status = exec_all(&run, &template->body, scope);
   if (status == HR_OK) status = finish(&run, out);
   hri_text_deinit(&run.root);

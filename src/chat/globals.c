@@ -98,33 +98,59 @@ static hr_status global_raise(hri_run *run, hri_value self, const hri_value *val
                       text.as.chars);
 }
 
-/* datetime.now().strftime(format). %f is Python's: microseconds. */
+/* The format as datetime hands it to C: %f is Python's, microseconds, and a datetime without a zone has no %z and %Z. */
+static hr_status time_format(hri_run *run, hri_value given, long microseconds, hri_text *to) {
+  const char *chars = given.as.chars;
+  for (size_t i = 0; i < given.count; i++) {
+    const char next = i + 1 < given.count ? chars[i + 1] : 0;
+    if (chars[i] != '%' || !next) {
+      hri_text_add_bytes(to, chars + i, 1);
+      continue;
+    }
+    i++;
+    if (next == 'f') hri_text_add(to, "%06ld", microseconds);
+    else if (next != 'z' && next != 'Z') hri_text_add_bytes(to, chars + i - 1, 2);
+  }
+  return hri_run_text(run, to);
+}
+
+/* As Python does it: with a buffer of 1,024 bytes and twice as much again and again, until the text fits; what does not
+ * fit into 256 bytes for each character of the format (%9999d) is no text at all. */
+static hr_status write_time(hri_run *run, const char *format, const struct tm *local, const char **made,
+                            size_t *length) {
+  const size_t characters = strlen(format);
+  size_t bytes = 512;
+  void *memory;
+  *length = 0;
+  *made = "";
+  while (*length == 0 && characters > 0) {
+    bytes *= 2;
+    HRI_TRY(hri_take(run, bytes, &memory));
+    *length = strftime(memory, bytes, format, local);
+    *made = memory;
+    if (bytes >= 256 * characters) break;
+  }
+  return hri_run_steps(run, *length / 8);
+}
+
+/* datetime.now().strftime(format). */
 static hr_status global_strftime(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  char format[256], made[1024];
+  hri_text format = {0};
+  const char *made = "";
   struct timespec now;
   struct tm local;
   size_t i, length = 0;
+  hr_status status;
   (void)self;
   if (values[0].kind != HRI_STRING)
     return hri_run_fail(run, "strftime() argument 1 must be str, not %s", hri_type_name(values[0]));
   HRI_TRY(hri_run_steps(run, values[0].count / 8));
   (void)clock_gettime(CLOCK_REALTIME, &now);
   if (!localtime_r(&now.tv_sec, &local)) return hri_run_fail(run, "the clock of this machine gives no local time");
-  for (i = 0; i < values[0].count; i++) {
-    char c = values[0].as.chars[i], next = i + 1 < values[0].count ? values[0].as.chars[i + 1] : 0;
-    if (length + 10 > sizeof format) return hri_run_unsupported(run, "a time format of more than some 240 characters");
-    if (c == '%' && next == 'f') {
-      length += (size_t)snprintf(format + length, 8, "%06ld", now.tv_nsec / 1000);
-      i++;
-    } else if (c == '%' && (next == 'z' || next == 'Z')) { /* a naive datetime has no zone */
-      i++;
-    } else {
-      format[length++] = c;
-      if (c == '%' && next) format[length++] = next, i++;
-    }
-  }
-  format[length] = 0;
-  length = length ? strftime(made, sizeof made, format, &local) : 0;
+  status = time_format(run, values[0], now.tv_nsec / 1000, &format);
+  if (status == HR_OK) status = write_time(run, hri_text_get(&format), &local, &made, &length);
+  hri_text_deinit(&format);
+  HRI_TRY(status);
   for (i = 0; i < length;) { /* names of days come from the locale, in its own encoding */
     size_t bytes = hri_utf8_sequence(made + i, length - i);
     if (bytes == 0) return hri_run_unsupported(run, "a locale whose names of days and months are not UTF-8");

@@ -1029,6 +1029,7 @@ static hr_status parse_template(hri_template *template, hr_error *error) {
   status = hri_lex(template, &tokens, error);
   p.tokens = tokens.items;
   if (status == HR_OK) status = parse_body(&p, NULL, &template->body);
+  if (status == HR_OK) status = hri_template_scopes(template, error);
   hri_array_free(&tokens);
   return status;
 }

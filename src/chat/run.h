@@ -150,6 +150,7 @@ hr_status hri_index(hri_run *run, hri_value object, int64_t index, bool *found, 
 /* &, <, >, ' and " become entities; a text that is marked safe stays as it is, and the result is. */
 hr_status hri_escape(hri_run *run, hri_value text, hri_value *out);
 hr_status hri_binary(hri_run *run, hri_operator operator, hri_value left, hri_value right, hri_value *out);
+hri_value hri_undefined_name(hri_value name);
 hr_status hri_scope_new(hri_run *run, hri_scope *parent, hri_scope **out);
 /* An empty scope for the next round of a loop: the one of the last round, which nobody keeps, or a new one. Loops in loops
  * over a long conversation have millions of rounds. */

@@ -120,9 +120,14 @@ static hr_status test_sameas(hri_run *run, hri_value self, const hri_value *valu
   return HR_OK;
 }
 
+/* Jinja looks a name up in its table of filters, and of tests. */
+static hr_status need_key(hri_run *run, hri_value key) {
+  return hri_hashable(key) ? HR_OK : hri_run_fail(run, "unhashable type: '%s'", hri_type_name(key));
+}
+
 static hr_status test_filter(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  (void)run;
   (void)values;
+  HRI_TRY(need_key(run, self));
   *out = hri_bool(self.kind == HRI_STRING &&
                   (hri_filter_find(self.as.chars, self.count) || hri_filter_lacking(self.as.chars, self.count)));
   return HR_OK;
@@ -131,8 +136,8 @@ static hr_status test_filter(hri_run *run, hri_value self, const hri_value *valu
 static const hri_builtin *find_test(const char *name, size_t bytes);
 
 static hr_status test_test(hri_run *run, hri_value self, const hri_value *values, hri_value *out) {
-  (void)run;
   (void)values;
+  HRI_TRY(need_key(run, self));
   *out = hri_bool(self.kind == HRI_STRING && find_test(self.as.chars, self.count));
   return HR_OK;
 }
