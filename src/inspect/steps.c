@@ -243,6 +243,7 @@ static bool goes_on(const hri_inside *in, const marks *found) {
 static bool from_repetition(const hri_inside *in, marks *found) {
   static const repetition by_size = {size_of, false, LEAST_EVENTS, 0}, by_place = {place_of, true, LEAST_LIVES, 2};
   if (!find_repetition(in, &by_size, found)) return false;
+  if (found->count && !comes_to_ends(in, found)) found->count = 0;
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;
   if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;

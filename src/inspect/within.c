@@ -18,7 +18,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8 };
+enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8, MOST_THREADS = 8 };
 
 typedef struct made {
   uint64_t life;
@@ -120,6 +120,20 @@ static size_t pass_of(const window *w, uint64_t event) {
   return low ? low - 1 : w->passes.count;
 }
 
+/* Threads that serve at once have their passes side by side: then as many rows come as passes begin, the n-th of them not far
+ * from the n-th pass, though not one within each. Of few passes that would say nothing. */
+static bool is_near(size_t a, size_t b, size_t each) { return (a > b ? a - b : b - a) <= MOST_THREADS * each; }
+
+static bool keeps_pace(const window *w, const made *rows, size_t row_count) {
+  const size_t count = w->passes.count;
+  if (count < 4 * MOST_THREADS || !is_near(row_count, count, 1)) return false;
+  for (size_t k = 0; k < row_count; k++) {
+    const size_t pass = pass_of(w, made_life(w, &rows[k])->alloc);
+    if (!is_near(pass == count ? 0 : pass + 1, k, 1)) return false;
+  }
+  return true;
+}
+
 /* Whether these rows come once a pass, and in all of them but `without`, or so many times in each: what a line makes of a
  * batch and of its labels has one stack. */
 static bool comes_each_pass(const window *w, const made *rows, size_t row_count, size_t without) {
@@ -133,21 +147,25 @@ static bool comes_each_pass(const window *w, const made *rows, size_t row_count,
     met += of_last == each;
     last = pass;
   }
-  return met + without + 1 > count;
+  return met + without + 1 > count || keeps_pace(w, rows, row_count);
 }
 
 /* A first stack that comes several times in a pass (layers of one line, a cell's two products) begins it only once: where
- * something outside the model's call allocates once for every so many of its allocations, never more and never fewer.
- * 0: these rows tell no such number. */
+ * something outside the model's call allocates once for every so many of its allocations, never more and never fewer, or in
+ * threads side by side at that pace. 0: these rows tell no such number. */
 static size_t starts_a_pass(const window *w, size_t from, size_t to) {
-  size_t each = 0, last = w->passes.count;
+  const size_t count = w->passes.count, rows = to - from, pace = (count + rows / 2) / rows;
+  size_t each = 0, last = count;
+  bool exact = true, paced = rows >= 4 * MOST_THREADS && pace > 0;
   for (size_t k = from; k < to; k++) {
-    const size_t at = pass_of(w, life_of(w, k)->alloc), past = at == w->passes.count ? 0 : at + 1;
+    const size_t at = pass_of(w, life_of(w, k)->alloc), past = at == count ? 0 : at + 1;
     if (k == from + 1) each = past - last;
-    if (k > from && past - last != each) return 0;
+    if (k > from && past - last != each) exact = false;
+    if (!is_near(past, (k - from) * pace, pace)) paced = false;
     last = past;
   }
-  return w->passes.count - last <= each ? each : 0;
+  if (exact && count - last <= each) return each;
+  return paced && is_near(count, rows * pace, pace) ? pace : 0;
 }
 
 static void thin_passes(window *w) {
@@ -188,12 +206,14 @@ static bool add_kept(window *w, size_t from, size_t to) {
   size_t old = w->passes.count - 2, last = w->passes.count;
   hr_growth g = {.kind = HR_GROWTH_OUTPUTS, .steps_seen = (uint32_t)w->passes.count};
   uint64_t bytes = 0;
+  bool paced = old >= 4 * MOST_THREADS; /* those that are kept come with the passes, be it side by side */
   for (size_t k = from; k < to; k++) {
     const hri_life *life = life_of(w, k);
     size_t pass = pass_of(w, life->alloc);
     if (pass < old && stack->site == w->site) w->graph_made++;
     if (pass >= old || !is_kept(w, life)) continue;
     if (stack->site == w->site) w->graph_kept++;
+    paced = paced && is_near(pass, g.count, 1);
     g.bytes += life->size;
     g.count++;
     if (life->size > bytes) {
@@ -204,6 +224,8 @@ static bool add_kept(window *w, size_t from, size_t to) {
     g.steps_grown += pass != last;
     last = pass;
   }
+  if (paced && is_near(g.count, old, 1) && g.count > g.steps_grown)
+    g.steps_grown = (uint32_t)(g.count < old ? g.count : old);
   if (g.steps_grown < 2 || g.steps_grown * 4 < old * 3) return true;
   g.bytes_per_step = (double)g.bytes / (double)old;
   if (stack->site == w->site) w->graph_stacks++;
@@ -226,6 +248,14 @@ static size_t last_rise(const window *w, const made *rows, size_t count, uint64_
   return begin;
 }
 
+/* Results that are joined grow by as much with each pass. What is made half as large again each time is a buffer that fills
+ * up, and its last copy holds little of most passes. */
+static bool grows_evenly(const window *w, const made *rows, size_t begin, size_t count) {
+  const uint64_t first = made_life(w, &rows[begin])->size, last = made_life(w, &rows[count - 1])->size;
+  const uint64_t middle = made_life(w, &rows[begin + (count - begin) / 2])->size, grown = last - first;
+  return middle >= first && (middle - first) * 4 >= grown && (middle - first) * 4 <= grown * 3;
+}
+
 /* Larger and larger tensors of one stack, of which only the last few are there: what they grew by since the first. */
 static bool add_cache(window *w, const made *rows, size_t count) {
   uint64_t before;
@@ -236,8 +266,10 @@ static bool add_cache(window *w, const made *rows, size_t count) {
   /* What the program around the model joins, pass by pass, is no cache of the model's; nor are those results that are
    * made anew from time to time. The first pass has nothing to join, the last may have failed at it, and what a line
    * calls first may have other frames of C++ once. */
-  if (w->site && !w->in->stacks[rows->stack].site)
-    g.kind = comes_each_pass(w, rows, count, 1 + w->passes.count / 8) ? HR_GROWTH_OUTPUTS : HR_GROWTH_LARGER;
+  if (w->site && last->size > first->size && !w->in->stacks[rows->stack].site)
+    g.kind = comes_each_pass(w, rows, count, 1 + w->passes.count / 8) && grows_evenly(w, rows, begin, count)
+                 ? HR_GROWTH_OUTPUTS
+                 : HR_GROWTH_LARGER;
   for (size_t k = begin; k < count; k++) {
     const hri_life *life = made_life(w, &rows[k]);
     if (k > begin) sizes += life->size > made_life(w, &rows[k - 1])->size;

@@ -1687,6 +1687,94 @@ static void what_one_line_joins(void **unused) {
   }
 }
 
+/* Two threads serve side by side, now one ahead and now the other, and put what each pass gives into one list. */
+static void passes_of_threads(void **unused) {
+  enum { PASSES = 80, PARTS = 4 };
+  story *s = malloc(sizeof *s);
+  uint64_t batch[2] = {0}, hidden[2] = {0}, after[2] = {0};
+  uint32_t passes[2] = {0}, part[2] = {0}, random = 7;
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  while (passes[0] + passes[1] < PASSES) {
+    const int t = (random = random * 1664525 + 1013904223) >> 31;
+    switch (part[t]++) {
+    case 0: batch[t] = story_alloc(s, 65536, BATCH); break;
+    case 1: hidden[t] = story_alloc(s, ACTIVATION, EMBEDDING); break;
+    case 2: after[t] = story_alloc(s, ACTIVATION, LAYER); break;
+    default:
+      story_free(s, hidden[t]);
+      story_alloc(s, 4 * MIB, LAYER); /* what is kept */
+      story_free(s, after[t]);
+      story_free(s, batch[t]);
+      part[t] = 0;
+      passes[t]++;
+    }
+  }
+  story_event(s, HR_TRACE_OOM, 0, ACTIVATION, EMBEDDING);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_true(p->growth_count > 0);
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+  assert_true(p->growth[0].bytes >= (PASSES - 8) * 4 * MIB);
+  assert_true(p->growth[0].steps_grown >= PASSES - 8 && p->growth[0].steps_seen <= PASSES + 2);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
+/* A buffer that is made half as large again whenever a pass has filled it is no joined results: nothing is left of each pass. */
+static void a_buffer_that_fills_up(void **unused) {
+  story *s = malloc(sizeof *s);
+  uint64_t buffer = 0, size = 8 * MIB;
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 8192 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int pass = 0; pass < 12; pass++, size += size / 2) {
+    uint64_t hidden = story_alloc(s, ACTIVATION, EMBEDDING), larger;
+    story_free(s, story_alloc(s, ACTIVATION, LAYER));
+    story_free(s, hidden);
+    larger = story_alloc(s, size, TABLE);
+    if (buffer) story_free(s, buffer);
+    buffer = larger;
+  }
+  story_event(s, HR_TRACE_OOM, 0, size, TABLE);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_true(p->growth_count > 0);
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_LARGER);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
+/* A recording that ends in the first forward: its layers come at one distance, and keep what they make. */
+static void layers_are_no_steps(void **unused) {
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 4096 * MIB);
+  for (int k = 0; k < 9; k++) story_alloc(s, WEIGHT, INIT);
+  story_alloc(s, 65536, BATCH);
+  for (int layer = 0; layer < 9; layer++) {
+    for (int k = 0; k < 6; k++) story_alloc(s, ACTIVATION + 65536 * (uint64_t)k, LAYER);
+    story_free(s, story_alloc(s, 2 * MIB, LAYER));
+  }
+  story_event(s, HR_TRACE_OOM, 0, 64 * MIB, EMBEDDING);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_int_equal(p->step_count, 0);
+  assert_int_equal(p->growth_count, 0);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f\xC2\x9B\xC2\xA0\xC2", line[] = "a\nb";
   (void)state;
@@ -1700,6 +1788,9 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_names_do_not_steer_a_terminal),
       cmocka_unit_test(a_run_with_stacks),
+      cmocka_unit_test(passes_of_threads),
+      cmocka_unit_test(a_buffer_that_fills_up),
+      cmocka_unit_test(layers_are_no_steps),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
