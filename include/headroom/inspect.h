@@ -160,8 +160,9 @@ typedef struct hr_growth {
                             without its newest part */
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
-  bool freed_in_steps; /* of passes: in whole steps before, what they kept went again */
-  bool may_train;      /* ... they keep a graph, no backward is recorded, and nothing names them: one may follow */
+  uint64_t from_before; /* of `count`, where the recording lost most steps: made before it began */
+  bool freed_in_steps;  /* of passes: in whole steps before, what they kept went again */
+  bool may_train;       /* ... they keep a graph, no backward is recorded, and nothing names them: one may follow */
 } hr_growth;
 /* Whether nearly every step (or pass) left something; else some did, at regular distances or not. */
 static inline bool hr_growth_every_step(const hr_growth *growth) {
@@ -218,6 +219,10 @@ typedef struct hr_inspection {
   uint32_t growth_count;
   uint64_t outlier_step;     /* the step whose peak stands out; UINT64_MAX: none */
   uint64_t usual_peak_bytes; /* median of the steps' peaks */
+  /* What the failing step asks for at places that usual steps have too, beyond all of those: 0 where it needs more for another
+   * reason than its batch. Known with stacks and three usual steps before it. */
+  uint64_t asked_more_bytes;
+  bool asked_known;
 } hr_inspection;
 
 /* `options` may be NULL: trace with most events, at the last out-of-memory event or else the peak. USAGE for an instant

@@ -279,6 +279,13 @@ static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
     note_passes(f, k, where);
     return;
   }
+  if (k->leak->from_before) {
+    hri_oom_line(
+        f, "%llu tensors of it are from before the recording began, and it made %llu more in %u steps, %s in all: %s",
+        (unsigned long long)k->leak->from_before, (unsigned long long)(k->leak->count - k->leak->from_before),
+        k->leak->steps_seen, SIZE(k->leak->bytes), where);
+    return;
+  }
   hri_oom_line(f, "%s more %s, in %u of %u steps, %s left at the end: %s", SIZE((uint64_t)k->leak->bytes_per_step),
                hr_growth_every_step(k->leak) ? "every step" : "per step on average", k->leak->steps_grown,
                k->leak->steps_seen, SIZE(k->leak->bytes), where);
@@ -290,7 +297,9 @@ static const char *what_grows(const hri_oom_facts *k) {
   case HR_GROWTH_OUTPUTS: return "every pass of the model leaves results behind";
   case HR_GROWTH_CACHE: return "a cache grows with every token";
   case HR_GROWTH_LARGER: return "a tensor is made anew again and again, each time larger";
-  default: return hr_growth_every_step(k->leak) ? "memory grows with every step" : "memory grows from step to step";
+  default:
+    return hr_growth_every_step(k->leak) && !k->leak->from_before ? "memory grows with every step"
+                                                                  : "memory grows from step to step";
   }
 }
 
@@ -347,6 +356,12 @@ static bool failed_there_before(const hri_oom_facts *k, uint32_t step) {
   return false;
 }
 
+/* Whether the places of the program ask for more than in the steps before, for an eighth at least of what this step needs
+ * beyond them. If not, it is no batch: something is kept for longer, or made for the first time. */
+static bool asks_for_more(const hri_oom_facts *k, uint64_t wanted) {
+  return !k->i->asked_known || k->i->asked_more_bytes >= (wanted - k->i->usual_peak_bytes) / 8;
+}
+
 /* A fifth above the median of the steps and a tenth above each of the three before: what grows slowly is no outlier. */
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
@@ -363,6 +378,12 @@ static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
   }
   hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)",
                SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(so_far), SIZE(usual), k->i->step_count);
+  if (!asks_for_more(k, wanted)) {
+    hri_oom_line(
+        f, "but no line asks for more than in the steps before: what it needs beyond them is kept for longer (layers "
+           "that train from here on), or made for the first time (states, another model)");
+    return false;
+  }
   if (whole)
     hri_oom_line(f, "its rest as in step %u, in the sizes of this one, would come to %s",
                  k->evidence->replay->step_need_step, SIZE(whole));
@@ -394,6 +415,8 @@ static bool is_usual_step(const hri_oom_facts *k, uint64_t lacking) {
          k->oom->live_bytes + k->request <= i->usual_peak_bytes + i->usual_peak_bytes / 10;
 }
 
+enum { STEPS_OF_GROWTH = 4 };
+
 static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t have = k->device_free + k->cached, missing = hri_oom_less(k->total, k->reserved + k->device_free);
   bool never = k->total && have + missing + k->pools_free < k->request;
@@ -407,6 +430,9 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                  hri_oom_carried_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
   if (k->i->step_count == 0)
     hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
+  else if (k->i->step_count < STEPS_OF_GROWTH && !k->i->began_empty)
+    hri_oom_line(f, "the recording lost its beginning and holds %u steps: growth cannot be told from it",
+                 k->i->step_count);
   if (!k->total)
     hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
   hri_oom_note_live(f, k);
@@ -581,6 +607,12 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
         f, HR_OOM_ADVICE,
         "record events too: torch.cuda.memory._record_memory_history(max_entries=1000000) before the work "
         "begins, and the snapshot at the failure",
+        "none", "", 0);
+  if (f->cause == HR_OOM_TOO_BIG && k.i->event_count && !k.i->began_empty && k.i->step_count < STEPS_OF_GROWTH)
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "the recording lost its beginning and holds too few steps to tell growth: record more of them (max_entries=1000000), and take "
+        "the snapshot before the exception leaves the training loop, while what was kept is still there",
         "none", "", 0);
   hri_oom_advise(f, k.shortage.settings.expandable_segments);
   e->failures = f;

@@ -44,6 +44,9 @@ typedef struct hri_stack_info {
 /* One entry per stack of the snapshot; freed with hri_free. */
 hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error);
 
+/* Whether the innermost frame that is no native one is of the program's own code. */
+bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack);
+
 /* hr_inspect_stack_text with another number of frames. */
 void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity);
 
@@ -103,14 +106,16 @@ static inline hr_stage hri_life_stage(const hri_inside *in, const hri_life *life
 void hri_memory_sums(const hri_lives *lives, const hri_state *state, uint64_t event, hr_memory_sums *sums);
 hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_error *error);
 
-/* ---- steps.c, growth.c, within.c ---- */
+/* ---- steps.c, growth.c, older.c, within.c, asked.c ---- */
 
 hr_status hri_steps_find(hri_inside *in, hr_error *error);
 static inline uint64_t hri_step_end(const hr_step_sums *step) { return step->first_event + step->event_count; }
 /* The step that an event is in, or the first behind it; step_count when there is none. */
 uint32_t hri_step_of(const hr_inspection *p, uint64_t event);
 hr_status hri_growth_find(hri_inside *in, hr_error *error);
+hr_status hri_older_find(hri_inside *in, hr_error *error);
 hr_status hri_within_find(hri_inside *in, hr_error *error);
+hr_status hri_asked_find(hri_inside *in, hr_error *error);
 
 /* ---- groups.c ---- */
 

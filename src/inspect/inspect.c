@@ -105,7 +105,9 @@ static hr_status find_all(hri_inside *in, const hr_inspect_options *o, hr_error 
   HRI_TRY(find_end(in, error));
   HRI_TRY(hri_groups_find(in, o->top ? o->top : DEFAULT_TOP, error));
   HRI_TRY(hri_growth_find(in, error));
+  HRI_TRY(hri_older_find(in, error));
   HRI_TRY(hri_within_find(in, error));
+  HRI_TRY(hri_asked_find(in, error));
   for (uint32_t k = 0; k < p->oom_count; k++)
     if (p->ooms[k].event == p->at_event) oom = &p->ooms[k];
   return hri_fragmentation_find(in, p->has_state ? oom : NULL, error);

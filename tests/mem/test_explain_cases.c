@@ -206,6 +206,32 @@ static void update(program *p, training *t) {
   if (!p->stopped && p->watched && p->requests >= p->watched && !p->step_end) p->step_end = p->requests;
 }
 
+/* Where only the last layer is trained, nothing is kept of the others. */
+static void forward_frozen(program *p, const training *t) {
+  for (uint32_t l = 0; l < t->layers; l++) {
+    uint64_t attention, mlp, temporary;
+    says(p, "forward", "activation", "attention", (int)l);
+    attention = need(p, t->activation);
+    temporary = need(p, t->activation / 2);
+    says(p, "forward", "activation", "mlp", (int)l);
+    mlp = need(p, t->activation * 2);
+    drop(p, temporary);
+    drop(p, attention);
+    drop(p, mlp);
+  }
+}
+
+static void update_last(program *p, training *t, bool first) {
+  const uint32_t last = t->layers - 1;
+  says(p, "backward", "gradient", "grad_weight", (int)last);
+  t->gradients[last] = need(p, t->weight);
+  says(p, "optimizer", "optimizer", "moments", (int)last);
+  if (first) t->states[2 * last] = need(p, t->weight);
+  says(p, "optimizer", "temporary", "denominator", (int)last);
+  drop(p, need(p, t->weight));
+  drop(p, t->gradients[last]);
+}
+
 static void step(program *p, training *t, double scale) {
   forward(p, t, scale);
   backward(p, t, scale);
@@ -630,23 +656,8 @@ static void thaws_its_layers(program *p, int variant) {
   for (int n = 0; n < 32; n++)
     if (n % 4) drop(p, held[n]);
   for (int k = 0; k < 6; k++) {
-    for (uint32_t l = 0; l < t.layers; l++) {
-      uint64_t attention, mlp, temporary;
-      says(p, "forward", "activation", "attention", (int)l);
-      attention = need(p, t.activation);
-      temporary = need(p, t.activation / 2);
-      says(p, "forward", "activation", "mlp", (int)l);
-      mlp = need(p, t.activation * 2);
-      drop(p, temporary);
-      drop(p, attention);
-      drop(p, mlp);
-    }
-    says(p, "backward", "gradient", "grad_weight", 7);
-    t.gradients[7] = need(p, t.weight);
-    says(p, "optimizer", "optimizer", "moments", 7);
-    if (!k) t.states[14] = need(p, t.weight);
-    drop(p, need(p, t.weight));
-    drop(p, t.gradients[7]);
+    forward_frozen(p, &t);
+    update_last(p, &t, k == 0);
   }
   step(p, &t, 1 + 0.1 * variant);
 }
@@ -667,6 +678,47 @@ static void drops_what_grew(program *p, int variant) {
     }
     says(p, "forward", "activation", "features", -1);
     if (!p->failures) kept[count++] = need(p, MIB(40 + 8 * variant));
+  }
+}
+
+/* The same without pieces: the first of the steps that train all layers asks the same of the same places, and keeps it. */
+static void trains_all_from_here(program *p, int variant) {
+  training t = usual();
+  load(p, &t);
+  for (int k = 0; k < 8 + 4 * variant; k++) {
+    forward_frozen(p, &t);
+    says(p, "loss", "activation", "logits", -1);
+    drop(p, need(p, t.logits));
+    update_last(p, &t, k == 0);
+  }
+  step(p, &t, 1);
+}
+
+/* An optimizer that makes states of another kind after some steps. */
+static void states_come_late(program *p, int variant) {
+  training t = usual();
+  load(p, &t);
+  for (int k = 0; k < 14 && !p->stopped; k++) {
+    forward(p, &t, 1);
+    backward(p, &t, 1);
+    says(p, "optimizer", "optimizer", "preconditioner", -1);
+    for (int n = 0; n < 16 && k == 7 + variant; n++) (void)need(p, MIB(90));
+    update(p, &t);
+  }
+}
+
+/* The last thirty of something, full long ago, and then a batch that is too large. */
+static void window_of_results(program *p, int variant) {
+  uint64_t window[30] = {0};
+  training t = usual();
+  load(p, &t);
+  for (int k = 0; k < 80 && !p->stopped; k++) {
+    forward(p, &t, k == 70 + variant ? 3 : 1);
+    says(p, "loss", "temporary", "history.append", -1);
+    drop(p, window[k % 30]);
+    window[k % 30] = need(p, MIB(23));
+    backward(p, &t, 1);
+    update(p, &t);
   }
 }
 
@@ -733,6 +785,8 @@ static const scenario scenarios[] = {
      false},
     {"layers that thaw", thaws_its_layers, 3, MIB(750), "", true, C(OUTLIER_BATCH) | C(TOO_BIG) | C(FRAGMENTED), 0,
      false, true},
+    {"all layers from here on", trains_all_from_here, 2, MIB(900), "", true, C(TOO_BIG), 0, false, true},
+    {"states that come late", states_come_late, 3, GIB(2.6), "", true, C(TOO_BIG) | C(FRAGMENTED), 0, false, true},
     {"growth that is dropped", drops_what_grew, 3, GIB(3), "", true, C(GROWTH), 0, false, false},
     {"evaluation", evaluation, 3, GIB(3), "", true, C(TOO_BIG), 0, false, false},
 };
@@ -1081,6 +1135,33 @@ static void test_poor_recordings(void **state) {
   poor_recordings(1);
 }
 
+/* Rings that hold hardly more than a step: what is left over from before them tells a leak, by the stacks of what is live, and no
+ * window of the last thirty. */
+static void test_short_rings(void **state) {
+  static const scenario leaks = {"leak, one step of it", leak, 8, GIB(4), "", true, C(GROWTH), 0, false, true};
+  static const scenario window = {"window, one step of it",
+                                  window_of_results,
+                                  3,
+                                  GIB(3.6),
+                                  "",
+                                  true,
+                                  C(TOO_BIG) | C(OUTLIER_BATCH) | C(FRAGMENTED),
+                                  0,
+                                  false,
+                                  true};
+  score sum = {0}, full = {0};
+  (void)state;
+  for (kept_events = 150; kept_events <= 270; kept_events += 40) {
+    for (int variant = 0; variant < leaks.variants; variant++) run(&leaks, variant, 1, &sum);
+    for (int variant = 0; variant < window.variants; variant++) run(&window, variant, 1, &full);
+  }
+  kept_events = 1 << 18;
+  print_message("%u leaks in short rings, %u told; %u windows, %u told\n", sum.cases, sum.right, full.cases,
+                full.right);
+  assert_int_equal(sum.right, sum.cases);
+  assert_int_equal(full.right, full.cases);
+}
+
 /* Any snapshot, also one that lost its beginning or contradicts itself, gets an answer whose shares add up; two
  * out-of-memory events are put into each trace, with sizes that fit and that do not. */
 static void test_any_snapshot(void **state) {
@@ -1141,6 +1222,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_scenarios),        cmocka_unit_test(test_larger_blocks),
                                      cmocka_unit_test(test_rooms_of_kernels), cmocka_unit_test(test_other_sizes),
                                      cmocka_unit_test(test_all_sizes),        cmocka_unit_test(test_uneven_sizes),
-                                     cmocka_unit_test(test_poor_recordings),  cmocka_unit_test(test_any_snapshot)};
+                                     cmocka_unit_test(test_poor_recordings),  cmocka_unit_test(test_short_rings),
+                                     cmocka_unit_test(test_any_snapshot)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

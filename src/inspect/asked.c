@@ -1,0 +1,75 @@
+/* Whether the step that failed asks for more than the steps before, place by place.
+ *
+ * A batch that stands out shows in what it asks for: the lines that make a tensor of each batch make a larger one, or more of
+ * them. A step that needs more for another reason asks the same of the same lines, and keeps what they gave for longer (layers
+ * that are trained from here on), or asks for something at lines that no step had before (states that are made late). So of
+ * each place that a usual step has, what the failing one asks for beyond all usual ones is summed up: of single tensors, and
+ * of all tensors of a place together, the larger of the two. Tensors without a stack have no place. */
+#include "inspect/inside.h"
+
+enum { LEAST_STEPS = 3 };
+
+typedef struct place {
+  uint64_t largest, most; /* of the usual steps: one tensor, all of a step */
+  uint64_t sum, beyond;   /* of the step at hand; of single tensors, beyond the largest */
+  uint32_t step;          /* that `sum` is of, plus one */
+} place;
+
+static const hr_oom_event *failure_of(const hr_inspection *p) {
+  const hr_oom_event *oom = p->oom_count ? &p->ooms[p->oom_count - 1] : NULL;
+  for (uint32_t k = 0; k < p->oom_count; k++)
+    if (p->ooms[k].event == p->at_event) oom = &p->ooms[k];
+  return oom;
+}
+
+/* A step that stood out itself is no measure. */
+static bool is_usual(const hr_inspection *p, uint32_t step) {
+  return p->steps[step].peak_live_bytes <= p->usual_peak_bytes + p->usual_peak_bytes / 10;
+}
+
+static void ask_usually(place *at, uint32_t step, uint64_t size) {
+  if (at->step != step + 1) at->step = step + 1, at->sum = 0;
+  at->sum += size;
+  if (size > at->largest) at->largest = size;
+  if (at->sum > at->most) at->most = at->sum;
+}
+
+static void ask_now(place *at, uint32_t step, uint64_t size) {
+  if (at->most == 0) return;
+  if (at->step != step + 1) at->step = step + 1, at->sum = at->beyond = 0;
+  at->sum += size;
+  if (size > at->largest) at->beyond += size - at->largest;
+}
+
+static uint64_t beyond_usual(const place *at, uint32_t step) {
+  const uint64_t more = at->step == step + 1 && at->sum > at->most ? at->sum - at->most : 0;
+  if (at->most == 0 || at->step != step + 1) return 0;
+  return more > at->beyond ? more : at->beyond;
+}
+
+hr_status hri_asked_find(hri_inside *in, hr_error *error) {
+  hr_inspection *p = &in->public;
+  const hri_lives *l = in->lives;
+  const hr_oom_event *oom = failure_of(p);
+  const uint32_t step = oom ? hri_step_of(p, oom->event) : 0, stacks = p->snapshot->stack_count;
+  uint32_t usual = 0;
+  place *places;
+  if (!in->has_stacks || !oom || !oom->stack || step < LEAST_STEPS) return HR_OK;
+  for (uint32_t k = 0; k < step; k++) usual += is_usual(p, k);
+  if (usual < LEAST_STEPS) return HR_OK;
+  places = hri_alloc_zero(stacks, sizeof *places);
+  if (!places) return hri_fail_memory(error, stacks * sizeof *places, "what a step asks for");
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < oom->event; k++) {
+    const hri_life *life = &l->lives[k];
+    const uint32_t own = life->stack && life->alloc >= p->steps[0].first_event ? hri_step_of(p, life->alloc) : step;
+    place *at = &places[in->stacks[life->stack].plain];
+    if (own < step && is_usual(p, own)) ask_usually(at, own, life->size);
+    else if (own == step && life->stack && life->alloc >= hri_step_end(&p->steps[step - 1]))
+      ask_now(at, step, life->size);
+  }
+  ask_now(&places[in->stacks[oom->stack].plain], step, oom->size);
+  for (uint32_t k = 0; k < stacks; k++) p->asked_more_bytes += beyond_usual(&places[k], step);
+  p->asked_known = true;
+  hri_free(places);
+  return HR_OK;
+}

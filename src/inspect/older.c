@@ -1,0 +1,184 @@
+/* Growth of which the recording lost most: a ring that holds fewer steps than growth is told by, but whose last state has the
+ * stacks of what is live.
+ *
+ * What lives from before the ring began and is live at the failure outlived each end of an optimizer that the ring holds: it is
+ * left over from earlier steps. Weights and states are, too; but where tensors of one stack are, and the steps at hand made
+ * another of that stack which is live as well, the program keeps one with each step. A window of the last N gives its oldest back
+ * for each: then a line of the program's own, in no module's call, freed
+ * one of that size.
+ *
+ * A snapshot that was taken behind the exception has no stacks of what fell with it. There a list shows in how it goes: one after
+ * the other, all of a size; and since a data set that was loaded before goes like that too, a tensor of that size must have
+ * outlived the end of a step within the ring. */
+#include "inspect/inside.h"
+
+#include <stdlib.h>
+
+enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8 };
+
+typedef struct keeper {
+  uint64_t made, bytes, size; /* within the ring, and live at the failure; of the last one */
+  uint64_t older, older_bytes, life;
+  bool outlived; /* one of them an optimizer's end within the ring */
+} keeper;
+
+typedef struct row_of_frees {
+  uint64_t size, count;
+} row_of_frees;
+
+typedef struct look {
+  hri_inside *in;
+  uint64_t until, last_end; /* the failure; the last end of an optimizer before it */
+  uint32_t ends;
+  keeper *keepers; /* by plain stack */
+  HRI_ARRAY(row_of_frees) rows, given;
+} look;
+
+static void find_ends(look *w) {
+  const hri_inside *in = w->in;
+  bool inside = false;
+  for (uint64_t k = 0; k < in->lives->event_count && k < w->until; k++) {
+    const bool now = in->stages[k] == HR_STAGE_OPTIMIZER;
+    if (inside && !now) w->ends++, w->last_end = k;
+    inside = now;
+  }
+}
+
+static bool is_live(const look *w, const hri_life *life) { return hri_life_gone(life) > w->until; }
+
+/* What a program's own lines or a model's forward make: gradients, states and workspaces are there for good by design. */
+static bool may_pile_up(const hri_stack_info *stack) {
+  return stack->stage != HR_STAGE_BACKWARD && stack->stage != HR_STAGE_OPTIMIZER && stack->stage != HR_STAGE_INIT &&
+         !(stack->marks & (HRI_MARK_WORKSPACE | HRI_MARK_ACCUMULATE | HRI_MARK_COMMUNICATION));
+}
+
+static void note_lives(look *w) {
+  const hri_lives *l = w->in->lives;
+  for (uint64_t k = 0; k < l->count; k++) {
+    const hri_life *life = &l->lives[k];
+    keeper *of = &w->keepers[w->in->stacks[life->stack].plain];
+    if (!life->stack || !is_live(w, life) || !may_pile_up(&w->in->stacks[life->stack])) continue;
+    if (k < l->before_count) {
+      of->older++;
+      of->older_bytes += life->size;
+    } else if (life->alloc < w->until) {
+      of->made++;
+      of->bytes += life->size;
+      of->size = life->size;
+      of->life = k;
+      of->outlived |= life->alloc < w->last_end;
+    }
+  }
+}
+
+/* By size; of one size the longest row first. */
+static int size_order(const void *a, const void *b) {
+  const row_of_frees *x = a, *y = b;
+  if (x->size != y->size) return x->size < y->size ? -1 : 1;
+  return (x->count < y->count) - (x->count > y->count);
+}
+
+/* What fell with the program, in rows of one size. */
+static bool list_rows(look *w) {
+  const hri_lives *l = w->in->lives;
+  row_of_frees row = {0};
+  for (uint64_t k = 0; k < l->freed_count; k++) {
+    const hri_life *life = &l->lives[l->freed[k]];
+    if (life->request <= w->until) continue;
+    if (life->size == row.size && l->freed[k] < l->before_count && !life->stack) {
+      row.count++;
+      continue;
+    }
+    if (row.count >= LEAST_IN_ROW && !hri_array_push(&w->rows, row)) return false;
+    row = (row_of_frees){life->size, l->freed[k] < l->before_count && !life->stack};
+  }
+  if (row.count >= LEAST_IN_ROW && !hri_array_push(&w->rows, row)) return false;
+  if (w->rows.count) qsort(w->rows.items, w->rows.count, sizeof *w->rows.items, size_order);
+  return true;
+}
+
+/* The sizes of which a line of the program's own gave one back that was there before: windows that move on. */
+static bool list_given(look *w) {
+  const hri_lives *l = w->in->lives;
+  for (uint64_t k = 0; k < l->before_count; k++) {
+    const hri_life *life = &l->lives[k];
+    if (is_live(w, life)) continue;
+    const uint32_t by = l->events[hri_life_gone(life)].stack;
+    const uint8_t stage = w->in->stacks[by].stage;
+    if (stage == HR_STAGE_FORWARD || stage == HR_STAGE_BACKWARD || stage == HR_STAGE_OPTIMIZER) continue;
+    if (hri_stack_is_own(w->in->public.snapshot, by) && !hri_array_push(&w->given, ((row_of_frees){life->size, 1})))
+      return false;
+  }
+  if (w->given.count) qsort(w->given.items, w->given.count, sizeof *w->given.items, size_order);
+  return true;
+}
+
+/* Of rows in the order of sizes, the first of this size; NULL: none. */
+static row_of_frees *row_of(row_of_frees *rows, size_t count, uint64_t size) {
+  size_t low = 0, high = count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (rows[middle].size < size) low = middle + 1;
+    else high = middle;
+  }
+  return low < count && rows[low].size == size ? &rows[low] : NULL;
+}
+
+/* The longest row of its size, once: another stack's of this size it is not. */
+static void take_row(look *w, keeper *of) {
+  row_of_frees *row = of->outlived && !of->older ? row_of(w->rows.items, w->rows.count, of->size) : NULL;
+  if (!row || row->count == 0) return;
+  of->older = row->count;
+  of->older_bytes = row->count * row->size;
+  row->count = 0;
+}
+
+static hr_growth growth_of(const look *w, const keeper *of) {
+  return (hr_growth){.kind = HR_GROWTH_LEAK,
+                     .stack = w->in->lives->lives[of->life].stack,
+                     .category = w->in->public.life_category[of->life],
+                     .bytes = of->bytes + of->older_bytes,
+                     .count = of->made + of->older,
+                     .bytes_per_step = (double)of->bytes / w->ends,
+                     .steps_grown = w->ends,
+                     .steps_seen = w->ends,
+                     .from_before = of->older};
+}
+
+static bool add_growth(look *w) {
+  hr_inspection *p = &w->in->public;
+  const uint32_t stacks = p->snapshot->stack_count;
+  uint32_t count = 0;
+  for (uint32_t k = 0; k < stacks; k++) {
+    keeper *of = &w->keepers[k];
+    take_row(w, of);
+    if (of->made == 0 || of->older < LEAST_OLDER || row_of(w->given.items, w->given.count, of->size)) of->made = 0;
+    count += of->made > 0;
+  }
+  if (count == 0) return true;
+  hri_free(p->growth);
+  p->growth = hri_alloc(count * sizeof *p->growth);
+  p->growth_count = 0;
+  for (uint32_t k = 0; p->growth && k < stacks; k++)
+    if (w->keepers[k].made) p->growth[p->growth_count++] = growth_of(w, &w->keepers[k]);
+  return p->growth != NULL;
+}
+
+/* Where growth is told by the steps, as they were recorded, nothing else is looked for. */
+hr_status hri_older_find(hri_inside *in, hr_error *error) {
+  const hr_inspection *p = &in->public;
+  const uint32_t stacks = p->snapshot->stack_count;
+  look w = {.in = in, .until = p->oom_count ? p->ooms[p->oom_count - 1].event : in->work_end};
+  bool ok;
+  if (!in->has_stacks || p->began_empty || p->growth_count || p->step_count >= LEAST_STEPS || w.until == HRI_NEVER)
+    return HR_OK;
+  find_ends(&w);
+  if (w.ends == 0) return HR_OK;
+  w.keepers = hri_alloc_zero(stacks, sizeof *w.keepers);
+  if (w.keepers) note_lives(&w);
+  ok = w.keepers && list_rows(&w) && list_given(&w) && add_growth(&w);
+  hri_array_free(&w.rows);
+  hri_array_free(&w.given);
+  hri_free(w.keepers);
+  return ok ? HR_OK : hri_fail_memory(error, stacks * sizeof *w.keepers, "what is older than the recording");
+}
