@@ -431,8 +431,7 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   if (k->i->step_count == 0)
     hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
   else if (k->i->step_count < STEPS_OF_GROWTH && !k->i->began_empty)
-    hri_oom_line(f, "the recording lost its beginning and holds %u steps: growth cannot be told from it",
-                 k->i->step_count);
+    hri_oom_line(f, "the recording has no beginning and %u steps: growth cannot be told from it", k->i->step_count);
   if (!k->total)
     hri_oom_line(f, "the device's total is not in a snapshot: what other processes hold of it is not known");
   hri_oom_note_live(f, k);
@@ -565,6 +564,31 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
       hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 
+/* What a line of the program's own keeps, tensor by tensor, where that is half of what is live: a data set or a list, of which
+ * smaller batches make nothing less. */
+static bool is_pile(const hri_oom_facts *k) {
+  enum { LEAST_TENSORS = 32 };
+  const hr_live_group *most = k->i->group_count[HR_BY_STACK] ? &k->i->groups[HR_BY_STACK][0] : NULL;
+  if (!most || most->count < LEAST_TENSORS || most->bytes < k->live / 2) return false;
+  if (k->i->snapshot->stacks[most->stack].count == 0) return false;
+  return most->stage == HR_STAGE_UNKNOWN || most->stage == HR_STAGE_DATA || most->stage == HR_STAGE_BETWEEN;
+}
+
+static void advise_too_big(hr_oom_failure *f, const hri_oom_facts *k) {
+  if (is_pile(k))
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "most of what is live is kept by one line, named above: keep it on the host (pin_memory()) and move what a "
+        "step needs, or keep less of it; where each step adds to it, it is growth",
+        "small", "", 0);
+  if (k->i->event_count && !k->i->began_empty && k->i->step_count < STEPS_OF_GROWTH)
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "the recording has no beginning and too few steps to tell growth: record more of them (max_entries=1000000), and take "
+        "the snapshot before the exception leaves the training loop, while what was kept is still there",
+        "none", "", 0);
+}
+
 uint32_t hr_explain_trace(const hr_snapshot *snapshot) { return hri_failed_trace(snapshot); }
 
 hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_options *options,
@@ -608,12 +632,7 @@ hr_status hr_explain_snapshot(const hr_oom_evidence *evidence, const hr_explain_
         "record events too: torch.cuda.memory._record_memory_history(max_entries=1000000) before the work "
         "begins, and the snapshot at the failure",
         "none", "", 0);
-  if (f->cause == HR_OOM_TOO_BIG && k.i->event_count && !k.i->began_empty && k.i->step_count < STEPS_OF_GROWTH)
-    hr_oom_add_advice(
-        f, HR_OOM_ADVICE,
-        "the recording lost its beginning and holds too few steps to tell growth: record more of them (max_entries=1000000), and take "
-        "the snapshot before the exception leaves the training loop, while what was kept is still there",
-        "none", "", 0);
+  if (f->cause == HR_OOM_TOO_BIG) advise_too_big(f, &k);
   hri_oom_advise(f, k.shortage.settings.expandable_segments);
   e->failures = f;
   e->failure_count = 1;

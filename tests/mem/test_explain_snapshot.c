@@ -201,6 +201,34 @@ static void test_too_big(void **state) {
   scene_close(&s);
 }
 
+static bool advises(const hr_oom_failure *f, const char *part) {
+  for (uint32_t k = 0; k < f->advice_count; k++)
+    if (strstr(f->advice[k].text, part)) return true;
+  return false;
+}
+
+/* A line that keeps most of what is live, tensor by tensor, gets advice about that; a recording without a beginning, about the
+ * recording. */
+static void test_too_big_by_one_line(void **state) {
+  (void)state;
+  for (int what = 0; what < 4; what++) {
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    s.stack_group.bytes = what == 1 ? GIB(3) : GIB(6);
+    s.stack_group.count = what == 2 ? 20 : 200;
+    s.stack_group.stage = what == 3 ? HR_STAGE_FORWARD : HR_STAGE_UNKNOWN;
+    s.i.began_empty = what != 0;
+    e = explain(&s);
+    assert_int_equal(e->failures[0].cause, HR_OOM_TOO_BIG);
+    assert_int_equal(advises(&e->failures[0], "kept by one line"), what == 0);
+    assert_int_equal(advises(&e->failures[0], "the recording has no beginning"), what == 0);
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
+}
+
 static void test_absurd(void **state) {
   scene s;
   (void)state;
@@ -877,6 +905,7 @@ static void test_advice_order(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_too_big),
+      cmocka_unit_test(test_too_big_by_one_line),
       cmocka_unit_test(test_absurd),
       cmocka_unit_test(test_absurd_or_shrunk),
       cmocka_unit_test(test_cap),
