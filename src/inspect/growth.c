@@ -114,11 +114,23 @@ static bool is_regular(const grown_steps *g, uint32_t steps) {
 
 enum { LEAST_GONE = 3 };
 
+/* Bytes of a step beyond the most that any before it made; rows are in the order of time. */
+static uint64_t made_beyond(const survivor *rows, uint64_t count, uint32_t step) {
+  uint64_t most = 0, sum = 0;
+  for (uint64_t k = 0; k < count; k++) {
+    sum = k && rows[k].step == rows[k - 1].step ? sum + rows[k].bytes : rows[k].bytes;
+    if (rows[k].step < step && sum > most) most = sum;
+  }
+  return count && rows[count - 1].step == step && sum > most ? sum - most : 0;
+}
+
 /* Whether what is kept at the end was there before, by what was kept then and has gone since: nine tenths of the bytes
  * before the last third of the steps; or, in the last third, as many, of which three have gone since (sizes differ, so
- * as many need not be as much). */
+ * as many need not be as much). What the step at hand made beyond any step before is not kept yet: it may fail because
+ * that is large. */
 static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept) {
   const uint32_t steps = j->span->steps;
+  const uint64_t beyond = made_beyond(rows, count, steps - 1);
   int64_t *bytes = j->change, *held = bytes + steps + 1, *gone = held + steps + 1;
   int64_t to_go = 0, many = 0, much = 0;
   bool found = false;
@@ -131,6 +143,7 @@ static bool was_as_large(const judging *j, const survivor *rows, uint64_t count,
     gone[rows[k].gone]++;
     to_go += rows[k].gone < steps;
   }
+  kept -= beyond < kept ? beyond : kept;
   const int64_t end = (int64_t)count - to_go;
   for (uint32_t s = 0; s + 2 < steps && !found; s++) {
     much += bytes[s];

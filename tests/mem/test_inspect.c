@@ -318,6 +318,39 @@ static void kept_here_and_there(void **unused) {
   }
 }
 
+/* The last eight of something, in sizes that differ, and the step that fails makes one that is as large as all of them: the window is
+ * full, and this step is what is large. */
+static void a_window_and_a_large_step(void **unused) {
+  const run_options o = {.big_step = -1};
+  uint64_t window[8] = {0};
+  carried left = {.joined = 0};
+  story *s = malloc(sizeof *s);
+  const hr_growth *g;
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 1024 * MIB);
+  for (int step = 0; step < 40; step++) {
+    uint64_t *place = &window[step % 8];
+    if (step >= 8 && step + 1 < 40) story_free(s, *place);
+    *place = story_alloc(s, step + 1 < 40 ? MIB + 65536 * (uint64_t)(step * 5 % 7) : 16 * MIB, KEPT);
+    if (step + 1 == 40) break;
+    one_step(s, &o, step, &left);
+    for (int k = 0; k < LAYERS; k++) story_free(s, left.gradients[k]);
+  }
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, ACTIVATION, FORWARD);
+  story_event(s, HR_TRACE_OOM, 0, LOGITS, LOSS);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  g = growth_at(p, "remember");
+  check_all(p);
+  assert_non_null(g);
+  assert_int_equal(g->kind, HR_GROWTH_SETTLED);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
 /* A program that catches its failure may give up what it kept: what grew up to the failure is what counts there. */
 static void growth_up_to_a_failure(void **unused) {
   const run_options o = {.big_step = -1};
@@ -1795,6 +1828,7 @@ int main(void) {
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
       cmocka_unit_test(kept_here_and_there),
+      cmocka_unit_test(a_window_and_a_large_step),
       cmocka_unit_test(growth_up_to_a_failure),
       cmocka_unit_test(stages_of_requests),
       cmocka_unit_test(what_is_made_anew_and_larger),
