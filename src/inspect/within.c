@@ -354,10 +354,11 @@ static bool look_back(window *w) {
   return true;
 }
 
-/* Several tensors of a model's inside for each pass are its graph more likely than its results. */
+/* Several tensors of a model's inside for each pass are its graph more likely than its results; of threads side by side one more
+ * or less says nothing. */
 static bool is_inner(const window *w, const hr_growth *g) {
-  return g->kind == HR_GROWTH_GRAPH ||
-         (g->kind == HR_GROWTH_OUTPUTS && w->in->stacks[g->stack].site == w->site && g->count > g->steps_grown);
+  return g->kind == HR_GROWTH_GRAPH || (g->kind == HR_GROWTH_OUTPUTS && w->in->stacks[g->stack].site == w->site &&
+                                        g->count * 2 >= (uint64_t)g->steps_grown * 3);
 }
 
 /* Passes that keep their graph where no backward is recorded and no stack names evaluation: training may sum the losses of
