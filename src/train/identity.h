@@ -23,7 +23,7 @@ void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruct
 /* What was allowed to differ when the run went on before, as its run.json says. An attempt that ended before its first
  * checkpoint leaves the checkpoint that it went on from as it was, and a run.json with the new values: these are settled. */
 typedef struct hri_settled {
-  char path[4096]; /* of run.json, which `root` names in errors */
+  char path[4096];         /* of run.json, which `root` names in errors */
   hri_json root, identity; /* run.json and its "identity"; no value: nothing is settled */
   uint64_t steps;          /* that the attempt was to have; 0: nothing is settled */
   uint64_t later_step;     /* the first from which on something was allowed to differ behind the checkpoint; 0: none */
