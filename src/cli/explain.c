@@ -10,6 +10,7 @@
 #include <headroom/snapshot.h>
 
 #include "base/error.h"
+#include "base/file.h"
 #include "base/mem.h"
 #include "cli/commands.h"
 #include "cli/explain.h"
@@ -84,22 +85,23 @@ static hr_status no_total(const cli_config *config, const void *member, const ch
                   "--budget SIZE, what the device of the snapshot has, such as 24GiB, or --device NAME of the table");
 }
 
-/* What no snapshot states: --budget as bytes or as a share of --device, else the memory of --device; 0 when neither says it. */
+/* What no snapshot states: --budget as bytes, beside --device too as in plan, or as a share of --device, else the memory of --device; 0
+ * when neither says it. */
 static hr_status device_total(const cli_config *config, uint64_t *bytes, hr_error *error) {
-  const void *const idle[] = {&config->job.device};
-  const bool budget = config_chosen(config, &config->job.budget_bytes), named = config_chosen(config, idle[0]);
+  const bool named = config_chosen(config, &config->job.device);
+  /* a device that is named now says more than a budget of the environment, which is for several commands */
+  const bool budget = config_chosen(config, &config->job.budget_bytes) &&
+                      (config_origin(config, &config->job.budget_bytes) == ORIGIN_FLAG ||
+                       config_origin(config, &config->job.device) != ORIGIN_FLAG);
   const double share = budget ? config->job.budget_share : 0;
   hr_device device;
   *bytes = budget ? config->job.budget_bytes : 0; /* 0 for a share */
-  if (*bytes && !config->own.model)
-    return config_refuse_idle(config, idle, 1, "beside --budget SIZE, which is the total of the snapshot's device",
-                              "leave one of the two out", error);
   if (*bytes || (!budget && !named)) return HR_OK;
   if (!named)
     return no_total(config, &config->job.budget_bytes, "--budget", "a share of a device that is not named", error);
   if (hr_device_find(config->job.device.name, &device, error) != HR_OK) return error->code;
   if (device.usable_now)
-    return no_total(config, idle[0], device.name,
+    return no_total(config, &config->job.device, device.name,
                     "what this machine has free now is not the total of the snapshot's device", error);
   *bytes = share > 0 ? (uint64_t)(share * (double)device.usable_bytes) : device.usable_bytes;
   return HR_OK;
@@ -154,6 +156,11 @@ static hr_status read_snapshot(const cli_config *config, input *in, const hr_sna
 static bool is_directory(const char *path) {
   struct stat info;
   return strcmp(path, "-") != 0 && stat(path, &info) == 0 && S_ISDIR(info.st_mode);
+}
+
+static bool holds_run(const char *directory) {
+  char path[4096];
+  return hri_path_at(path, directory, "run.json", NULL) == HR_OK && hri_path_exists(path);
 }
 
 static hr_status show(cli_config *config, hr_explanation *explanation, const hr_run_explanation *run, const ranks *all,
@@ -230,7 +237,7 @@ hr_status command_explain(cli_config *config, hr_error *error) {
   }
   HRI_TRY(check_job(config, NULL, error));
   is_run = !ranks_are_in(config->operands[0]) && is_directory(config->operands[0]);
-  if (is_run) HRI_TRY(check_job(config, "a run states its budget", error));
+  if (is_run && holds_run(config->operands[0])) HRI_TRY(check_job(config, "a run states its budget", error));
   reading_begin(&r, config, config->operands[0]);
   if (is_run) status = hr_explain_run(config->operands[0], &run, error);
   else if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);

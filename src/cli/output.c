@@ -31,9 +31,12 @@ static bool is_ours(const char *path, output_kind kind) {
   return kind != OUTPUT_OTHER && strstr(head, signs[kind]);
 }
 
-/* What a run writes in its directory; its scratch directories are hidden. */
-static const char *const of_runs[] = {"run.json", "metrics.jsonl", "lock",   "lock.exclusive",
-                                      "final",    "checkpoints",   "memory", "data-cache"};
+/* What a run writes in its directory; its scratch directories are hidden. A report beside the record of its memory harms nothing. */
+static const char *const of_runs[] = {"run.json",     "metrics.jsonl",
+                                      "lock",         "lock.exclusive",
+                                      "final",        "checkpoints",
+                                      "data-cache",   "memory/plan.pickle.gz",
+                                      "memory/trail", "memory/snapshot.pickle.gz"};
 
 /* Whether a path below the directory of a run is one of its own, or below one. */
 static bool is_of_runs(const char *name) {
@@ -41,7 +44,19 @@ static bool is_of_runs(const char *name) {
     size_t length = strlen(of_runs[k]);
     if (strncmp(name, of_runs[k], length) == 0 && (!name[length] || name[length] == '/')) return true;
   }
-  return false;
+  return strcmp(name, "memory") == 0;
+}
+
+/* Whether the file is a run's own description, and no other program's run.json. */
+static bool describes_run(const char *path) {
+  char head[HEAD_BYTES + 1];
+  FILE *file = fopen(path, "rb");
+  size_t count;
+  if (!file) return false;
+  count = fread(head, 1, HEAD_BYTES, file);
+  (void)fclose(file);
+  head[count] = 0;
+  return strstr(head, "\"run_id\"");
 }
 
 static hr_status fail_of_run(const char *option, const char *path, hr_error *error) {
@@ -56,7 +71,7 @@ static bool is_of_a_run(const char *path) {
   if (!hri_path_settle(path, real)) return false;
   for (char *slash = real; (slash = strchr(slash + 1, '/'));) {
     *slash = 0;
-    bool is = is_of_runs(slash + 1) && hri_path_at(run, real, "run.json", NULL) == HR_OK && hri_path_exists(run);
+    bool is = is_of_runs(slash + 1) && hri_path_at(run, real, "run.json", NULL) == HR_OK && describes_run(run);
     *slash = '/';
     if (is) return true;
   }

@@ -19,7 +19,8 @@ hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_
   if (status == HR_OK && place[0]) status = hr_tokenizer_open(place, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
-  if (!s->tokenizer && data->chat_template) { /* though rows of a template may have trained it, byte by byte */
+  if (!s->tokenizer && s->bytes &&
+      data->chat_template) { /* though rows of a template may have trained it, byte by byte */
     hri_fail(error, HR_ERROR_USAGE,
              "%s has no tokenizer: a template's marks would be text to it, and none would end an answer", model->name);
     return hri_hint(

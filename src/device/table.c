@@ -262,8 +262,9 @@ static hr_status ambiguous_device(const char *name, const char *wanted, hr_error
   if (count == 0) return HR_OK;
   if (listed < count) (void)snprintf(list + used, sizeof list - used, " and %u more", count - listed);
   if (count == 1) {
-    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'", name);
-    return hri_hint(error, HR_ERROR_USAGE, "did you mean %s?", rows[first].name);
+    hri_fail(error, HR_ERROR_USAGE, "there is no device '%.80s'; near it is %s", name, list);
+    return hri_hint(error, HR_ERROR_USAGE, "--device %s, if that is meant; with --budget SIZE for another card",
+                    rows[first].name);
   }
   hri_fail(error, HR_ERROR_USAGE, "device '%.80s' may be any of %s", name, list);
   return hri_hint(error, HR_ERROR_USAGE, "--device %s, or another of them%s", rows[first].name,
@@ -299,16 +300,26 @@ static unsigned distance_of(const char *dashed, const char *plain, const char *r
   return best;
 }
 
+/* Whether a name goes on from a row's behind a dash. */
+static bool is_parted(const char *dashed, const char *row_name) {
+  const size_t length = strlen(row_name);
+  return strncmp(dashed, row_name, length) == 0 && dashed[length] == '-';
+}
+
 /* Of the rows that a longer name begins with, the longest: "rtx-3090" of "rtx-3090-ti", which is another card and no slip.
- * A number that goes on is another number. ROW_COUNT: none. */
-static size_t row_within(const char *plain) {
+ * A number that goes on is another number, but not where a dash parts them, "rtx-4060-8gb". ROW_COUNT: none. */
+static size_t row_within(const char *dashed, const char *plain) {
   size_t found = ROW_COUNT, longest = 1; /* one letter says nothing */
   for (size_t i = 0; i < ROW_COUNT; i++) {
     char own[PLAIN_BYTES];
     size_t length;
     plain_name(rows[i].name, strlen(rows[i].name), own);
     length = strlen(own);
-    if (length <= longest || strncmp(plain, own, length) != 0 || isdigit((unsigned char)plain[length])) continue;
+    if (length <= longest) continue;
+    if (!is_parted(dashed, rows[i].name) &&
+        (strncmp(plain, own, length) != 0 ||
+         (isdigit((unsigned char)own[length - 1]) && isdigit((unsigned char)plain[length]))))
+      continue;
     found = i;
     longest = length;
   }
@@ -334,7 +345,7 @@ static size_t near_rows(const char *dashed, size_t found[NEAR_ROWS]) {
   unsigned least = UINT_MAX;
   size_t count = 0, within;
   plain_name(dashed, strlen(dashed), plain);
-  within = row_within(plain);
+  within = row_within(dashed, plain);
   if (within < ROW_COUNT) found[count++] = within;
   for (size_t i = 0; i < ROW_COUNT; i++) {
     unsigned distance = distance_of(dashed, plain, rows[i].name);

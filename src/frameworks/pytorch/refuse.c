@@ -282,11 +282,6 @@ static bool resumes(hri_torch_optim optim) {
 /* Settings of what only some stacks have. */
 static hr_status refuse_settings(const hr_job *job, const hri_torch_settings *s, const hri_torch_stack *stack,
                                  hr_error *error) {
-  if (s->reentrant_named && !s->checkpointing) {
-    hri_fail(error, HR_ERROR_UNSUPPORTED,
-             "settings of --engine pytorch: use_reentrant is of gradient checkpointing, and nothing is checkpointed");
-    return hri_hint(error, HR_ERROR_UNSUPPORTED, "--recompute block beside it, or leave it out");
-  }
   if (s->eval_batches && !stack->trainer)
     return hri_fail(error, HR_ERROR_UNSUPPORTED,
                     "--engine pytorch:plain has no evaluation; that of the Trainer is pytorch:trainer's");
