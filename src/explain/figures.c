@@ -31,12 +31,19 @@ static uint64_t unit_bytes(const char *unit, size_t length) {
   return 0;
 }
 
-/* "2.20g", "8388608k" as TensorFlow and Slurm print it: the letter follows at once, and no word does; "128k" counts tokens. */
-static uint64_t letter_bytes(char letter, long double number) {
+/* "2.20g" as TensorFlow and Slurm print it: the letter follows at once, and no word does. */
+static uint64_t letter_bytes(char letter) {
   static const char letters[] = "kmgt";
   const char *found = letter ? strchr(letters, letter) : NULL;
-  if (letter == 'k' && number < 1000) return 0;
   return found ? 1024ull << (10 * (found - letters)) : 0;
+}
+
+/* "max_model_len=128k", "at step 31k": thousands of what is no memory. */
+static bool counts_no_bytes(const char *text, size_t start, size_t behind, size_t end) {
+  enum { NEAR = 14 };
+  const size_t from = start > NEAR ? start - NEAR : 0;
+  return hri_match_part(text, from, start, "len|step|seq|ctx|context|token|iter|length") ||
+         hri_match_at(text, behind, end, " token| context| step| iter| seq");
 }
 
 /* Whether exactly three digits stand at text[at, end): a group of thousands. */
@@ -152,7 +159,8 @@ static bool read_sized(const char *text, size_t at, size_t end, hr_oom_value *va
   for (unit_end = at; unit_end < end && hri_is_letter(text[unit_end]);) unit_end++;
   unit = unit_bytes(text + at, unit_end - at);
   if (unit == 1 && at == after && unit_end == at + 1 && number > 0 && number < 512) return false; /* "llama-3b" */
-  if (unit == 0 && (at == after || of_size) && unit_end == at + 1) unit = letter_bytes(text[at], number / place);
+  if (unit == 0 && (at == after || of_size) && unit_end == at + 1) unit = letter_bytes(text[at]);
+  if (unit == 1024 && unit_end == at + 1 && counts_no_bytes(text, start, unit_end, end)) unit = 0;
   if (unit == 0) {
     unit_end = after;
     unit = unit_of_label(text, start);

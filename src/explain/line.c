@@ -430,8 +430,6 @@ bool hri_line_reports_kill(const char *line, size_t count, size_t start) {
   while (count > start && (hri_line_is_blank(line[count - 1]) || line[count - 1] == '*' || line[count - 1] == '`'))
     count--;
   if (is_killed_abroad(line, start, count)) return true;
-  if (count == start + LENGTH + 3 && starts_with(line, count, start, "killed: 9") && line[start] == 'K')
-    return true;                                                               /* macOS's */
   if (starts_with(line, count, 0, "*** signal 9") && count == 12) return true; /* make's of the BSDs */
   for (size_t at = start; at < count; at++)                                    /* also behind a bar */
     if (line[at] == 'z' && starts_with(line, count, at, "zsh: killed") && (at == start || line[at - 1] == ']'))

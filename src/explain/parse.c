@@ -84,7 +84,7 @@ static size_t other_speaker(const char *text, size_t after, size_t end, const ch
     const hri_oom_head *head = hri_oom_head_at(text, at, end);
     if (head->kind != HRI_OOM_NOTHING && head->kind != HRI_OOM_CACHING && head->kind != HRI_OOM_LIBRARY &&
         head->kind != HRI_OOM_DRIVER && *head->source && strcmp(head->source, source) != 0 &&
-        !hri_oom_is_general(text, at, end))
+        !(strcmp(source, "python") == 0 && strcmp(head->source, "numpy") == 0) && !hri_oom_is_general(text, at, end))
       return at;
   }
   return end;

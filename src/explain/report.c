@@ -36,7 +36,7 @@ static bool speaks_to_user(const hri_oom_message *m) {
 
 /* "Evicted: the node was low on resource: memory", the kubelet's sentence, whole. */
 static bool is_kubelets(const hri_oom_place *p, size_t from) {
-  return hri_match_end(p->text, p->line, from, "the node was ") &&
+  return hri_match_end(p->text, p->line, from, "evicted: the node was ") &&
          hri_match_at(p->text, from, p->line_end, "low on resource");
 }
 
@@ -146,16 +146,15 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (p->shape & HRI_OOM_BOLD && signs & BIT(OPENS)) /* people set what was printed in bold, too */
     signs &= ~(BIT(ALONE) | BIT(LAST) | BIT(FIELD));
   else if (signs & BIT(HEADING)) signs &= ~CELL_SIGNS; /* it has nothing beside it either */
-  if (hri_voice_goes_on(p, f.from, f.to)) return true;
+  if (!(signs & AGAINST_MET) && hri_voice_goes_on(p, f.from, f.to)) return true;
   const bool in_sentence = m->kind != HRI_OOM_ENDED &&
                            !((speaks_to_user(m) || is_kubelets(p, f.from)) && !m->general) &&
                            hri_prose_is_sentence(p, f.from, f.to, signs);
   const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
   if (heard.in_sentence && !(signs & AGAINST_MET) &&
-      (is_met_by_us(p, f.from, f.to) || hri_voice_tells_abroad(p, f.from, f.to)))
+      (is_met_by_us(p, f.from, f.to) || hri_voice_tells_abroad(p, f.from)))
     return true;
-  if (!(signs & AGAINST_MET) && hri_voice_tells_abroad(p, f.from, f.to)) return true;
   if (p->ear) return p->ear->hears(p->ear->context, &heard);
   return hri_prose_weigh(&heard) > 0;
 }

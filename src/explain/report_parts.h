@@ -86,7 +86,7 @@ bool hri_voice_titles_event(const hri_oom_place *place, size_t from, size_t to);
 /* ---- report_abroad.c ---- */
 
 /* Whether somebody tells, in another language than English, of one event: "bekomme ich", "me sale". */
-bool hri_voice_tells_abroad(const hri_oom_place *place, size_t from, size_t to);
+bool hri_voice_tells_abroad(const hri_oom_place *place, size_t from);
 
 /* ---- report_reading.c ---- */
 

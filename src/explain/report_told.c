@@ -162,41 +162,78 @@ bool hri_voice_tells(const hri_oom_place *p, size_t from, size_t to, uint64_t to
 /* What a program does about it and says in the same line. */
 #define GOES_ON                                                                                                        \
   "skipping|retrying|trying|reducing|halving|decreasing|lowering|falling back|emptying|clearing|freeing|attempting|"   \
-  "restarting|continuing|ignoring|offloading|switching|splitting|dropping|shrinking|backing off|moving on|scaling down|recovering"
+  "restarting|splitting|shrinking|backing off"
+
+/* What makes of the phrase before it no event of this run: it did not come, was made, foreseen or dealt with. */
+#define NO_EVENT                                                                                                       \
+  "no|not|non|never|without|0|zero|fix|fixes|fixed|handle|handles|handling|catch|catches|survive|survives|recover|"    \
+  "recovers|predicted|simulated|expected|possible|potential|add|adds|support|on|at|of|for|longer|rather|after|what|how|estimated|estimates"
 
 /* "Skipping batch 17 because of", "trying batch size 64...": what it does or tries, with a number, and what came in between. */
 static bool is_what_came(const hri_oom_place *p, size_t from) {
-  static const char does[] = GOES_ON "|skipped|dropped|reduced|retried|tried";
+  static const char does[] =
+      "skipping batch|skipping sample|skipping step|skipping update|skipped batch|skipped sample|skipped step|trying batch size";
   size_t at = p->line, end;
   while (at < from && strchr(" |[]>*-", p->text[at])) at++;
   if (!hri_match_at(p->text, at, from, does)) return false;
   end = hri_oom_with_modifiers(p->text, at, from);
   if (hri_match_end(p->text, at, end, " an ")) end -= strlen("an ");
-  if (!hri_match_end(p->text, at, end, "because of |because |due to |... |: |-> |after |(")) return false;
+  if (!hri_match_end(p->text, at, end, "because of |because |due to |... |: |-> |after ")) return false;
+  if (hri_match_any(p->text, at, end, "no|not|never|without|up|if|when")) return false;
   while (at < end && !hri_is_digit(p->text[at])) at++;
   return at < end;
 }
 
-bool hri_voice_goes_on(const hri_oom_place *p, size_t from, size_t to) {
-  enum { DETAILS = 60, MARKS = 4 };
-  static const char case_of[] = HRI_CASE "|" HRI_CAN "|" HRI_RULE "|when|to|or|that|than|is|are|by|of";
-  const size_t start = hri_sentence_start(p->text, p->line, from);
-  const size_t far = to + DETAILS < p->line_end ? to + DETAILS : p->line_end;
-  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_HEADING | HRI_OOM_ROW)) return false;
-  if (is_what_came(p, from) && !hri_match_any(p->text, to, p->line_end, case_of)) return true;
-  if (hri_match_any(p->text, start, from, HRI_CASE "|" HRI_CAN "|when|to|or|that|than")) return false;
-  for (size_t at = to; at < far; at++) {
-    size_t behind = at;
-    if (!strchr(",;.:!(-", p->text[at])) continue;
-    while (behind < p->line_end && behind < at + MARKS && strchr(",;.:!(->) ", p->text[behind])) behind++;
-    if (p->text[at] == '.' && hri_count_words(p->text, start, from) > 3) return false; /* what it is made to do */
-    if (p->text[at] == ':' && p->shape & HRI_OOM_COMMENT) return false; /* an item, and what to do about it */
-    if (hri_match_any(p->text, to, at, case_of)) return false;
-    if (behind > at + 1 && behind < p->line_end && hri_match_whole(p->text, behind, p->line_end, GOES_ON) == behind)
-      return true;
-    if (p->text[at] != ',' && behind > at + 1) return false; /* another sentence */
+/* Behind where and when it came: " in evaluation", " at step 120", " with batch size 64", " detected". Nothing else may stand before what
+ * the program does about it: "oom guard enabled: dropping ..." is no event. */
+static size_t behind_details(const hri_oom_place *p, size_t to) {
+  static const char where
+      [] = " in | at | on | during | with | for ",
+ nouns[] =
+      "evaluation|validation|training|eval|forward|backward|step|batch|size|gpu|rank|worker|iteration|epoch|device|sample|loss|process|pass|the|#|decoding|encoding|inference|generation|vae|regular";
+  static const char verbs[] = " detected| encountered| occurred| caught| error| exception| errors";
+  size_t at = hri_match_next(p->text, to, p->line_end, verbs), next;
+  while ((next = hri_match_next(p->text, at, p->line_end, where)) > at) {
+    size_t word = next;
+    for (at = next - 1; at < p->line_end && p->text[at] == ' '; at = next) {
+      word = at + 1;
+      next = hri_match_next(p->text, word, p->line_end, nouns);
+      if (next == word)
+        while (next < p->line_end && hri_is_digit(p->text[next])) next++;
+      if (next == word || (next < p->line_end && (hri_is_name(p->text[next]) && !hri_is_digit(p->text[next])))) break;
+      while (next < p->line_end && hri_is_digit(p->text[next])) next++;
+    }
+    if (word == next) return to;
   }
-  return false;
+  return hri_match_next(p->text, at, p->line_end, verbs);
+}
+
+bool hri_voice_goes_on(const hri_oom_place *p, size_t from, size_t to) {
+  static const char marks[] = ", |; |. |! |: | - |, then |, so ";
+  const size_t start = hri_sentence_start(p->text, p->line, from);
+  const unsigned none =
+      HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_HEADING | HRI_OOM_ROW | HRI_OOM_COMMENT;
+  size_t at, behind;
+  if (p->shape & none || hri_match_any(p->text, start, p->line_end, HRI_CASE "|" HRI_CAN "|when|than|instead|survives"))
+    return false;
+  if (is_what_came(p, from)) return to == p->line_end || strchr(" .,;", p->text[to]);
+  if (hri_match_any(p->text, start, from, NO_EVENT "|to|or|that|" HRI_CHANGE)) return false;
+  at = behind_details(p, to);
+  behind = hri_match_next(p->text, at, p->line_end, marks);
+  if (behind == at || hri_match_whole(p->text, behind, p->line_end, GOES_ON) != behind || behind == p->line_end)
+    return false;
+  if (p->text[at] == '.' && hri_count_words(p->text, start, from) > 3) return false;
+  if (hri_match_at(p->text, hri_match_next(p->text, behind, p->line_end, GOES_ON), p->line_end, ",|."))
+    return false; /* one of several words */
+  if (strchr(":-",
+             p->text[behind -
+                     2])) { /* "oom: reducing the batch size" is an item of advice, "oom: skipping batch 17" is none */
+    size_t number = behind;
+    while (number < p->line_end && !hri_is_digit(p->text[number])) number++;
+    if (number == p->line_end) return false;
+  }
+  /* "reducing the batch size is the simplest fix" */
+  return !hri_match_any(p->text, behind, p->line_end, "is|are|helps|fixes|works|times|usually");
 }
 
 bool hri_voice_titles_event(const hri_oom_place *p, size_t from, size_t to) {

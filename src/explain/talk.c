@@ -454,7 +454,7 @@ static bool is_called(const hri_oom_place *p) {
   const size_t near = p->at + 40 < p->count ? p->at + 40 : p->count;
   return hri_match_part(
       p->text, p->at, near,
-      "killer manually|killer by hand|killer on purpose|killer deliberately|killer disabled|killer enabled|killer settings|killer policy|killer configuration");
+      "killer manually|killer by hand|killer on purpose|killer deliberately|killer disabled|killer enabled|killer settings");
 }
 
 bool hri_voice_denies(const hri_oom_place *p) {
