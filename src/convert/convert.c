@@ -81,20 +81,10 @@ static void note(const work *w, const char *text) {
   if (w->options->on_note) w->options->on_note(w->options->context, text);
 }
 
-/* What becomes of a tokenizer that does not open does not open either: merges of tokens that there are none of, say. */
-static hr_status read_gguf_lexicon(work *w, const char *source, hr_error *error) {
-  hr_tokenizer *tokenizer;
-  HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
-  if (!w->has_lexicon || w->to_gguf) return HR_OK;
-  HRI_TRY(hr_tokenizer_open(source, &tokenizer, error));
-  hr_tokenizer_close(tokenizer);
-  return HR_OK;
-}
-
 static hr_status read_lexicon(work *w, const char *source, hr_error *error) {
   char text[320];
   if (w->options->without_tokenizer || w->quantization || w->model.lora.rank > 0) return HR_OK;
-  if (w->source.gguf) HRI_TRY(read_gguf_lexicon(w, source, error));
+  if (w->source.gguf) HRI_TRY(hri_lexicon_from_gguf(w->source.gguf, &w->lexicon, &w->has_lexicon, error));
   else HRI_TRY(hri_lexicon_from_directory(source, &w->lexicon, &w->has_lexicon, error));
   w->result->token_count = w->lexicon.tokens.count;
   w->result->has_template = w->lexicon.chat_template != NULL;
@@ -191,11 +181,34 @@ static char *generation_text(const hr_model *m) {
   return NULL;
 }
 
+/* A tokenizer that was written must open: that of a GGUF file may have merges of tokens that there are none of. The file's own name
+ * says why. */
+static hr_status check_opens(const work *w, const char *directory, hr_error *error) {
+  static const char hint[] = "convert with --without-tokenizer and take the tokenizer of the original model";
+  hr_tokenizer *tokenizer;
+  hr_error local;
+  hr_status status = hr_tokenizer_open(directory, &tokenizer, &local);
+  if (status == HR_OK) {
+    hr_tokenizer_close(tokenizer);
+    return HR_OK;
+  }
+  if (!w->source.gguf) return hri_fail(error, status, "%s", local.message);
+  status = hr_tokenizer_open(w->named, &tokenizer, error);
+  if (status == HR_OK) {
+    hr_tokenizer_close(tokenizer);
+    status = hri_fail(error, HR_ERROR_INPUT, "%s: its tokenizer makes no tokenizer.json that opens", w->named);
+  }
+  return hri_hint(error, status, hint);
+}
+
 /* The weights last: what they grow in is synced with them. */
 static hr_status to_directory(work *w, const char *directory, hr_error *error) {
   HRI_TRY(write_file(directory, "config.json", hr_model_config_text(&w->model, types[w->type].torch), error));
   HRI_TRY(write_file(directory, "generation_config.json", generation_text(&w->model), error));
-  if (w->has_lexicon) HRI_TRY(hri_lexicon_to_directory(&w->lexicon, directory, w->model.max_positions, error));
+  if (w->has_lexicon) {
+    HRI_TRY(hri_lexicon_to_directory(&w->lexicon, directory, w->model.max_positions, error));
+    HRI_TRY(check_opens(w, directory, error));
+  }
   return hri_convert_to_weights(&w->source, directory, types[w->type].ggml, &w->result->tensor_count,
                                 &w->result->data_bytes, error);
 }

@@ -156,8 +156,7 @@ static hr_status build_scored(const hri_gguf *file, hr_tokenizer *tokenizer, hr_
                              .eos_id = -1,
                              .pad_id = -1,
                              .add_dummy_prefix = true,
-                             .escape_whitespaces = true,
-                             .finds_raw = true};
+                             .escape_whitespaces = true};
   uint64_t bytes = ((uint64_t)model.piece_count + 1) * sizeof *model.pieces;
   hr_status status;
   model.pieces = hri_alloc(bytes);

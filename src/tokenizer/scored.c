@@ -102,14 +102,13 @@ static hr_status build_unigram(hr_tokenizer *tokenizer, const hri_sentencepiece 
 
 /* ---- Both ---- */
 
-/* Control pieces and the unknown piece are special tokens; user-defined ones are searched for in the normalized text, or
- * before it is. */
+/* Control pieces and the unknown piece are special tokens; user-defined ones are searched for in the normalized
+ * text. */
 static hr_status add_tokens(hr_tokenizer *tokenizer, const hri_sentencepiece *model, hr_error *error) {
   for (uint32_t id = 0; id < model->piece_count; id++) {
     hri_added_token flags = {.special = true};
     if (model->pieces[id].type == HRI_SP_USER_DEFINED && model->unigram) continue; /* the best path finds them */
-    if (model->pieces[id].type == HRI_SP_USER_DEFINED)
-      flags = (hri_added_token){.normalized = !model->finds_raw, .verbatim = !model->finds_raw};
+    if (model->pieces[id].type == HRI_SP_USER_DEFINED) flags = (hri_added_token){.normalized = true, .verbatim = true};
     else if (model->pieces[id].type != HRI_SP_CONTROL && model->pieces[id].type != HRI_SP_UNKNOWN) continue;
     HRI_TRY(
         hri_added_put(tokenizer, hri_vocab_content(&tokenizer->vocab, id), tokenizer->vocab.bytes[id], flags, error));

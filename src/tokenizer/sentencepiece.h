@@ -32,8 +32,6 @@ typedef struct hri_sentencepiece {
   bool byte_fallback;
   bool add_dummy_prefix, remove_extra_whitespaces, escape_whitespaces;
   bool treat_whitespace_as_suffix;
-  bool
-      finds_raw; /* user-defined pieces stand in the text as it is, not as it is normalized: llama.cpp's way with GGUF */
   const char *charsmap; /* precompiled_charsmap, NULL when the model has none (identity) */
   uint32_t charsmap_bytes;
   const char *normalizer_name; /* "identity", "nmt_nfkc", ...; `normalizer_name_bytes` long, for messages */
