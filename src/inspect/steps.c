@@ -225,6 +225,13 @@ static bool comes_to_ends(const hri_inside *in, const marks *found) {
   return made > 0 && gone >= made / 2;
 }
 
+/* Whether most of what repeats was made within a model's call, and so may be its layers. Without stacks nothing tells. */
+static bool may_be_layers(const hri_inside *in, const marks *found) {
+  size_t within = 0;
+  for (size_t k = 0; k + 1 < found->count; k++) within += in->stacks[in->lives->events[found->items[k]].stack].site != 0;
+  return 2 * within >= found->count;
+}
+
 /* Whether the program was still in such steps when it asked for memory last: a step before has that place too. A loop that
  * loads shards ends before anything fails. */
 static bool goes_on(const hri_inside *in, const marks *found) {
@@ -243,7 +250,7 @@ static bool goes_on(const hri_inside *in, const marks *found) {
 static bool from_repetition(const hri_inside *in, marks *found) {
   static const repetition by_size = {size_of, false, LEAST_EVENTS, 0}, by_place = {place_of, true, LEAST_LIVES, 2};
   if (!find_repetition(in, &by_size, found)) return false;
-  if (found->count && !comes_to_ends(in, found)) found->count = 0;
+  if (found->count && may_be_layers(in, found) && !comes_to_ends(in, found)) found->count = 0;
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;
   if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;

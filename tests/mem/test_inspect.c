@@ -1813,6 +1813,32 @@ static void layers_are_no_steps(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* Steps of which nothing but sizes is recorded may keep most of what they make: a list of outputs with their graphs. */
+static void steps_that_keep_most(void **unused) {
+  enum { STEPS = 24 };
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 4096 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, NULL);
+  for (int step = 0; step < STEPS; step++) {
+    const uint64_t batch = story_alloc(s, 6 * MIB, NULL);
+    for (int layer = 0; layer < 6; layer++) story_alloc(s, (8 + 2 * ((uint64_t)layer % 3)) * MIB, NULL);
+    story_free(s, story_alloc(s, 20 * MIB, NULL));
+    story_free(s, batch);
+  }
+  story_event(s, HR_TRACE_OOM, 0, 8 * MIB, NULL);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_true(p->step_count + 2 >= STEPS);
+  assert_true(p->growth_count > 0);
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f\xC2\x9B\xC2\xA0\xC2", line[] = "a\nb";
   (void)state;
@@ -1829,6 +1855,7 @@ int main(void) {
       cmocka_unit_test(passes_of_threads),
       cmocka_unit_test(a_buffer_that_fills_up),
       cmocka_unit_test(layers_are_no_steps),
+      cmocka_unit_test(steps_that_keep_most),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
