@@ -15,13 +15,6 @@ typedef struct place {
   uint32_t step;          /* that `sum` is of, plus one */
 } place;
 
-static const hr_oom_event *failure_of(const hr_inspection *p) {
-  const hr_oom_event *oom = p->oom_count ? &p->ooms[p->oom_count - 1] : NULL;
-  for (uint32_t k = 0; k < p->oom_count; k++)
-    if (p->ooms[k].event == p->at_event) oom = &p->ooms[k];
-  return oom;
-}
-
 /* A step that stood out itself is no measure. */
 static bool is_usual(const hr_inspection *p, uint32_t step) {
   return p->steps[step].peak_live_bytes <= p->usual_peak_bytes + p->usual_peak_bytes / 10;
@@ -50,7 +43,7 @@ static uint64_t beyond_usual(const place *at, uint32_t step) {
 hr_status hri_asked_find(hri_inside *in, hr_error *error) {
   hr_inspection *p = &in->public;
   const hri_lives *l = in->lives;
-  const hr_oom_event *oom = failure_of(p);
+  const hr_oom_event *oom = hri_failure_at(p);
   const uint32_t step = oom ? hri_step_of(p, oom->event) : 0, stacks = p->snapshot->stack_count;
   uint32_t usual = 0;
   place *places;

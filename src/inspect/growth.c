@@ -38,8 +38,7 @@ typedef struct span {
 static span find_span(const hri_inside *in) {
   const hr_inspection *p = &in->public;
   span s = {in, in->work_end, 0};
-  for (uint32_t k = 0; k < p->oom_count; k++)
-    if (p->ooms[k].event == p->at_event) s.until = p->at_event;
+  if (hri_failure_at(p)) s.until = p->at_event;
   while (s.steps < p->step_count && p->steps[s.steps].first_event <= s.until) s.steps++;
   return s;
 }

@@ -112,6 +112,8 @@ hr_status hri_steps_find(hri_inside *in, hr_error *error);
 static inline uint64_t hri_step_end(const hr_step_sums *step) { return step->first_event + step->event_count; }
 /* The step that an event is in, or the first behind it; step_count when there is none. */
 uint32_t hri_step_of(const hr_inspection *p, uint64_t event);
+/* The failure that is looked at; NULL: the instant is none. */
+const hr_oom_event *hri_failure_at(const hr_inspection *p);
 hr_status hri_growth_find(hri_inside *in, hr_error *error);
 hr_status hri_older_find(hri_inside *in, hr_error *error);
 hr_status hri_within_find(hri_inside *in, hr_error *error);

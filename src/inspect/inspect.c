@@ -84,7 +84,6 @@ static hr_status find_end(hri_inside *in, hr_error *error) {
 
 static hr_status find_all(hri_inside *in, const hr_inspect_options *o, hr_error *error) {
   hr_inspection *p = &in->public;
-  const hr_oom_event *oom = NULL;
   HRI_TRY(hri_lives_build(p->snapshot, p->trace, &in->lives, error));
   p->device = in->lives->device;
   p->has_state = in->lives->has_state;
@@ -108,9 +107,7 @@ static hr_status find_all(hri_inside *in, const hr_inspect_options *o, hr_error 
   HRI_TRY(hri_older_find(in, error));
   HRI_TRY(hri_within_find(in, error));
   HRI_TRY(hri_asked_find(in, error));
-  for (uint32_t k = 0; k < p->oom_count; k++)
-    if (p->ooms[k].event == p->at_event) oom = &p->ooms[k];
-  return hri_fragmentation_find(in, p->has_state ? oom : NULL, error);
+  return hri_fragmentation_find(in, p->has_state ? hri_failure_at(p) : NULL, error);
 }
 
 void hr_inspect_options_init(hr_inspect_options *options) {

@@ -3,9 +3,9 @@
  *
  * What lives from before the ring began and is live at the failure outlived each end of an optimizer that the ring holds: it is
  * left over from earlier steps. Weights and states are, too; but where tensors of one stack are, and the steps at hand made
- * another of that stack which is live as well, the program keeps one with each step. A window of the last N gives its oldest back
- * for each: then a line of the program's own, in no module's call, freed
- * one of that size.
+ * another of that stack which is live as well, the program keeps one with each step. What one step made of that stack may be
+ * there until the next is through (a variable that holds its outputs), so it must be more than that. A window of the last N gives
+ * its oldest back for each: then a line of the program's own, in no module's call, freed one of such a size.
  *
  * A snapshot that was taken behind the exception has no stacks of what fell with it. There a list shows in how it goes: one after
  * the other, all of a size; and since a data set that was loaded before goes like that too, a tensor of that size must have
@@ -19,6 +19,8 @@ enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8 };
 typedef struct keeper {
   uint64_t made, bytes, size; /* within the ring, and live at the failure; of the last one */
   uint64_t older, older_bytes, life;
+  uint64_t least, largest; /* the sizes of both */
+  uint64_t ends, asked, most; /* asked for since the optimizer's `ends`th end; the most between two of them */
   bool outlived; /* one of them an optimizer's end within the ring */
 } keeper;
 
@@ -28,20 +30,21 @@ typedef struct row_of_frees {
 
 typedef struct look {
   hri_inside *in;
-  uint64_t until, last_end; /* the failure; the last end of an optimizer before it */
-  uint32_t ends;
-  keeper *keepers; /* by plain stack */
+  uint64_t until;                 /* the failure */
+  HRI_ARRAY(uint64_t) end_events; /* the ends of optimizers before it */
+  keeper *keepers;                /* by plain stack */
   HRI_ARRAY(row_of_frees) rows, given;
 } look;
 
-static void find_ends(look *w) {
+static bool find_ends(look *w) {
   const hri_inside *in = w->in;
   bool inside = false;
   for (uint64_t k = 0; k < in->lives->event_count && k < w->until; k++) {
     const bool now = in->stages[k] == HR_STAGE_OPTIMIZER;
-    if (inside && !now) w->ends++, w->last_end = k;
+    if (inside && !now && !hri_array_push(&w->end_events, k)) return false;
     inside = now;
   }
+  return true;
 }
 
 static bool is_live(const look *w, const hri_life *life) { return hri_life_gone(life) > w->until; }
@@ -52,12 +55,31 @@ static bool may_pile_up(const hri_stack_info *stack) {
          !(stack->marks & (HRI_MARK_WORKSPACE | HRI_MARK_ACCUMULATE | HRI_MARK_COMMUNICATION));
 }
 
+static void note_size(keeper *of, uint64_t size) {
+  if (of->largest == 0 || size < of->least) of->least = size;
+  if (size > of->largest) of->largest = size;
+}
+
+/* How many are asked for between two ends of the optimizer. */
+static void note_asked(keeper *of, uint64_t ends) {
+  if (of->ends != ends) of->ends = ends, of->asked = 0;
+  if (++of->asked > of->most) of->most = of->asked;
+}
+
 static void note_lives(look *w) {
   const hri_lives *l = w->in->lives;
+  const uint64_t last_end = w->end_events.items[w->end_events.count - 1];
+  size_t ends = 0;
   for (uint64_t k = 0; k < l->count; k++) {
     const hri_life *life = &l->lives[k];
     keeper *of = &w->keepers[w->in->stacks[life->stack].plain];
-    if (!life->stack || !is_live(w, life) || !may_pile_up(&w->in->stacks[life->stack])) continue;
+    if (!life->stack || !may_pile_up(&w->in->stacks[life->stack])) continue;
+    if (k >= l->before_count && life->alloc < w->until) {
+      while (ends < w->end_events.count && life->alloc >= w->end_events.items[ends]) ends++;
+      note_asked(of, ends);
+    }
+    if (!is_live(w, life)) continue;
+    if (k < l->before_count || life->alloc < w->until) note_size(of, life->size);
     if (k < l->before_count) {
       of->older++;
       of->older_bytes += life->size;
@@ -66,7 +88,7 @@ static void note_lives(look *w) {
       of->bytes += life->size;
       of->size = life->size;
       of->life = k;
-      of->outlived |= life->alloc < w->last_end;
+      of->outlived |= life->alloc < last_end;
     }
   }
 }
@@ -113,21 +135,39 @@ static bool list_given(look *w) {
   return true;
 }
 
-/* Of rows in the order of sizes, the first of this size; NULL: none. */
-static row_of_frees *row_of(row_of_frees *rows, size_t count, uint64_t size) {
+/* Of rows in the order of sizes, the first that is no smaller; NULL: none. */
+static row_of_frees *row_from(row_of_frees *rows, size_t count, uint64_t size) {
   size_t low = 0, high = count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (rows[middle].size < size) low = middle + 1;
     else high = middle;
   }
-  return low < count && rows[low].size == size ? &rows[low] : NULL;
+  return low < count ? &rows[low] : NULL;
+}
+
+/* Whether they are given back as others are made, for half of these at least. What a window takes from batches of any length
+ * differs from tensor to tensor, and one that goes may lie as far outside their sizes as they lie apart. */
+static bool are_given_back(const look *w, const keeper *of) {
+  const uint64_t apart = of->largest - of->least, least = of->least > apart ? of->least - apart : 0;
+  const row_of_frees *end = w->given.items + w->given.count;
+  uint64_t count = 0;
+  for (const row_of_frees *row = row_from(w->given.items, w->given.count, least);
+       row && row < end && row->size <= of->largest + apart; row++)
+    count++;
+  return 2 * count >= of->made;
+}
+
+/* Whether there is more from before than one step makes: of a ring without a whole step, by far. */
+static bool outnumbers_a_step(const look *w, const keeper *of) {
+  const uint64_t made = w->end_events.count > 1 || of->most < 2 ? of->most : LEAST_OLDER * of->most;
+  return of->older >= LEAST_OLDER && of->older > made;
 }
 
 /* The longest row of its size, once: another stack's of this size it is not. */
 static void take_row(look *w, keeper *of) {
-  row_of_frees *row = of->outlived && !of->older ? row_of(w->rows.items, w->rows.count, of->size) : NULL;
-  if (!row || row->count == 0) return;
+  row_of_frees *row = of->outlived && !of->older ? row_from(w->rows.items, w->rows.count, of->size) : NULL;
+  if (!row || row->size != of->size || row->count == 0) return;
   of->older = row->count;
   of->older_bytes = row->count * row->size;
   row->count = 0;
@@ -139,9 +179,9 @@ static hr_growth growth_of(const look *w, const keeper *of) {
                      .category = w->in->public.life_category[of->life],
                      .bytes = of->bytes + of->older_bytes,
                      .count = of->made + of->older,
-                     .bytes_per_step = (double)of->bytes / w->ends,
-                     .steps_grown = w->ends,
-                     .steps_seen = w->ends,
+                     .bytes_per_step = (double)of->bytes / (double)w->end_events.count,
+                     .steps_grown = (uint32_t)w->end_events.count,
+                     .steps_seen = (uint32_t)w->end_events.count,
                      .from_before = of->older};
 }
 
@@ -152,7 +192,7 @@ static bool add_growth(look *w) {
   for (uint32_t k = 0; k < stacks; k++) {
     keeper *of = &w->keepers[k];
     take_row(w, of);
-    if (of->made == 0 || of->older < LEAST_OLDER || row_of(w->given.items, w->given.count, of->size)) of->made = 0;
+    if (of->made && (!outnumbers_a_step(w, of) || are_given_back(w, of))) of->made = 0;
     count += of->made > 0;
   }
   if (count == 0) return true;
@@ -168,15 +208,17 @@ static bool add_growth(look *w) {
 hr_status hri_older_find(hri_inside *in, hr_error *error) {
   const hr_inspection *p = &in->public;
   const uint32_t stacks = p->snapshot->stack_count;
-  look w = {.in = in, .until = p->oom_count ? p->ooms[p->oom_count - 1].event : in->work_end};
+  look w = {.in = in, .until = hri_failure_at(p) ? p->at_event : in->work_end};
   bool ok;
   if (!in->has_stacks || p->began_empty || p->growth_count || p->step_count >= LEAST_STEPS || w.until == HRI_NEVER)
     return HR_OK;
-  find_ends(&w);
-  if (w.ends == 0) return HR_OK;
-  w.keepers = hri_alloc_zero(stacks, sizeof *w.keepers);
-  if (w.keepers) note_lives(&w);
-  ok = w.keepers && list_rows(&w) && list_given(&w) && add_growth(&w);
+  ok = find_ends(&w);
+  if (ok && w.end_events.count) {
+    w.keepers = hri_alloc_zero(stacks, sizeof *w.keepers);
+    if (w.keepers) note_lives(&w);
+    ok = w.keepers && list_rows(&w) && list_given(&w) && add_growth(&w);
+  }
+  hri_array_free(&w.end_events);
   hri_array_free(&w.rows);
   hri_array_free(&w.given);
   hri_free(w.keepers);

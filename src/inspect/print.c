@@ -121,6 +121,9 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
     if (s.largest->kind == HR_GROWTH_LARGER)
       hri_text_add(t, "GROWS by %s each time that it is made anew: a tensor, %s larger in all (below)\n",
                    SIZE((uint64_t)s.largest->bytes_per_step), SIZE(s.largest->bytes));
+    else if (s.largest->from_before)
+      hri_text_add(t, "GROWS: %s outlive their steps, of which most are from before the recording began (below)\n",
+                   SIZE(s.growing));
     else
       hri_text_add(t, "GROWS by %s %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
                    !steps                            ? "every pass"
@@ -242,7 +245,9 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
   for (uint32_t k = 0; k < shown; k++) {
     const hr_growth *g = &p->growth[k];
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));
-    if (hr_growth_goes_on(g->kind))
+    if (g->from_before)
+      hri_text_add(t, "%llu from before the recording  ", (unsigned long long)g->from_before);
+    else if (hr_growth_goes_on(g->kind))
       hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), hr_growth_unit(g->kind),
                    g->steps_grown, g->steps_seen);
     else hri_text_add(t, "%-15.40s ", category_name(p, g->category));

@@ -183,6 +183,7 @@ static void put_steps(hri_json_writer *w, const hr_inspection *p, uint32_t top) 
     hri_json_field_u64(w, "count", g->count);
     hri_json_field_double(w, "bytes_per_step", g->bytes_per_step);
     hri_json_field_u64(w, "steps_grown", g->steps_grown);
+    hri_json_field_u64(w, "from_before", g->from_before);
     put_category(w, p, g->category);
     put_stack(w, p->snapshot, g->stack);
     hri_json_end_object(w);

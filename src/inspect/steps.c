@@ -269,6 +269,12 @@ uint32_t hri_step_of(const hr_inspection *p, uint64_t event) {
   return low;
 }
 
+const hr_oom_event *hri_failure_at(const hr_inspection *p) {
+  for (uint32_t k = 0; k < p->oom_count; k++)
+    if (p->ooms[k].event == p->at_event) return &p->ooms[k];
+  return NULL;
+}
+
 /* ---- peaks ---- */
 
 typedef struct peaks {

@@ -120,6 +120,7 @@ static void put_growth(hri_json_writer *w, const hr_inspection *in, hri_report_t
     hri_json_field_string(w, "by", hr_growth_unit(growth->kind));
     hri_json_field_u64(w, "grown", growth->steps_grown);
     hri_json_field_u64(w, "seen", growth->steps_seen);
+    hri_json_field_u64(w, "fromBefore", growth->from_before);
     hri_json_field_u64(w, "stack", hri_report_stack(tables, growth->stack));
     hri_json_field_u64(w, "category", growth->category);
     hri_json_field_u64(w, "bytes", growth->bytes);

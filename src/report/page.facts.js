@@ -67,7 +67,7 @@ function failuresTable(model, go) {
 
 function growthTable(model) {
   const {growth, categories} = model.facts, number = name => ({name, number: true});
-  const often = g => `${sizeText(g.perStep)} per ${g.by}, in ${g.grown} of ${g.seen}`;
+  const often = g => g.fromBefore ? `${countText(g.fromBefore)} from before the recording` : `${sizeText(g.perStep)} per ${g.by}, in ${g.grown} of ${g.seen}`;
   const rows = growth.map(g => [sizeText(g.bytes), countText(g.count), g.kind, g.goesOn ? often(g) : '–', categories[g.category] || '',
     stackCell(model, g.stack)]);
   return [el('h3', {}, 'What outlives its step'), table([number('Bytes'), number('Count'), {name: 'Growth', plain: true},

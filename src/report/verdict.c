@@ -75,14 +75,21 @@ static void add_largest(const hr_inspection *in, hri_text *text) {
 
 static void add_growth(const hr_inspection *in, hri_text *text) {
   uint32_t i, count = 0;
+  uint64_t before = 0;
   double per_step = 0;
   char a[32];
   for (i = 0; i < in->growth_count; i++) {
     if (!hr_growth_goes_on(in->growth[i].kind)) continue;
     count++;
     per_step += in->growth[i].bytes_per_step;
+    before += in->growth[i].from_before;
   }
   if (count == 0 || per_step < 1) return;
+  if (before) { /* the recording has too few steps to say by how much */
+    hri_text_add(text, " Memory grows: of %u place%s in the program, %llu tensors are from before the recording began.",
+                 count, count == 1 ? "" : "s", (unsigned long long)before);
+    return;
+  }
   hri_text_add(text, " Memory still grows at the end, by %s per step, from %u place%s in the program.",
                hri_size_text((uint64_t)per_step, a), count, count == 1 ? "" : "s");
 }

@@ -1839,6 +1839,57 @@ static void steps_that_keep_most(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* A program that catches a failure gives up what it kept, and fails again: each failure is judged by what was live at it, also
+ * where the recording began late. */
+static void a_leak_from_before_at_each_failure(void **unused) {
+  enum { BEFORE = 10, STEPS = 2 };
+  story *s = malloc(sizeof *s);
+  uint64_t kept[BEFORE + STEPS], first, others[2];
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 1024 * MIB);
+  s->silent_start = true;
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int k = 0; k < BEFORE; k++) kept[k] = story_alloc(s, 2 * MIB, LEAK);
+  s->silent_start = false;
+  for (int step = 0; step < STEPS; step++) {
+    for (int k = 0; k < 2; k++) others[k] = story_alloc(s, ACTIVATION, FORWARD);
+    kept[BEFORE + step] = story_alloc(s, 2 * MIB, LEAK);
+    for (int k = 0; k < 2; k++) story_free(s, others[k]);
+    story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+  }
+  story_event(s, HR_TRACE_OOM, 0, ACTIVATION, FORWARD);
+  for (int k = 0; k < BEFORE + STEPS; k++) story_free(s, kept[k]);
+  story_alloc(s, ACTIVATION, FORWARD);
+  story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_int_equal(p->oom_count, 2);
+  assert_int_equal(p->growth_count, 0);
+  first = p->ooms[0].event + 1;
+  hr_inspection_destroy(p);
+  p = inspect(snapshot, first);
+  assert_int_equal(p->growth_count, 1);
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
+  assert_int_equal(p->growth[0].from_before, BEFORE);
+  { /* ... and neither the words nor the numbers say that this is a rate */
+    char *text;
+    hr_error error;
+    assert_int_equal(hr_inspect_text(p, 10, 1u << HR_BY_STACK, &text, &error), HR_OK);
+    assert_non_null(strstr(text, "GROWS: 24.00 MiB outlive their steps"));
+    assert_non_null(strstr(text, "10 from before the recording"));
+    assert_null(strstr(text, "every step"));
+    hr_free(text);
+    assert_int_equal(hr_inspect_json(p, 10, &text, &error), HR_OK);
+    assert_non_null(strstr(text, "\"from_before\": 10"));
+    hr_free(text);
+  }
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f\xC2\x9B\xC2\xA0\xC2", line[] = "a\nb";
   (void)state;
@@ -1856,6 +1907,7 @@ int main(void) {
       cmocka_unit_test(a_buffer_that_fills_up),
       cmocka_unit_test(layers_are_no_steps),
       cmocka_unit_test(steps_that_keep_most),
+      cmocka_unit_test(a_leak_from_before_at_each_failure),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
