@@ -4,7 +4,8 @@
  * them. A step that needs more for another reason asks the same of the same lines, and keeps what they gave for longer (layers
  * that are trained from here on), or asks for something at lines that no step had before (states that are made late). So of
  * each place that a usual step has, what the failing one asks for beyond all usual ones is summed up: of single tensors, and
- * of all tensors of a place together, the larger of the two. Tensors without a stack have no place. */
+ * of all tensors of a place together, the larger of the two. Tensors without a stack have no place. Where most of the step is at
+ * places of the same call of the model that are new, nothing can be compared (a compiler makes other code for another shape). */
 #include "inspect/inside.h"
 
 enum { LEAST_STEPS = 3 };
@@ -28,16 +29,33 @@ static void ask_usually(place *at, uint32_t step, uint64_t size) {
 }
 
 static void ask_now(place *at, uint32_t step, uint64_t size) {
-  if (at->most == 0) return;
   if (at->step != step + 1) at->step = step + 1, at->sum = at->beyond = 0;
   at->sum += size;
-  if (size > at->largest) at->beyond += size - at->largest;
+  if (at->most && size > at->largest) at->beyond += size - at->largest;
 }
 
 static uint64_t beyond_usual(const place *at, uint32_t step) {
   const uint64_t more = at->step == step + 1 && at->sum > at->most ? at->sum - at->most : 0;
   if (at->most == 0 || at->step != step + 1) return 0;
   return more > at->beyond ? more : at->beyond;
+}
+
+/* Whether most bytes of the step are asked for within a call of the model that usual steps have, or in its backward, of which no
+ * call is known, at places that none of them has: code that was made for other shapes. What it asks for beyond the usual code
+ * nothing tells. Another model is called from somewhere else. `sites`: all false, one for each call. */
+static bool is_elsewhere(const hri_inside *in, const place *places, uint32_t step, bool *sites) {
+  const uint32_t stacks = in->public.snapshot->stack_count;
+  uint64_t all = 0, elsewhere = 0;
+  for (uint32_t k = 0; k < stacks; k++)
+    if (places[in->stacks[k].plain].most) sites[in->stacks[k].site] = true;
+  sites[0] = false;
+  for (uint32_t k = 0; k < stacks; k++) {
+    if (places[k].step != step + 1) continue;
+    all += places[k].sum;
+    if (places[k].most == 0 && (sites[in->stacks[k].site] || in->stacks[k].stage == HR_STAGE_BACKWARD))
+      elsewhere += places[k].sum;
+  }
+  return elsewhere > all / 2;
 }
 
 hr_status hri_asked_find(hri_inside *in, hr_error *error) {
@@ -47,11 +65,17 @@ hr_status hri_asked_find(hri_inside *in, hr_error *error) {
   const uint32_t step = oom ? hri_step_of(p, oom->event) : 0, stacks = p->snapshot->stack_count;
   uint32_t usual = 0;
   place *places;
+  bool *sites;
   if (!in->has_stacks || !oom || !oom->stack || step < LEAST_STEPS) return HR_OK;
   for (uint32_t k = 0; k < step; k++) usual += is_usual(p, k);
   if (usual < LEAST_STEPS) return HR_OK;
   places = hri_alloc_zero(stacks, sizeof *places);
-  if (!places) return hri_fail_memory(error, stacks * sizeof *places, "what a step asks for");
+  sites = hri_alloc_zero((size_t)p->snapshot->frame_count + 1, sizeof *sites);
+  if (!places || !sites) {
+    hri_free(places);
+    hri_free(sites);
+    return hri_fail_memory(error, stacks * sizeof *places + p->snapshot->frame_count, "what a step asks for");
+  }
   for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < oom->event; k++) {
     const hri_life *life = &l->lives[k];
     const uint32_t own = life->stack && life->alloc >= p->steps[0].first_event ? hri_step_of(p, life->alloc) : step;
@@ -61,8 +85,9 @@ hr_status hri_asked_find(hri_inside *in, hr_error *error) {
       ask_now(at, step, life->size);
   }
   ask_now(&places[in->stacks[oom->stack].plain], step, oom->size);
-  for (uint32_t k = 0; k < stacks; k++) p->asked_more_bytes += beyond_usual(&places[k], step);
-  p->asked_known = true;
+  p->asked_known = !is_elsewhere(in, places, step, sites);
+  for (uint32_t k = 0; k < stacks && p->asked_known; k++) p->asked_more_bytes += beyond_usual(&places[k], step);
   hri_free(places);
+  hri_free(sites);
   return HR_OK;
 }

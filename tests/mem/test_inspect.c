@@ -1890,6 +1890,41 @@ static void a_leak_from_before_at_each_failure(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* A compiler makes another file of code for a batch of another shape: its places are new, and say nothing of what the usual ones
+ * ask for. Another model, that is called from somewhere else, asks for none of that. */
+static void code_for_another_shape(void **unused) {
+  enum { USUAL = 6 };
+  static const char *const calls[] = {
+      FORWARD, "call@/tmp/torchinductor_u/cd/ccd.py:100;forward@model.py:60" CALL MAIN,
+      "forward@decoder.py:31" CALL ";decode@train.py:95;<module>@train.py:120"};
+  (void)unused;
+  for (int what = 0; what < 3; what++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 1024 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int step = 0; step <= USUAL; step++) {
+      uint64_t layers[LAYERS];
+      const bool last = step == USUAL;
+      for (int k = 0; k < LAYERS; k++)
+        layers[k] = story_alloc(s, last ? 3 * ACTIVATION : ACTIVATION, last ? calls[what] : FORWARD);
+      if (last) break;
+      for (int k = 0; k < LAYERS; k++) story_free(s, layers[k]);
+      story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+    }
+    story_event(s, HR_TRACE_OOM, 0, 3 * ACTIVATION, calls[what]);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_true(p->step_count > USUAL);
+    assert_int_equal(p->asked_known, what != 1);
+    assert_int_equal(p->asked_more_bytes, what == 0 ? (3 * (LAYERS + 1) - LAYERS) * (uint64_t)ACTIVATION : 0);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 static void test_names_do_not_steer_a_terminal(void **state) {
   char text[] = "a\x1b[31m\nb\x7f\xC2\x9B\xC2\xA0\xC2", line[] = "a\nb";
   (void)state;
@@ -1907,6 +1942,7 @@ int main(void) {
       cmocka_unit_test(a_buffer_that_fills_up),
       cmocka_unit_test(layers_are_no_steps),
       cmocka_unit_test(steps_that_keep_most),
+      cmocka_unit_test(code_for_another_shape),
       cmocka_unit_test(a_leak_from_before_at_each_failure),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),

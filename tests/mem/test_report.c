@@ -580,6 +580,21 @@ static void test_verdict_by_what_would_have_fit(void **state) {
   }
 }
 
+/* What a ring of few steps shows of growth is no rate. */
+static void test_verdict_of_growth(void **state) {
+  hr_growth growth = {.kind = HR_GROWTH_LEAK, .bytes = 24 << 20, .count = 12, .bytes_per_step = 2 << 20};
+  (void)state;
+  for (uint64_t before = 0; before <= 10; before += 10) {
+    hr_inspection in = {.growth = &growth, .growth_count = 1, .event_count = 9, .peak_event = UINT64_MAX};
+    hri_text text = {0};
+    growth.from_before = before;
+    hri_report_verdict(&in, &text);
+    assert_int_equal(strstr(text.chars, "by 2.00 MiB per step") != NULL, before == 0);
+    assert_int_equal(strstr(text.chars, "10 tensors are from before the recording began") != NULL, before == 10);
+    hri_text_deinit(&text);
+  }
+}
+
 /* ---- SHA-256: the examples of FIPS 180-2, appendix B, and the empty message ---- */
 
 static void test_sha256(void **state) {
@@ -625,6 +640,7 @@ int main(void) {
                                      cmocka_unit_test(test_full_disk),
                                      cmocka_unit_test(test_verdict_tells_failure_or_peak),
                                      cmocka_unit_test(test_verdict_by_what_would_have_fit),
+                                     cmocka_unit_test(test_verdict_of_growth),
                                      cmocka_unit_test(test_sha256)};
   return cmocka_run_group_tests(tests, set_up, remove_directory);
 }
