@@ -22,7 +22,7 @@
 #include "explain/evidence.h"
 
 #include "base/mem.h"
-#include "inspect/lives.h"
+#include "inspect/inside.h"
 
 #define MIB(x) ((uint64_t)(x) << 20)
 #define SIZE HRI_OOM_SIZE
@@ -564,13 +564,13 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
       hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 
-/* What a line of the program's own keeps, tensor by tensor, where that is half of what is live: a data set or a list, of which
- * smaller batches make nothing less. */
+/* What a line of the program's own keeps, tensor by tensor, where that is half of what is live and there are no steps: a data
+ * set or a list, of which smaller batches make nothing less. Weights that such a line loads look the same. */
 static bool is_pile(const hri_oom_facts *k) {
   enum { LEAST_TENSORS = 32 };
   const hr_live_group *most = k->i->group_count[HR_BY_STACK] ? &k->i->groups[HR_BY_STACK][0] : NULL;
   if (!most || most->count < LEAST_TENSORS || most->bytes < k->live / 2) return false;
-  if (k->i->snapshot->stacks[most->stack].count == 0) return false;
+  if (k->i->step_count || !hri_stack_is_own(k->i->snapshot, most->stack)) return false;
   return most->stage == HR_STAGE_UNKNOWN || most->stage == HR_STAGE_DATA || most->stage == HR_STAGE_BETWEEN;
 }
 
@@ -578,8 +578,8 @@ static void advise_too_big(hr_oom_failure *f, const hri_oom_facts *k) {
   if (is_pile(k))
     hr_oom_add_advice(
         f, HR_OOM_ADVICE,
-        "most of what is live is kept by one line, named above: keep it on the host (pin_memory()) and move what a "
-        "step needs, or keep less of it; where each step adds to it, it is growth",
+        "most of what is live is kept by one line, named above: unless these are weights, keep it on the host "
+        "(pin_memory()) and move what a step needs, or keep less of it; where each step adds to it, it is growth",
         "small", "", 0);
   if (k->i->event_count && !k->i->began_empty && k->i->step_count < STEPS_OF_GROWTH)
     hr_oom_add_advice(

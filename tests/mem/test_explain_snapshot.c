@@ -25,6 +25,7 @@ typedef struct scene {
   hr_growth growth[2];
   hr_step_sums steps[8];
   hr_live_group stack_group, category_group;
+  uint32_t own_stack; /* of a line of the program's own, which calls no library */
   const char *categories[2];
   hr_replay replay;
   hr_replay_result results[4];
@@ -46,6 +47,7 @@ static void scene_open(scene *s, const char *settings) {
   frames[2] = hri_snapshot_add_frame(&b, hri_snapshot_add_string(&b, "train_step", 10),
                                      hri_snapshot_add_string(&b, "/x/model.py", 11), 42);
   s->stack_group.stack = hri_snapshot_add_stack(&b, frames, 3);
+  s->own_stack = hri_snapshot_add_stack(&b, frames + 2, 1);
   assert_int_equal(hri_snapshot_build_end(&b, &s->snapshot, &error), HR_OK);
   s->i.snapshot = s->snapshot;
   s->i.has_state = true;
@@ -208,10 +210,10 @@ static bool advises(const hr_oom_failure *f, const char *part) {
 }
 
 /* A line that keeps most of what is live, tensor by tensor, gets advice about that; a recording without a beginning, about the
- * recording. */
+ * recording. Not where a library's line made it, nor where steps are found. */
 static void test_too_big_by_one_line(void **state) {
   (void)state;
-  for (int what = 0; what < 4; what++) {
+  for (int what = 0; what < 6; what++) {
     scene s;
     hr_explanation *e;
     scene_open(&s, "");
@@ -219,6 +221,8 @@ static void test_too_big_by_one_line(void **state) {
     s.stack_group.bytes = what == 1 ? GIB(3) : GIB(6);
     s.stack_group.count = what == 2 ? 20 : 200;
     s.stack_group.stage = what == 3 ? HR_STAGE_FORWARD : HR_STAGE_UNKNOWN;
+    if (what != 4) s.stack_group.stack = s.own_stack;
+    if (what == 5) scene_steps(&s, 2, GIB(7));
     s.i.began_empty = what != 0;
     e = explain(&s);
     assert_int_equal(e->failures[0].cause, HR_OOM_TOO_BIG);
