@@ -19,9 +19,9 @@ enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8 };
 typedef struct keeper {
   uint64_t made, bytes, size; /* within the ring, and live at the failure; of the last one */
   uint64_t older, older_bytes, life;
-  uint64_t least, largest; /* the sizes of both */
+  uint64_t least, largest;    /* the sizes of both */
   uint64_t ends, asked, most; /* asked for since the optimizer's `ends`th end; the most between two of them */
-  bool outlived; /* one of them an optimizer's end within the ring */
+  bool outlived;              /* one of them an optimizer's end within the ring */
 } keeper;
 
 typedef struct row_of_frees {

@@ -245,8 +245,7 @@ static void add_growth(hri_text *t, const hr_inspection *p, uint32_t top) {
   for (uint32_t k = 0; k < shown; k++) {
     const hr_growth *g = &p->growth[k];
     hri_text_add(t, "  %10s %6llu x  %-8s", SIZE(g->bytes), (unsigned long long)g->count, hr_growth_name(g->kind));
-    if (g->from_before)
-      hri_text_add(t, "%llu from before the recording  ", (unsigned long long)g->from_before);
+    if (g->from_before) hri_text_add(t, "%llu from before the recording  ", (unsigned long long)g->from_before);
     else if (hr_growth_goes_on(g->kind))
       hri_text_add(t, "%10s per %s, in %u of %u  ", SIZE((uint64_t)g->bytes_per_step), hr_growth_unit(g->kind),
                    g->steps_grown, g->steps_seen);

@@ -228,7 +228,8 @@ static bool comes_to_ends(const hri_inside *in, const marks *found) {
 /* Whether most of what repeats was made within a model's call, and so may be its layers. Without stacks nothing tells. */
 static bool may_be_layers(const hri_inside *in, const marks *found) {
   size_t within = 0;
-  for (size_t k = 0; k + 1 < found->count; k++) within += in->stacks[in->lives->events[found->items[k]].stack].site != 0;
+  for (size_t k = 0; k + 1 < found->count; k++)
+    within += in->stacks[in->lives->events[found->items[k]].stack].site != 0;
   return 2 * within >= found->count;
 }
 

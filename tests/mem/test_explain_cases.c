@@ -1176,10 +1176,10 @@ static void test_poor_recordings(void **state) {
 static void test_short_rings(void **state) {
   static const scenario leaks = {"leak, one step of it", leak, 8, GIB(4), "", true, C(GROWTH), 0, false, true};
   enum { NO_GROWTH = C(TOO_BIG) | C(OUTLIER_BATCH) | C(FRAGMENTED) };
-  static const scenario kept[] = {
-      {"window, one step of it", window_of_results, 3, GIB(3.6), "", true, NO_GROWTH, 0, false, true},
-      {"lengths, one step of it", window_of_lengths, 3, GIB(2.9), "", true, NO_GROWTH, 0, false, true},
-      {"outputs, one step of them", outputs_until_the_next, 3, GIB(2.8), "", true, NO_GROWTH, 0, false, true}};
+  static const scenario kept[] =
+      {{"window, one step of it", window_of_results, 3, GIB(3.6), "", true, NO_GROWTH, 0, false, true},
+       {"lengths, one step of it", window_of_lengths, 3, GIB(2.9), "", true, NO_GROWTH, 0, false, true},
+       {"outputs, one step of them", outputs_until_the_next, 3, GIB(2.8), "", true, NO_GROWTH, 0, false, true}};
   score sum = {0}, full = {0};
   (void)state;
   for (kept_events = 150; kept_events <= 270; kept_events += 40) {

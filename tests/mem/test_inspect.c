@@ -1894,9 +1894,8 @@ static void a_leak_from_before_at_each_failure(void **unused) {
  * ask for. Another model, that is called from somewhere else, asks for none of that. */
 static void code_for_another_shape(void **unused) {
   enum { USUAL = 6 };
-  static const char *const calls[] = {
-      FORWARD, "call@/tmp/torchinductor_u/cd/ccd.py:100;forward@model.py:60" CALL MAIN,
-      "forward@decoder.py:31" CALL ";decode@train.py:95;<module>@train.py:120"};
+  static const char *const calls[] = {FORWARD, "call@/tmp/torchinductor_u/cd/ccd.py:100;forward@model.py:60" CALL MAIN,
+                                      "forward@decoder.py:31" CALL ";decode@train.py:95;<module>@train.py:120"};
   (void)unused;
   for (int what = 0; what < 3; what++) {
     story *s = malloc(sizeof *s);
