@@ -229,18 +229,19 @@ hr_status command_explain(cli_config *config, hr_error *error) {
   hr_status status;
   ranks all = {0};
   reading r;
-  bool is_run;
+  bool has_ranks, is_run;
   if (config->operand_count == 0) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to explain");
     return hri_hint(error, HR_ERROR_USAGE,
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
   HRI_TRY(check_job(config, NULL, error));
-  is_run = !ranks_are_in(config->operands[0]) && is_directory(config->operands[0]);
+  has_ranks = ranks_are_in(config->operands[0]);
+  is_run = !has_ranks && is_directory(config->operands[0]);
   if (is_run && holds_run(config->operands[0])) HRI_TRY(check_job(config, "a run states its budget", error));
   reading_begin(&r, config, config->operands[0]);
   if (is_run) status = hr_explain_run(config->operands[0], &run, error);
-  else if (ranks_are_in(config->operands[0])) status = explain_ranks(config, &r, &all, &explanation, error);
+  else if (has_ranks) status = explain_ranks(config, &r, &all, &explanation, error);
   else status = explain_file(config, &r, &explanation, error);
   status = reading_end(&r, status, error); /* the plan of --model is not the file's */
   if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);

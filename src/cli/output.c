@@ -20,7 +20,8 @@ static const char *const signs[] = {"<meta name=\"generator\" content=\"Headroom
                                     "{\"displayTimeUnit\":\"ms\",\"traceEvents\":", "{\"step\":",
                                     "# HELP headroom_step "};
 
-static bool is_ours(const char *path, output_kind kind) {
+/* Whether a file has the sign in its first kilobyte. */
+static bool has_sign(const char *path, const char *sign) {
   char head[HEAD_BYTES + 1];
   FILE *file = fopen(path, "rb");
   size_t count;
@@ -28,8 +29,10 @@ static bool is_ours(const char *path, output_kind kind) {
   count = fread(head, 1, HEAD_BYTES, file);
   (void)fclose(file);
   head[count] = 0;
-  return kind != OUTPUT_OTHER && strstr(head, signs[kind]);
+  return strstr(head, sign);
 }
+
+static bool is_ours(const char *path, output_kind kind) { return kind != OUTPUT_OTHER && has_sign(path, signs[kind]); }
 
 /* What a run writes in its directory; its scratch directories are hidden. A report beside the record of its memory harms nothing. */
 static const char *const of_runs[] = {"run.json",     "metrics.jsonl",
@@ -48,16 +51,7 @@ static bool is_of_runs(const char *name) {
 }
 
 /* Whether the file is a run's own description, and no other program's run.json. */
-static bool describes_run(const char *path) {
-  char head[HEAD_BYTES + 1];
-  FILE *file = fopen(path, "rb");
-  size_t count;
-  if (!file) return false;
-  count = fread(head, 1, HEAD_BYTES, file);
-  (void)fclose(file);
-  head[count] = 0;
-  return strstr(head, "\"run_id\"");
-}
+static bool describes_run(const char *path) { return has_sign(path, "\"run_id\""); }
 
 static hr_status fail_of_run(const char *option, const char *path, hr_error *error) {
   hri_fail(error, HR_ERROR_USAGE, "--%s: %s belongs to the run in its directory, which counts on it", option, path);
