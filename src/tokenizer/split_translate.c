@@ -650,6 +650,7 @@ static hr_status read_escape(translator *t) {
     return HR_OK;
   }
   if (c == 'X') return fail(t, t->at, "a cluster of characters, whose rules differ between versions of Unicode,");
+  if (c == 'G') return fail(t, t->at, "the place where a search begins, which a window of a long text would move,");
   if (strchr("AzZRKN", c) || (c >= '1' && c <= '9')) {
     t->at += 2;
     hri_text_add(t->out, "\\%c", c);

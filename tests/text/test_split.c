@@ -498,6 +498,7 @@ static const struct {
     {"\\x{110000}", "no character number"},
     {"a\\yb", "a border of text segments"},
     {"\\X", "a cluster of characters, whose rules differ between versions of Unicode"},
+    {"\\G[a-z]+", "the place where a search begins"},
     {"{2}", "nothing to repeat"},
     {"[a&&]", "an empty class"},
     {"(?#a", "a comment without an end"},
