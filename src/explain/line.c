@@ -267,8 +267,9 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
   if (starts_with(line, count, at, "<table") && hri_oom_word(line, at, count, "</table>") < count)
     shape |= HRI_OOM_HEADING; /* a table of one line is a title */
   if (at + 1 < count && strchr("-*+", line[at]) && (line[at + 1] == ' ' || line[at + 1] == '*') &&
-      !starts_with(line, count, at + 2, "device #")) /* how programs number devices */
-    shape |= HRI_OOM_COMMENT;                        /* an item */
+      !starts_with(line, count, at + 2, "device #"))                           /* how programs number devices */
+    shape |= HRI_OOM_COMMENT;                                                  /* an item */
+  if (starts_with(line, count, at, "\xe2\x80\xa2 ")) shape |= HRI_OOM_COMMENT; /* a page's sign of an item */
   if (at + 2 < count && hri_is_digit(line[at]) && strchr(".)", line[at + 1]) && line[at + 2] == ' ')
     shape |= HRI_OOM_COMMENT;
   if (at + 4 < count && starts_with(line, count, at, "**") && starts_with(line, count, count - 2, "**"))

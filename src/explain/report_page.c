@@ -28,6 +28,8 @@ static bool is_explained(const hri_oom_place *p) {
       "\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe9\x80\x9a\xe5\xb8\xb8|\xe8\xbf\x99\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba";
   static const char common[] = /* Chinese: is (very) common, is a common, is the most common */
       "\xe6\x98\xaf\xe5\xbe\x88\xe5\xb8\xb8\xe8\xa7\x81|\xe6\x98\xaf\xe5\xb8\xb8\xe8\xa7\x81|\xe6\x98\xaf\xe4\xb8\x80\xe4\xb8\xaa\xe5\xb8\xb8\xe8\xa7\x81|\xe6\x98\xaf\xe6\x9c\x80\xe5\xb8\xb8\xe8\xa7\x81";
+  static const char shown[] = /* below an entry's name */
+      "you may meet an error|you may encounter an error|you may get an error|you may see an error|you might see an error";
   static const char reading[] =
       "as the error message suggests|as the error message says|as the message says|as the error says|"
       "in other words";
@@ -39,6 +41,7 @@ static bool is_explained(const hri_oom_place *p) {
       hri_match_at(p->text, next_line(p), p->count, "this message means"))
     return true;
   if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
+  if (hri_match_at(p->text, next_line(p), p->count, shown)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
     return false; /* who meets it; a page may ask for "my" model */
@@ -182,6 +185,9 @@ static bool is_entry_of_reference(const hri_oom_place *p) {
                    "the possible cause|possible cause|possible reason|the possible reason"))
     return true;
   if (is_in_list_of_threads(p)) return true;
+  if (hri_match_at(p->text, next_line(p), p->count, "cause |causes |reason |explanation ") &&
+      hri_match_any(p->text, p->line_end, end, "solution|solutions|resolution|workaround"))
+    return true;
   if (hri_match_at(p->text, p->line, p->at, "failure pattern: |failure mode: |pattern: |symptom: |symptoms: ") &&
       hri_match_at(p->text, next_line(p), p->count, "root cause|cause: |causes: |reason: "))
     return true;

@@ -260,7 +260,7 @@ static bool says_nearby(const nearby *n, const char *whole, const char *parts) {
 
 void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
   static const char killers[] =
-      "oom killer|oom-killer|oomkiller|systemd-oomd|oom) killer|earlyoom|oom-kill|oom_kill|oom kill|oom handler|by oom|by kernel|by the kernel|"
+      "oom killer|oom-killer|oomkiller|systemd-oomd|oom) killer|memory) killer|of memory killer|of-memory killer|earlyoom|oom-kill|oom_kill|oom kill|oom handler|by oom|by kernel|by the kernel|"
       "linux kernel|kernel killed|kernel kills|by slurm|slurm kill|slurm's|by kubernetes|out_of_memory|oomkilled";
   static const char killing[] = "kill|kills|killed|killing";
   static const char hosts[] =

@@ -116,7 +116,9 @@ static bool was_killed_by_killer(const hri_oom_place *p, size_t phrase, size_t t
                end = hri_sentence_end(p->text, to, p->line_end);
   const size_t by = hri_match_first(p->text, from, end, "killed by ");
   const size_t near = by + 48 < end ? by + 48 : end;
-  return by < end && hri_match_part(p->text, by, near, "oom killer|oom-killer|oomkiller") &&
+  return by < end &&
+         hri_match_part(p->text, by, near,
+                        "oom killer|oom-killer|oomkiller|memory) killer|of memory killer|of-memory killer") &&
          hri_match_any(p->text, from, by, once) &&
          !hri_match_any(p->text, from, end, HRI_CASE "|" HRI_CAN "|when|means|any|each|every");
 }

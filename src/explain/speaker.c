@@ -53,7 +53,8 @@ void hri_oom_set_framework(hri_oom_message *m, const char *name) {
 
 /* Who speaks of Metal, by the lines before: MLX, ggml; else an interface that many use. */
 static const char *speaker_of_metal(const hri_oom_place *p) {
-  size_t from = p->before_count > 200 ? p->before_count - 200 : 0;
+  enum { FAR = 800 };
+  size_t from = p->before_count > FAR ? p->before_count - FAR : 0;
   if (hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
       hri_oom_is_in_code(p->before, from, p->before_count, "mlx"))
     return "mlx";
@@ -79,11 +80,13 @@ static bool names_host_function(const char *text, size_t from, size_t to) {
   return false;
 }
 
-/* The lines right behind the message that say who speaks: a database's detail, the stack of a run time. */
+/* The lines right behind the message that say who speaks: a database's detail, the stack of a run time. What stands behind the same
+ * words once more is theirs. */
 static bool is_continued_by_host(const hri_oom_place *p) {
   static const char lines[] =
       "failed on request of size|in memory context|runtime stack:|of memory (of type|memorylabel:|goroutine ";
   size_t end = p->line_end + 160 < p->count ? p->line_end + 160 : p->count;
+  end = hri_oom_word(p->text, p->line_end, end, "out of memory");
   return hri_match_part(p->text, p->line_end, end, lines);
 }
 

@@ -490,7 +490,7 @@ static bool will_come(const char *text, size_t end, bool fenced) {
   static const char will[] =
       "you will get|you'll get|you will see|you'll see|you will receive|you may get|you might get|you may see|you might see";
   static const char may[] =
-      "you may meet|you may encounter|can stop with|may stop with|can fail with|may fail with|might fail with|could fail with";
+      "you may meet|you may encounter|you may see an error|you may get an error|can stop with|may stop with|can fail with|may fail with|might fail with|could fail with";
   const size_t from = end > REACH ? end - REACH : 0;
   if (!fenced && !hri_match_any(text, from, end, "following error|following message|like following|message like"))
     return false;
@@ -623,8 +623,15 @@ static bool is_quoted_case(const hri_oom_place *p) {
          !hri_match_any(p->text, from, p->tick_from, HRI_OWN);
 }
 
+/* Whether what follows is one of several: "errors such as:", right before the colon. "4k video (e.g. x) results in:" is a case of x,
+ * and so is "on ten nodes e.g., it crashes with:". */
+static bool is_one_such(const char *text, size_t from, size_t end) {
+  enum { JUST = 32 };
+  const size_t near = from + JUST > end ? from : end - JUST, such = hri_match_whole(text, near, end, HRI_SUCH);
+  return such < end && !hri_match_any(text, such, end, "it|crashes|fails|dies|stops|exits|aborts|crashed|failed");
+}
+
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  enum { JUST = 32 }; /* right before the colon: "errors such as:"; "4k video (e.g. x) results in:" is a case of x */
   static const char cases[] = HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
                                      "one of these|one of the following|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
@@ -656,8 +663,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
       (hri_match_part(p->before, from, end, MAY_ABROAD) && !hri_match_part(p->before, from, end, OWN_ABROAD)))
     return true;
   return hri_page_shows_symptom(p, end) ||
-         ((will || hri_match_any(p->before, from, end, cases) ||
-           hri_match_any(p->before, from + JUST > end ? from : end - JUST, end, HRI_SUCH)) &&
+         ((will || hri_match_any(p->before, from, end, cases) || is_one_such(p->before, from, end)) &&
           !hri_match_any(p->before, from, end, own));
 }
 

@@ -21,6 +21,12 @@ static bool after_has(const hri_oom_around *a, size_t within, const char *words)
   return hri_match_part(a->text, a->after, a->count - a->after < within ? a->count : a->after + within, words);
 }
 
+/* Whether the head's words stand there once more before the words that go with the message: a title above it. */
+static bool is_named_again(const hri_oom_around *a, const char *words) {
+  const size_t end = hri_oom_word(a->text, a->after, a->count, words);
+  return hri_match_part(a->text, a->after, end, "out of memory");
+}
+
 static const hri_oom_reading nothing = {HRI_OOM_NOTHING, ""};
 
 /* `source` where the kind is told, else nothing. */
@@ -174,7 +180,8 @@ static hri_oom_reading read_memory_head(const hri_oom_around *a) {
   }
   if (after_starts(a, " (allocated ") && after_has(a, 60, ") (tried to allocate"))
     return (hri_oom_reading){HRI_OOM_HOST, "php"};
-  if (after_has(a, 300, "failed on request of size")) return (hri_oom_reading){HRI_OOM_HOST, "postgresql"};
+  if (after_has(a, 300, "failed on request of size") && !is_named_again(a, "failed on request of size"))
+    return (hri_oom_reading){HRI_OOM_HOST, "postgresql"};
   if (after_has(a, 120, "cannot enlarge string buffer")) return (hri_oom_reading){HRI_OOM_LIMIT, "postgresql"};
   if (after_has(a, 40, "tried to allocate") && !after_has(a, 40, "malloc"))
     return (hri_oom_reading){HRI_OOM_CACHING, "pytorch-cuda"};
