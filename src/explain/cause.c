@@ -28,7 +28,7 @@ bool hri_oom_is_wrong_size(const hr_oom_failure *f) {
 
 static bool judge_absurd(hr_oom_failure *f, const hri_oom_ledger *l) {
   bool wrapped = l->requested >= 1ull << 60, absurd = hri_oom_is_wrong_size(f);
-  if (!wrapped && !(l->knows_total && l->requested > l->total + l->slack)) return false;
+  if (!wrapped && !(l->knows_total && l->requested > l->total + l->request_slack)) return false;
   if (wrapped) {
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN,
                 "the request is absurd: no device has this much; a size was computed wrongly");
@@ -90,7 +90,7 @@ static void judge_late(hr_oom_failure *f) {
 static bool judge_live(const hri_oom_message *m, hr_oom_failure *f, const hri_oom_ledger *l) {
   uint64_t live = hri_oom_less(l->allocated, l->pools), least;
   if (!l->knows_allocated || !l->knows_total) return false;
-  if (l->allocated > l->total + l->slack) {
+  if (l->allocated > l->total + l->held_slack) {
     hri_oom_line(f, "allocated %s > total %s: the driver has spilled %s into host memory", HRI_OOM_SIZE(l->allocated),
                  HRI_OOM_SIZE(l->total), HRI_OOM_SIZE(l->allocated - l->total));
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_CERTAIN, "live memory alone exceeds the device by %s",
@@ -100,7 +100,7 @@ static bool judge_live(const hri_oom_message *m, hr_oom_failure *f, const hri_oo
   if (!l->knows_requested) return false;
   /* The request printed is a segment: the least that the tensor itself can have been. */
   least = l->requested <= 2ull << 20 ? 0 : l->requested <= 20ull << 20 ? 1ull << 20 : l->requested - (2ull << 20);
-  if (live + least <= l->total + l->slack) return false;
+  if (live + least <= l->total + l->live_slack) return false;
   hri_oom_line(f, "live tensors %s + requested %s = %s > total %s", HRI_OOM_SIZE(live), HRI_OOM_SIZE(l->requested),
                HRI_OOM_SIZE(live + l->requested), HRI_OOM_SIZE(l->total));
   if (m && m->has_run) {

@@ -13,7 +13,7 @@ static bool could_serve_cached(const hri_oom_ledger *l) {
  * pieces; where the text does not say how much that is, what is allocated must have come close to the cap. */
 static bool is_cap_alone(const hr_oom_failure *f, const hri_oom_ledger *l, uint64_t have, uint64_t slack) {
   uint64_t cap = f->figures[HR_OOM_ALLOWED].bytes;
-  if (!l->knows_free || l->free < l->requested + l->slack) return false;
+  if (!l->knows_free || l->free < l->requested + l->fit_slack) return false;
   if (l->reserved == 0) return have + l->requested >= cap - cap / 10;
   return !could_serve_cached(l) && have + l->requested > cap + slack;
 }
@@ -42,7 +42,7 @@ static limit limit_of(hr_oom_failure *f, const hri_oom_ledger *l) {
 static bool judge_request(const limit *c) {
   const hri_oom_ledger *l = c->l;
   const hr_oom_value *v = c->f->figures;
-  if (!l->knows_requested || !l->knows_free || l->free < l->requested + l->slack || c->cap >= l->total ||
+  if (!l->knows_requested || !l->knows_free || l->free < l->requested + l->fit_slack || c->cap >= l->total ||
       l->requested <= c->cap + v[HR_OOM_ALLOWED].slack_bytes + v[HR_OOM_REQUESTED].slack_bytes)
     return false;
   hri_oom_line(c->f, "requested %s > allowed %s, whatever was held before; the device itself had %s free",
@@ -65,7 +65,7 @@ static bool judge_reached(const limit *c) {
 /* It stays below the cap; what is cached counts against it as well, and how much that is may not be printed. */
 static bool judge_below(const limit *c) {
   const hri_oom_ledger *l = c->l;
-  if (!l->knows_unallocated && l->reserved == 0 && l->knows_free && l->free >= l->requested + l->slack &&
+  if (!l->knows_unallocated && l->reserved == 0 && l->knows_free && l->free >= l->requested + l->fit_slack &&
       c->cap < l->total) {
     hri_oom_line(c->f, "a cap of %s is printed, and the device had %s free; what is cached of it is not in the text",
                  HRI_OOM_SIZE(c->cap), HRI_OOM_SIZE(l->free));

@@ -56,7 +56,8 @@ bool hri_oom_judge_others(hri_oom_message *m, const hri_oom_ledger *l) {
     proven = false;
   }
   if (hri_oom_is_cap_close(f, l)) proven = false;
-  if (l->free + l->others < l->requested + l->slack + f->figures[HR_OOM_OTHER_PROCESSES].slack_bytes) proven = false;
+  if (l->free + l->others < l->requested + l->fit_slack + f->figures[HR_OOM_OTHER_PROCESSES].slack_bytes)
+    proven = false;
   hri_oom_say(f, HR_OOM_OTHER_PROCESS, proven && l->others >= l->total / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%u other process%s %s %s of the device's %s", f->process_count, f->process_count == 1 ? "" : "es",
               f->process_count == 1 ? "holds" : "hold", HRI_OOM_SIZE(l->others), HRI_OOM_SIZE(l->total));

@@ -115,7 +115,10 @@ hri_oom_ledger hri_oom_ledger_of(const hr_oom_value *v) {
                       .knows_allocated = hri_oom_known(&v[HR_OOM_ALLOCATED]),
                       .knows_unallocated = hri_oom_known(&v[HR_OOM_UNALLOCATED]),
                       .knows_mine = hri_oom_known(&v[HR_OOM_THIS_PROCESS])};
-  l.slack = v[HR_OOM_TOTAL].slack_bytes + v[HR_OOM_FREE].slack_bytes + v[HR_OOM_REQUESTED].slack_bytes +
-            v[HR_OOM_ALLOCATED].slack_bytes + v[HR_OOM_PRIVATE_POOLS].slack_bytes;
+  l.request_slack = v[HR_OOM_TOTAL].slack_bytes + v[HR_OOM_REQUESTED].slack_bytes;
+  l.held_slack = v[HR_OOM_TOTAL].slack_bytes + v[HR_OOM_ALLOCATED].slack_bytes;
+  l.live_slack = l.held_slack + v[HR_OOM_REQUESTED].slack_bytes + v[HR_OOM_PRIVATE_POOLS].slack_bytes;
+  l.fit_slack = v[HR_OOM_FREE].slack_bytes + v[HR_OOM_REQUESTED].slack_bytes;
+  l.slack = l.live_slack + v[HR_OOM_FREE].slack_bytes;
   return l;
 }

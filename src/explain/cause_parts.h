@@ -13,7 +13,9 @@ void hri_oom_find_owners(hri_oom_message *message);
 /* The figures as bytes, 0 where one is not known. */
 typedef struct hri_oom_ledger {
   uint64_t total, free, requested, allocated, unallocated, reserved, mine, others, pools;
-  uint64_t slack; /* of total + free + requested + allocated: for sums of those */
+  /* How far the printed figures can be off: all of those above down to `allocated` and `pools`, and what one comparison holds against
+   * another: a request against what is free, a request and what is live, without and with it, against the total. */
+  uint64_t slack, fit_slack, live_slack, held_slack, request_slack;
   bool knows_requested, knows_total, knows_free, knows_allocated, knows_unallocated, knows_mine;
 } hri_oom_ledger;
 

@@ -40,7 +40,7 @@ static const hri_oom_head heads[] = {
     {"not enough gpu video memory", "pytorch-directml", HRI_OOM_BARE},
     {"unable to mmap", "", HRI_OOM_NOTHING},
     {"native memory allocation (", "java", HRI_OOM_HOST},
-    {"killed by yarn for exceeding", "yarn", HRI_OOM_HOST},
+    {"killed by yarn for exceed", "yarn", HRI_OOM_HOST},
     {"[errno 12] cannot allocate memory", "python", HRI_OOM_HOST},
     {"cannot allocate memory", "", HRI_OOM_NOTHING}, /* what the kernel's ENOMEM says */
     {"cannot allocate vector of size", "r", HRI_OOM_HOST},
@@ -445,6 +445,7 @@ static const hri_oom_head heads[] = {
     {"code 137", "kill", HRI_OOM_HOST_LIKELY},
     {"error 137", "kill", HRI_OOM_HOST_LIKELY},
     {"status of 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"status 137", "kill", HRI_OOM_HOST_LIKELY},
     {"child returned 137", "kill", HRI_OOM_HOST_LIKELY},
     /* words of which report.c tells whether they belong to a report; behind all others that begin alike */
     {"alloc", GENERAL, HRI_OOM_NOTHING},

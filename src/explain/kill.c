@@ -193,6 +193,11 @@ static bool is_when(const hri_oom_around *a, size_t from) {
          !hri_match_any(a->text, from, a->at, HRI_OWN "|was|were|got");
 }
 
+/* "Whatever takes more will be killed": nothing was. */
+static bool is_to_come(const hri_oom_around *a, size_t from) {
+  return hri_match_end(a->text, from, skip_adverbs(a->text, from, a->at), HRI_TO_BE);
+}
+
 bool hri_oom_is_told_kill(const hri_oom_around *a) {
   const size_t from = hri_sentence_start(a->text, a->start, a->at);
   const size_t near = a->after + 80 < a->count ? a->after + 80 : a->count,
@@ -200,7 +205,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->at > a->start && (hri_is_name(a->text[a->at - 1]) || strchr("-./", a->text[a->at - 1]))) return false;
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
-  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || is_when(a, from)) return false;
+  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || is_when(a, from) || is_to_come(a, from))
+    return false;
   if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
       hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||
       hri_match_at(a->text, a->after, a->count, ", or | are | until "))

@@ -10,6 +10,8 @@
 #define HRI_MAY "may|might|would|should|probably|perhaps|maybe"
 /* What it is able to do, or will do: said of all runs, and of one. */
 #define HRI_CAN "can|could|will"
+/* What becomes of something by a rule, before the word for it. */
+#define HRI_TO_BE "will be|would be|can be|could be|may be|might be|should be|must be|shall be"
 /* A question, or what answers it. */
 #define HRI_ASK "why|how|what is|what does|what to|question|faq|help with"
 /* One of several. */

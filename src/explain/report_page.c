@@ -42,6 +42,8 @@ static bool is_explained(const hri_oom_place *p) {
     return true;
   if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, shown)) return true;
+  if (!(p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED)) && hri_match_at(p->text, next_line(p), p->count, "\xe2\x80\x94 "))
+    return true; /* what it is, behind a dash */
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
     return false; /* who meets it; a page may ask for "my" model */
@@ -111,6 +113,7 @@ static bool is_titled_answer(const hri_oom_place *p) {
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, "anyone|any"))
     return false;
   if (hri_match_at(p->text, at, p->line_end, "understanding |taming |fixing |solving |resolving ")) return true;
+  if (hri_match_end(p->text, p->at, p->line_end, "what to do|what to do ")) return true;
   return (hri_match_at(p->text, at, p->line_end, asks) && hri_match_any(p->text, p->at, p->line_end, says)) ||
          hri_match_any(p->text, p->line, p->line_end, helps);
 }

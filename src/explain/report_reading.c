@@ -51,7 +51,8 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
     m->failure.source = "sycl";
     return;
   }
-  if (strcmp(m->failure.source, "caffe2") == 0) return;                            /* part of PyTorch */
+  if (strcmp(m->failure.source, "caffe2") == 0) return;         /* part of PyTorch */
+  if (hri_is_one_of(m->failure.source, "cublas|cudnn")) return; /* their code, whichever framework prints it */
   if (!who && hri_match_end(p->text, p->line, p->at, "cuda failed with error ")) { /* CTranslate2's own words */
     who = hri_oom_framework_near(p->before, p->before_count > 400 ? p->before_count - 400 : 0, p->before_count);
     if (who && strcmp(who, "ctranslate2") == 0) {
@@ -282,7 +283,7 @@ void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_
   if (hri_match_part(p->text, n.from, n.end, killers) &&
       (kill || hri_match_any(p->text, n.from, n.end, killing) ||
        hri_match_part(p->text, n.from, n.end,
-                      "\xe6\x9d\x80|\xd1\x83\xd0\xb1\xd0\xb8\xd1\x82|tu\xc3\xa9|\xe6\xae\xba"))) {
+                      "\xe6\x9d\x80|\xd1\x83\xd0\xb1\xd0\xb8\xd1\x82|tu\xc3\xa9|\xe6\xae\xba|\xec\xa3\xbd"))) {
     m->kind = HRI_OOM_HOST;
     m->failure.source = "kernel";
     m->anybodys = false;

@@ -84,12 +84,29 @@ static bool is_defined_below(const hri_oom_place *p, size_t from) {
       "one speaks of|is raised when| means the | means that ";
   enum { BELOW = 400 };
   const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
-  if (hri_match_end(p->text, p->line, from, "error messages that begin with ")) return true;
+  if (hri_match_end(
+          p->text, p->line, from,
+          "messages that begin with |messages that start with |messages beginning |messages beginning with |messages starting with "))
+    return true;
   return is_bare_title(p) && hri_match_part(p->text, p->line_end, end, defining);
 }
 
+/* "Out of memory (OOM) est un \xc3\xa9tat ...": what it is, as encyclopedias begin, behind what it is called besides. */
+static bool is_defined_abroad(const hri_oom_place *p, size_t to) {
+  static const char is[] =
+      " est un | est une | ist ein | ist eine | es un | es una | \xc3\xa8 un | \xc3\xa8 una | \xc3\xa9 um | \xc3\xa9 uma |"
+      " \xd1\x8d\xd1\x82\xd0\xbe | \xe2\x80\x94 \xd1\x8d\xd1\x82\xd0\xbe ";
+  while (hri_match_at(p->text, to, p->line_end, " (")) {
+    const size_t close = hri_oom_word(p->text, to, p->line_end, ")");
+    if (close == p->line_end) return false;
+    to = close + 1;
+  }
+  return hri_match_at(p->text, to, p->line_end, is);
+}
+
 bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {
-  return is_one_of_several(p, to) || is_titled_advice(p, from, to) || is_defined_below(p, from) ||
+  return is_one_of_several(p, to) || is_defined_abroad(p, to) || is_titled_advice(p, from, to) ||
+         is_defined_below(p, from) ||
          hri_match_at(p->text, to, p->line_end, " -> | => | \xe2\x86\x92 "); /* an arrow to what is done about it */
 }
 

@@ -179,14 +179,20 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
                               "\xea\xb2\xbd\xec\x9a\xb0|"                         /* Korean: in case */
                               "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
                               "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
+                              "\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|"         /* in order to */
                               "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* when */
                               "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0";         /* the same at a beginning */
   static const char phrases[] =
       "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
       "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"; /* the last two
                                                                                are Chinese: common errors */
-  return hri_match_part(text, from, to, phrases) || hri_match_any(text, from, to, whole) ||
-         hri_match_part(text, from, to, parts);
+  static const char usual[] = /* what is common or usual: Russian, Korean, Japanese, Chinese */
+      "\xd0\x9e\xd0\xb1\xd1\x8b\xd1\x87\xd0\xbd\xd0\xbe|\xd0\xbe\xd0\xb1\xd1\x8b\xd1\x87\xd0\xbd\xd0\xbe|\xd1\x80\xd0\xb0\xd1\x81\xd0\xbf\xd1\x80\xd0\xbe\xd1\x81\xd1\x82\xd1\x80\xd0\xb0\xd0\xbd\xd0\xb5\xd0\xbd\xd0\xbd|\xd1\x80\xd0\xb0\xd1\x81\xd0\xbf\xd1\x80\xd0\xbe\xd1\x81\xd1\x82\xd1\x80\xd0\xb0\xd0\xbd\xd1\x91\xd0\xbd\xd0\xbd|"
+      "\xeb\xa7\x8e\xec\x9d\xb4 \xea\xb2\xaa\xeb\x8a\x94|\xec\x9e\x90\xec\xa3\xbc \xeb\xb0\x9c\xec\x83\x9d|\xed\x9d\x94\xed\x9e\x88|\xed\x9d\x94\xed\x95\x9c|"
+      "\xe3\x82\x88\xe3\x81\x8f\xe3\x81\x82\xe3\x82\x8b|\xe3\x82\x88\xe3\x81\x8f\xe8\xa6\x8b\xe3\x82\x8b|\xe9\x81\xbf\xe3\x81\x91\xe3\x82\x89\xe3\x82\x8c\xe3\x81\xaa\xe3\x81\x84|\xe6\x9c\x80\xe5\xb8\xb8\xe8\xa7\x81|"
+      "m\xc3\xa1s com\xc3\xban|m\xc3\xa1s frecuente|plus courant|plus fr\xc3\xa9quent|h\xc3\xa4ufigste|pi\xc3\xb9 comun|mais comum";
+  return hri_match_part(text, from, to, usual) || hri_match_part(text, from, to, phrases) ||
+         hri_match_any(text, from, to, whole) || hri_match_part(text, from, to, parts);
 }
 
 bool hri_voice_addresses(const hri_oom_place *p) {
@@ -551,6 +557,7 @@ static bool is_answered(const hri_oom_place *p) {
 
 /* What is supposed, or said of whoever reads: German, French, Spanish, Portuguese, Russian. */
 #define IF_SUCH_ABROAD                                                                                                 \
+  "message d'erreur de type|message d'erreur du type|mensaje de error del tipo|fehlermeldung der art|"                 \
   "nehmen wir an|erhalten sie|bekommen sie|vous obtenez|vous verrez|si recibe|puede aparecer|"                         \
   "se os seus logs|si sus registros|voc\xc3\xaa pode receber|"                                                         \
   "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87|"                        \
@@ -633,7 +640,7 @@ static bool is_one_such(const char *text, size_t from, size_t end) {
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] = HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
-                                     "one of these|one of the following|which results in";
+                                     "one of these|one of the following|which results in|the correct one";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
