@@ -1,6 +1,7 @@
 /* The heads: words by which a message is found. Some say alone what it is; of others the words around them tell
  * (wording.c); a few belong to reports of any speaker (report.c). One table, looked up by the first three bytes, so that
  * a log costs one look per byte. */
+#include "explain/match.h"
 #include "explain/wording.h"
 
 #include <pthread.h>
@@ -445,7 +446,10 @@ static const hri_oom_head heads[] = {
     {"code 137", "kill", HRI_OOM_HOST_LIKELY},
     {"error 137", "kill", HRI_OOM_HOST_LIKELY},
     {"status of 137", "kill", HRI_OOM_HOST_LIKELY},
-    {"status 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"crashed with status 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"died with status 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"ended with status 137", "kill", HRI_OOM_HOST_LIKELY},
+    {"terminated with status 137", "kill", HRI_OOM_HOST_LIKELY},
     {"child returned 137", "kill", HRI_OOM_HOST_LIKELY},
     /* words of which report.c tells whether they belong to a report; behind all others that begin alike */
     {"alloc", GENERAL, HRI_OOM_NOTHING},
@@ -500,9 +504,10 @@ const hri_oom_head *hri_oom_head_at(const char *text, size_t at, size_t count) {
   if (at + 3 > count) return NULL; /* the shortest has three letters */
   (void)pthread_once(&once, make);
   for (size_t h = first[hash3(text + at)]; h > 0; h = next[h]) {
-    const size_t length = lengths[h];
-    if (length <= count - at && text[at + length - 1] == heads[h - 1].words[length - 1] &&
-        memcmp(text + at, heads[h - 1].words, length) == 0)
+    const size_t length = lengths[h], end = at + length;
+    if (length <= count - at && text[end - 1] == heads[h - 1].words[length - 1] &&
+        memcmp(text + at, heads[h - 1].words, length) == 0 &&
+        !(hri_is_digit(text[end - 1]) && end < count && hri_is_digit(text[end]))) /* "code 1372" is another code */
       return &heads[h - 1];
   }
   return NULL;

@@ -195,7 +195,8 @@ static bool is_when(const hri_oom_around *a, size_t from) {
 
 /* "Whatever takes more will be killed": nothing was. */
 static bool is_to_come(const hri_oom_around *a, size_t from) {
-  return hri_match_end(a->text, from, skip_adverbs(a->text, from, a->at), HRI_TO_BE);
+  return hri_match_end(a->text, from, skip_adverbs(a->text, from, a->at), HRI_TO_BE) &&
+         !hri_match_any(a->text, from, a->at, "my|the process|it");
 }
 
 bool hri_oom_is_told_kill(const hri_oom_around *a) {

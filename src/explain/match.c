@@ -23,13 +23,28 @@ static size_t find(const char *text, size_t from, size_t to, const char *word, s
   return to;
 }
 
+size_t hri_latin_at(const char *text, size_t at, size_t to) {
+  const unsigned char *t = (const unsigned char *)text + at;
+  if (at + 1 >= to || t[0] < 0xc3 || (t[1] & 0xc0) != 0x80) return 0;
+  if (t[0] == 0xc3) return t[1] == 0x97 || t[1] == 0xb7 ? 0 : 2;
+  if (t[0] <= 0xc9) return t[0] < 0xc9 || t[1] <= 0x8f ? 2 : 0;
+  if (t[0] == 0xcc || t[0] == 0xcd) return t[0] == 0xcc || t[1] <= 0xaf ? 2 : 0;
+  return t[0] == 0xe1 && t[1] >= 0xb8 && t[1] <= 0xbb && at + 2 < to && (t[2] & 0xc0) == 0x80 ? 3 : 0;
+}
+
+/* Whether such a letter ends at text[at]. */
+static bool is_behind_latin(const char *text, size_t from, size_t at) {
+  return (at >= from + 2 && hri_latin_at(text, at - 2, at) == 2) ||
+         (at >= from + 3 && hri_latin_at(text, at - 3, at) == 3);
+}
+
 /* Whether no letter, digit or "_" of another word stands beside the word text[at, end). What is negated is another word:
  * "can't", "could not"; an option of a command, "-i", is none, nor is a folder, "/users/". */
 static bool is_whole(const char *text, size_t from, size_t to, size_t at, size_t end) {
   if (hri_match_at(text, end, to, "'t| not ") || (at > from && hri_match_end(text, 0, at, " -"))) return false;
   if (at > from && text[at - 1] == '/' && end < to && text[end] == '/') return false;
-  return (at == from || !hri_is_name(text[at - 1]) || !hri_is_name(text[at])) &&
-         (end == to || !hri_is_name(text[end]) || !hri_is_name(text[end - 1]));
+  return (at == from || !hri_is_name(text[at]) || (!hri_is_name(text[at - 1]) && !is_behind_latin(text, from, at))) &&
+         (end == to || !hri_is_name(text[end - 1]) || (!hri_is_name(text[end]) && !hri_latin_at(text, end, to)));
 }
 
 size_t hri_match_whole(const char *text, size_t from, size_t to, const char *words) {

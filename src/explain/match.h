@@ -10,8 +10,12 @@ static inline bool hri_is_digit(char c) { return c >= '0' && c <= '9'; }
 static inline bool hri_is_letter(char c) { return c >= 'a' && c <= 'z'; }
 static inline bool hri_is_name(char c) { return hri_is_letter(c) || hri_is_digit(c) || c == '_'; }
 
+/* How many bytes of text[at, to) are a letter of the Latin script with a sign, as French, Polish or Vietnamese have them; 0: none. U+00C0
+ * to U+024F but for the signs of multiplication and division, U+0300 to U+036F beside a letter, U+1E00 to U+1EFF. */
+size_t hri_latin_at(const char *text, size_t at, size_t to);
+
 /* Below, `words` is one word or several, parted by "|". */
-/* Where one of them stands in text[from, to) with no letter, digit or "_" beside it; `to` when none does. */
+/* Where one of them stands in text[from, to) with no letter of the Latin script, digit or "_" beside it; `to` when none does. */
 size_t hri_match_whole(const char *text, size_t from, size_t to, const char *words);
 /* Whether one stands there whole, or as a part of another word. */
 bool hri_match_any(const char *text, size_t from, size_t to, const char *words);

@@ -9,7 +9,7 @@
  *   w      of the text on both sides
  *   p      the phrase itself
  *
- * A word is letters with what an apostrophe joins to them, a number of whatever size ("0"), or one character of anything
+ * A word is letters of the Latin script with what an apostrophe joins to them, a number of whatever size ("0"), or one character of anything
  * else, of Chinese too. A key counts once, however often its words stand there. */
 #include "explain/prose.h"
 
@@ -32,13 +32,18 @@ typedef struct word {
   size_t from, to;
 } word;
 
+static bool is_latin(const char *text, size_t at, size_t end) {
+  return hri_is_letter(text[at]) || hri_latin_at(text, at, end) > 0;
+}
+
 /* The word at or behind text[at]; false when none begins before `end`. */
 static bool next_word(const char *text, size_t at, size_t end, word *w) {
   while (at < end && (text[at] == ' ' || text[at] == '\n' || text[at] == '\t' || text[at] == '\r')) at++;
   if (at >= end) return false;
   w->from = at;
-  if (hri_is_letter(text[at]))
-    while (at < end && (hri_is_letter(text[at]) || text[at] == '\'')) at++;
+  if (is_latin(text, at, end))
+    while (at < end && (is_latin(text, at, end) || text[at] == '\''))
+      at += text[at] & 0x80 ? hri_latin_at(text, at, end) : 1;
   else if (hri_is_digit(text[at]))
     while (at < end && hri_is_digit(text[at])) at++;
   else
@@ -148,9 +153,9 @@ static void see_around(seen *s, const char *text, const word *words, size_t coun
 static void see_page(seen *s, const char *text, size_t from, size_t end) {
   word last = {0, 0};
   for (word w; next_word(text, from, end, &w); from = w.to) {
-    const bool wide = (text[w.from] & 0x80) != 0;
+    const bool latin = is_latin(text, w.from, end), wide = !latin && text[w.from] & 0x80;
     if (wide && last.to == w.from && last.to > last.from) see_two(s, 'w', text, last, text, w);
-    else if (!wide && hri_is_letter(text[w.from]) && w.to - w.from >= 2) see_one(s, 'w', text, w);
+    else if (latin && w.to - w.from >= 2) see_one(s, 'w', text, w);
     last = wide ? w : (word){0, 0};
   }
 }

@@ -312,7 +312,8 @@ static bool find_kill(const char *text, size_t line, size_t from, size_t to, siz
   *p = (hri_oom_phrase){from, to, false, true};
   if (hri_match_next(text, from, to, "kill|kills|killed|killing") != to || (from > line && text[from - 1] == '_') ||
       (from > line && text[from - 1] == '(') || hri_match_end(text, line, from, "successfully ") ||
-      (from > line && hri_match_end(text, line, from - 1, HRI_TO_BE)) ||
+      (from > line && hri_match_end(text, line, from - 1, HRI_TO_BE) &&
+       !hri_match_any(text, hri_sentence_start(text, line, from), from, "my|the process|it")) ||
       hri_match_at(text, to, count, " process | the | exceeded| for exceeding") ||
       hri_oom_is_by_other_signal(&around) || is_one_cause(text, line, from))
     return false;

@@ -51,8 +51,7 @@ static void name_by_line(const hri_oom_place *p, hri_oom_message *m) {
     m->failure.source = "sycl";
     return;
   }
-  if (strcmp(m->failure.source, "caffe2") == 0) return;         /* part of PyTorch */
-  if (hri_is_one_of(m->failure.source, "cublas|cudnn")) return; /* their code, whichever framework prints it */
+  if (strcmp(m->failure.source, "caffe2") == 0) return;                            /* part of PyTorch */
   if (!who && hri_match_end(p->text, p->line, p->at, "cuda failed with error ")) { /* CTranslate2's own words */
     who = hri_oom_framework_near(p->before, p->before_count > 400 ? p->before_count - 400 : 0, p->before_count);
     if (who && strcmp(who, "ctranslate2") == 0) {

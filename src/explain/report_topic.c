@@ -101,7 +101,10 @@ static bool is_defined_abroad(const hri_oom_place *p, size_t to) {
     if (close == p->line_end) return false;
     to = close + 1;
   }
-  return hri_match_at(p->text, to, p->line_end, is);
+  return hri_match_at(p->text, to, p->line_end, is) &&
+         !hri_match_part(
+             p->text, to, p->line_end,
+             " j'|que je| mon | mein| ich | me | mi | tengo| \xd1\x8f | \xd0\xbc\xd0\xbd\xd0\xb5 | \xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f");
 }
 
 bool hri_voice_is_case(const hri_oom_place *p, size_t from, size_t to) {

@@ -55,7 +55,8 @@ void hri_oom_set_framework(hri_oom_message *m, const char *name) {
 static const char *speaker_of_metal(const hri_oom_place *p) {
   enum { FAR = 800 };
   size_t from = p->before_count > FAR ? p->before_count - FAR : 0;
-  if (hri_match_whole(p->before, from, p->before_count, "mlx") < p->before_count ||
+  const size_t close = p->before_count > 200 ? p->before_count - 200 : 0;
+  if (hri_match_whole(p->before, close, p->before_count, "mlx") < p->before_count ||
       hri_oom_is_in_code(p->before, from, p->before_count, "mlx"))
     return "mlx";
   return hri_oom_word(p->before, from, p->before_count, "ggml_") < p->before_count ? "ggml" : "metal";

@@ -163,7 +163,15 @@ static bool has_placeholder(const hri_oom_place *p) {
   return false;
 }
 
-/* The same in the languages that logs and documents about training are mostly written in: if, when, avoid. */
+/* Who tells of it as their own, in other languages: their words stand between blanks. */
+#define OWN_ABROAD                                                                                                     \
+  "\xe6\x88\x91|\xe8\xaf\xb7\xe9\x97\xae|\xe6\xb1\x82\xe5\x8a\xa9|\xe7\xa7\x81\xe3\x81\xaf|"                           \
+  "\xe7\xa7\x81\xe3\x81\xae|\xec\xa0\x80\xeb\x8a\x94|\xec\xa0\x9c\xea\xb0\x80|"                                        \
+  "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f|\xd0\xbc\xd0\xbe\xd0\xb9 |\xd0\xbc\xd0\xbe\xd1\x8f |"                     \
+  " \xd0\xbc\xd0\xbd\xd0\xb5 | mir | mein| ich | je | mon | ma |j'ai| mi |tengo| estoy| meu | minha |"                 \
+  " eu "
+
+/* Conditions in the languages that logs and documents about training are mostly written in: if, when, avoid. */
 static bool is_foreign_condition(const char *text, size_t from, size_t to) {
   static const char whole[] =
       "wenn|falls|si|quand|lorsque|cuando|quando|caso|als|indien|evitar|\xc3\xa9viter|vermeiden|jika|nếu|se";
@@ -179,7 +187,6 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
                               "\xea\xb2\xbd\xec\x9a\xb0|"                         /* Korean: in case */
                               "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
                               "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
-                              "\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|"         /* in order to */
                               "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* when */
                               "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0";         /* the same at a beginning */
   static const char phrases[] =
@@ -191,8 +198,16 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
       "\xeb\xa7\x8e\xec\x9d\xb4 \xea\xb2\xaa\xeb\x8a\x94|\xec\x9e\x90\xec\xa3\xbc \xeb\xb0\x9c\xec\x83\x9d|\xed\x9d\x94\xed\x9e\x88|\xed\x9d\x94\xed\x95\x9c|"
       "\xe3\x82\x88\xe3\x81\x8f\xe3\x81\x82\xe3\x82\x8b|\xe3\x82\x88\xe3\x81\x8f\xe8\xa6\x8b\xe3\x82\x8b|\xe9\x81\xbf\xe3\x81\x91\xe3\x82\x89\xe3\x82\x8c\xe3\x81\xaa\xe3\x81\x84|\xe6\x9c\x80\xe5\xb8\xb8\xe8\xa7\x81|"
       "m\xc3\xa1s com\xc3\xban|m\xc3\xa1s frecuente|plus courant|plus fr\xc3\xa9quent|h\xc3\xa4ufigste|pi\xc3\xb9 comun|mais comum";
-  return hri_match_part(text, from, to, usual) || hri_match_part(text, from, to, phrases) ||
-         hri_match_any(text, from, to, whole) || hri_match_part(text, from, to, parts);
+  /* where another part of the sentence begins: what was usual or meant before it is no condition of what came */
+  static const char joints[] = ",|: |\xe3\x80\x82|\xe3\x80\x81|\xef\xbc\x8c|\xef\xbc\x9a|(";
+  static const char purpose[] = "\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b"; /* Russian: in order to */
+  size_t last = from;
+  for (size_t at = hri_match_first(text, from, to, joints); at < to; at = hri_match_first(text, at + 1, to, joints))
+    if (text[at] != ':' || !hri_match_end(text, from, at, "error|exception")) last = at + 1;
+  const bool own = hri_match_part(text, from, to, OWN_ABROAD "|\xec\xa0\x9c "); /* Korean: my */
+  return (!own && hri_match_part(text, last, to, usual)) || hri_match_part(text, last, to, purpose) ||
+         hri_match_part(text, from, to, phrases) || hri_match_any(text, from, to, whole) ||
+         hri_match_part(text, from, to, parts);
 }
 
 bool hri_voice_addresses(const hri_oom_place *p) {
@@ -374,6 +389,7 @@ static bool is_drawn(const hri_oom_place *p) {
 
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
 static bool is_explained_item(const hri_oom_place *p, size_t first) {
+  /* where another part of the sentence begins: what was usual or meant before it is no condition of what came */
   static const char joints[] = ": | - | -> | \xe2\x80\x94 | \xe2\x80\x93 | \xe2\x86\x92 ";
   const size_t at = hri_oom_word(p->text, first, p->line_end, "out of memory"), end = at + strlen("out of memory");
   size_t joint;
@@ -587,14 +603,6 @@ static bool is_answered(const hri_oom_place *p) {
   "kann folgende|k\xc3\xb6nnen folgende|peut appara\xc3\xaetre|pouvez obtenir|pouvez voir|"                            \
   "puede aparecer|puede ocurrir|puedes ver"
 
-/* Who tells of it as their own, in the same languages: their words stand between blanks. */
-#define OWN_ABROAD                                                                                                     \
-  "\xe6\x88\x91|\xe8\xaf\xb7\xe9\x97\xae|\xe6\xb1\x82\xe5\x8a\xa9|\xe7\xa7\x81\xe3\x81\xaf|"                           \
-  "\xe7\xa7\x81\xe3\x81\xae|\xec\xa0\x80\xeb\x8a\x94|\xec\xa0\x9c\xea\xb0\x80|"                                        \
-  "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f|\xd0\xbc\xd0\xbe\xd0\xb9 |\xd0\xbc\xd0\xbe\xd1\x8f |"                     \
-  " \xd0\xbc\xd0\xbd\xd0\xb5 | mir | mein| ich | je | mon | ma |j'ai| mi |tengo| estoy| meu | minha |"                 \
-  " eu "
-
 /* "The canonical message looks like this:", "you have hit something like this:": anybody's, in some languages. */
 static bool is_typical(const char *text, size_t from, size_t end) {
   static const char typical[] =
@@ -613,7 +621,8 @@ static bool sets_case_wide(const char *text, size_t end) {
   const size_t far = end > ABROAD ? end - ABROAD : 0;
   size_t from = end > REACH ? end - REACH : 0, to = end;
   if (hri_match_part(text, far, end, IF_SUCH_ABROAD) && hri_match_part(text, far, end, ERROR_ABROAD) &&
-      !hri_match_part(text, far, end, OWN_ABROAD))
+      !hri_match_part(text, far, end,
+                      OWN_ABROAD "|s'arr\xc3\xaate|plante|depuis|termina |muere|desde|stirbt|bricht|seit "))
     return true;
   if (hri_match_end(text, from, to, stop)) to -= sizeof stop - 1; /* its own */
   for (size_t at = hri_oom_word(text, from, to, stop); at < to; at = hri_oom_word(text, from, to, stop))
@@ -635,12 +644,13 @@ static bool is_quoted_case(const hri_oom_place *p) {
 static bool is_one_such(const char *text, size_t from, size_t end) {
   enum { JUST = 32 };
   const size_t near = from + JUST > end ? from : end - JUST, such = hri_match_whole(text, near, end, HRI_SUCH);
-  return such < end && !hri_match_any(text, such, end, "it|crashes|fails|dies|stops|exits|aborts|crashed|failed");
+  return such < end && !(hri_match_at(text, such, end, "e.g., it |e.g. it ") &&
+                         hri_match_any(text, such, end, "crashes|fails|dies|stops|exits|aborts|crashed|failed"));
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] = HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
-                                     "one of these|one of the following|which results in|the correct one";
+                                     "one of these|one of the following|which results in";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
