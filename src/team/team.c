@@ -35,7 +35,10 @@ enum {
 #define INSIDE UINT64_C(0xFFFFFFFF)
 #define OPEN (UINT64_C(1) << 32)
 #define LOOP (UINT64_C(1) << 33) /* one loop further */
-#define STOP UINT64_MAX          /* no loop ever has this many inside */
+#define STOP (UINT64_MAX & ~OPEN) /* no loop ever has this many inside */
+/* Who saw the last loop open may come to join only when the team ends: that would count the end away for a moment, in which
+ * others fall asleep for good. */
+_Static_assert((STOP & OPEN) == 0, "the end of a team cannot be joined");
 
 /* The chunks of one thread's share: [next, end). Each stands in cache lines of its own. */
 typedef struct share {
