@@ -8,7 +8,10 @@
  *
  * Sleeping. A sleeper counts itself in `sleepers` before its last look at `state`, under the mutex; the caller looks at
  * `sleepers` after it has stored `state`. All are sequentially consistent, so one of the two sees the other, and the
- * mutex makes the signal come after the wait has begun. The same holds for the caller, who sleeps in `waiting`. */
+ * mutex makes the signal come after the wait has begun. The same holds for the caller, who sleeps in `waiting`.
+ *
+ * Numbers. Bodies compute in the standard floating-point setting (base/float_env.h) in every thread, or bits would depend on
+ * which thread did what; the caller's own setting is back when the loop returns. */
 #include "team/team.h"
 
 #include <assert.h>
@@ -21,6 +24,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "base/float_env.h"
 #include "base/mem.h"
 
 enum {
@@ -34,7 +38,7 @@ enum {
 };
 #define INSIDE UINT64_C(0xFFFFFFFF)
 #define OPEN (UINT64_C(1) << 32)
-#define LOOP (UINT64_C(1) << 33) /* one loop further */
+#define LOOP (UINT64_C(1) << 33)  /* one loop further */
 #define STOP (UINT64_MAX & ~OPEN) /* no loop ever has this many inside */
 /* Who saw the last loop open may come to join only when the team ends: that would count the end away for a moment, in which
  * others fall asleep for good. */
@@ -170,6 +174,7 @@ static void *thread_main(void *self) {
   const worker *w = self;
   hri_team *team = w->team;
   uint64_t seen = 0;
+  (void)hri_float_enter(); /* not as it is in the host's thread that began this one */
   for (;;) {
     uint64_t state;
     await_loop(team, seen);
@@ -209,15 +214,8 @@ static bool alone(hri_team *team, int64_t count, int64_t grain) {
          atomic_exchange_explicit(&team->busy, true, memory_order_acquire);
 }
 
-void hri_team_each(hri_team *team, int64_t count, int64_t grain, hri_team_body *body, void *context) {
-  int64_t chunk;
-  assert(grain >= 1);
-  if (count <= 0) return;
-  if (alone(team, count, grain)) {
-    body(context, 0, count, 0);
-    return;
-  }
-  chunk = count / ((int64_t)team->running * CHUNKS_PER_THREAD);
+static void together(hri_team *team, int64_t count, int64_t grain, hri_team_body *body, void *context) {
+  const int64_t chunk = count / ((int64_t)team->running * CHUNKS_PER_THREAD);
   team->chunk = chunk > grain ? chunk : grain;
   team->count = count;
   team->body = body;
@@ -228,6 +226,16 @@ void hri_team_each(hri_team *team, int64_t count, int64_t grain, hri_team_body *
   atomic_fetch_and(&team->state, ~OPEN);
   await_end(team);
   atomic_store_explicit(&team->busy, false, memory_order_release);
+}
+
+void hri_team_each(hri_team *team, int64_t count, int64_t grain, hri_team_body *body, void *context) {
+  hri_float_env before;
+  assert(grain >= 1);
+  if (count <= 0) return;
+  before = hri_float_enter();
+  if (alone(team, count, grain)) body(context, 0, count, 0);
+  else together(team, count, grain, body, context);
+  hri_float_leave(before);
 }
 
 typedef struct queue {

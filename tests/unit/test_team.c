@@ -8,6 +8,7 @@
 #include <cmocka.h>
 #include <dirent.h>
 #include <errno.h>
+#include <fenv.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -368,6 +369,62 @@ static void test_signals(void **state) {
   hri_team_destroy(team);
 }
 
+/* Quotients that round and one by zero, by each of a team: an item waits until all are begun. */
+enum { DIVIDERS = 4 };
+typedef struct quotients {
+  _Atomic int begun, right;
+} quotients;
+static volatile float one = 1, ten = 10, none = 0; /* not at compile time */
+static void divide(void *context, int64_t begin, int64_t end, int thread) {
+  quotients *q = context;
+  (void)begin, (void)end, (void)thread;
+  atomic_fetch_add(&q->begun, 1);
+  while (atomic_load(&q->begun) % DIVIDERS) usleep(100);
+  if (one / ten == 0x1.99999ap-4f && -one / ten == -0x1.99999ap-4f && one / none > 1) atomic_fetch_add(&q->right, 1);
+}
+
+/* What a host set its thread to, before the team began or since, is no matter of the bodies', in no thread; and it is there
+ * again behind the loop. */
+static void test_rounding_of_the_host(void **state) {
+  (void)state;
+  for (int early = 0; early < 2; early++) {
+    hri_team *team = NULL;
+    hr_error error = {0};
+    quotients q = {0}, alone = {.begun = DIVIDERS - 1};
+    if (early) (void)fesetround(FE_UPWARD);
+    assert_int_equal(hri_team_create(DIVIDERS, &team, &error), HR_OK);
+    assert_int_equal(hri_team_start(team, &error), HR_OK);
+    if (!early) (void)fesetround(FE_DOWNWARD);
+    hri_team_each(team, DIVIDERS, 1, divide, &q);
+    hri_team_each(team, 1, 1, divide, &alone);
+    assert_int_equal(fegetround(), early ? FE_UPWARD : FE_DOWNWARD);
+    (void)fesetround(FE_TONEAREST);
+    assert_int_equal(q.right, DIVIDERS);
+    assert_int_equal(alone.right, 1);
+    hri_team_destroy(team);
+  }
+}
+
+#if defined(__x86_64__) && defined(__GLIBC__)
+static int with_traps(void *context) {
+  hri_team *team = NULL;
+  hr_error error = {0};
+  quotients q = {0};
+  (void)context;
+  if (feenableexcept(FE_DIVBYZERO) == -1) return 1;
+  if (hri_team_create(DIVIDERS, &team, &error) != HR_OK || hri_team_start(team, &error) != HR_OK) return 2;
+  hri_team_each(team, DIVIDERS, 1, divide, &q);
+  hri_team_destroy(team);
+  return q.right == DIVIDERS && fegetexcept() == FE_DIVBYZERO ? 0 : 3;
+}
+
+/* A host that wants to be ended by a division by zero is not ended by ours. */
+static void test_traps_of_the_host(void **state) {
+  (void)state;
+  assert_int_equal(in_child(with_traps, NULL, 60), 0);
+}
+#endif
+
 static void test_no_memory(void **state) {
   hri_team *team;
   hr_error error = {0};
@@ -383,10 +440,21 @@ static void test_no_memory(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] =
-      {cmocka_unit_test(test_every_item_once), cmocka_unit_test(test_in_order), cmocka_unit_test(test_alone),
-       cmocka_unit_test(test_sleepers_wake),   cmocka_unit_test(test_busy),     cmocka_unit_test(test_loop_in_loop),
-       cmocka_unit_test(test_callers_at_once), cmocka_unit_test(test_fork),     cmocka_unit_test(test_begun_after_fork),
-       cmocka_unit_test(test_refused),         cmocka_unit_test(test_signals),  cmocka_unit_test(test_no_memory)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_every_item_once),
+                                     cmocka_unit_test(test_in_order),
+                                     cmocka_unit_test(test_alone),
+                                     cmocka_unit_test(test_sleepers_wake),
+                                     cmocka_unit_test(test_busy),
+                                     cmocka_unit_test(test_loop_in_loop),
+                                     cmocka_unit_test(test_callers_at_once),
+                                     cmocka_unit_test(test_fork),
+                                     cmocka_unit_test(test_begun_after_fork),
+#if defined(__x86_64__) && defined(__GLIBC__)
+                                     cmocka_unit_test(test_traps_of_the_host),
+#endif
+                                     cmocka_unit_test(test_rounding_of_the_host),
+                                     cmocka_unit_test(test_refused),
+                                     cmocka_unit_test(test_signals),
+                                     cmocka_unit_test(test_no_memory)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

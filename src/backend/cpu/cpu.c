@@ -13,6 +13,7 @@
 #include "backend/cpu/gemm.h"
 #include "backend/cpu/room.h"
 #include "backend/cpu/stored.h"
+#include "base/float_env.h"
 #include "ops/cpu.h"
 #include "ops/demand.h"
 
@@ -156,8 +157,7 @@ static hr_status run_node(cpu_run *r, hri_id id, hr_error *error) {
   return HR_OK;
 }
 
-static hr_status launch(void *run, hri_program_kind program, hri_mark *mark, hr_error *error) {
-  cpu_run *r = run;
+static hr_status launch_nodes(cpu_run *r, hri_program_kind program, hr_error *error) {
   const hri_program *p = &r->work.job->programs[program];
   const uint32_t *positions = r->backend->positions;
   hri_carer carer = {.cares = r->work.cares && !positions ? &r->work.cares[program] : NULL,
@@ -166,13 +166,21 @@ static hr_status launch(void *run, hri_program_kind program, hri_mark *mark, hr_
                      .take = care};
   assert(r->work.programs & HRI_IN(program));
   r->backend->positions = NULL;
-  *mark = 0;
   for (uint32_t k = 0; k < p->order.count; k++) {
     HRI_TRY(hri_take_care(&carer, k, true, error));
     HRI_TRY(run_node(r, p->order.items[positions ? positions[k] : k], error));
     HRI_TRY(hri_take_care(&carer, k, false, error));
   }
   return HR_OK;
+}
+
+/* What a node computes outside loops of the team has the bits of every host too. */
+static hr_status launch(void *run, hri_program_kind program, hri_mark *mark, hr_error *error) {
+  const hri_float_env before = hri_float_enter();
+  hr_status status = launch_nodes(run, program, error);
+  hri_float_leave(before);
+  *mark = 0;
+  return status;
 }
 
 /* The part of a tensor that write and read move. */
