@@ -83,5 +83,9 @@ double hri_probe_median(double *seconds, uint32_t count); /* sorts them */
  * wins. */
 hr_status hri_probe_choose_products(hr_device_rates *rates, uint32_t threads, double seconds, uint64_t limit_bytes,
                                     char products[HRI_PROBE_PRODUCTS_BYTES], hr_error *error);
+/* How many times as fast as another a code is said to be, of `count` rounds (>= 1) in which both ran side by side: what
+ * three of four reached. What others on the machine take falls on one side of a round at a time and may be more than all the
+ * difference, so a median can say the opposite of what is so; and what is chosen stays. Sorts them. */
+double hri_probe_lead(double *quotients, uint32_t count);
 
 #endif

@@ -2,6 +2,7 @@
  * round, and the rates of the device are then measured with those that won (hri_gemm_table_fastest). */
 #include <math.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "device/cpu.h"
@@ -11,6 +12,8 @@
 typedef hri_probe probe;
 typedef hri_probe_sample sample;
 
+enum { LEAST_ROUNDS = 5 }; /* four of which must agree for another code than the shipped one */
+
 /* The class of a sample, by the very shape that is computed. */
 static void class_of(const probe *p, const sample *s, uint32_t *row, uint32_t *width) {
   hri_gemm_shape shape = hri_demand_product(&p->job, &p->job.nodes.items[s->node], p->backend->team);
@@ -18,20 +21,75 @@ static void class_of(const probe *p, const sample *s, uint32_t *row, uint32_t *w
   *width = hri_gemm_width_of(&shape);
 }
 
-/* The geometric mean of the rates of the samples of each class. */
-static void file_codes(probe *p, hri_gemm_code code, hr_code_rates *rates) {
-  double sums[HRI_GEMM_ROW_COUNT][HRI_GEMM_WIDTH_COUNT] = {{0}};
-  uint32_t counts[HRI_GEMM_ROW_COUNT][HRI_GEMM_WIDTH_COUNT] = {{0}}, row, width;
+/* Sums of the logarithms of some quotient of each sample, by class. */
+typedef struct class_logs {
+  double sums[HRI_GEMM_ROW_COUNT][HRI_GEMM_WIDTH_COUNT];
+  uint32_t counts[HRI_GEMM_ROW_COUNT][HRI_GEMM_WIDTH_COUNT];
+} class_logs;
+
+static void add_log(class_logs *logs, const probe *p, const sample *s, double quotient) {
+  uint32_t row, width;
+  if (!(quotient > 0) || !isfinite(quotient)) return;
+  class_of(p, s, &row, &width);
+  logs->sums[row][width] += log(quotient);
+  logs->counts[row][width]++;
+}
+
+/* The geometric mean; 0: there was nothing. */
+static double mean_of(const class_logs *logs, uint32_t row, uint32_t width) {
+  const uint32_t count = logs->counts[row][width];
+  return count ? exp(logs->sums[row][width] / count) : 0;
+}
+
+/* The rates of a code's samples, of each class: the geometric mean of their medians. */
+static class_logs rates_of(const probe *p) {
+  class_logs logs = {0};
   for (uint32_t k = 0; k < p->sample_count; k++) {
-    double seconds = hri_probe_median(p->samples[k].seconds, p->round_count);
-    class_of(p, &p->samples[k], &row, &width);
-    if (!(seconds > 0)) continue;
-    sums[row][width] += log(p->samples[k].work / seconds);
-    counts[row][width]++;
+    double seconds[HRI_PROBE_ROUNDS];
+    memcpy(seconds, p->samples[k].seconds, sizeof seconds);
+    add_log(&logs, p, &p->samples[k], p->samples[k].work / hri_probe_median(seconds, p->round_count));
   }
-  for (row = 0; row < HRI_GEMM_ROW_COUNT; row++)
-    for (width = 0; width < HRI_GEMM_WIDTH_COUNT; width++)
-      if (counts[row][width]) rates->flops[code][row][width] = exp(sums[row][width] / counts[row][width]);
+  return logs;
+}
+
+/* How many times as fast as `other` in one round. */
+static class_logs lead_of(const probe *p, const probe *other, uint32_t round) {
+  class_logs logs = {0};
+  for (uint32_t k = 0; k < p->sample_count; k++)
+    add_log(&logs, p, &p->samples[k], other->samples[k].seconds[round] / p->samples[k].seconds[round]);
+  return logs;
+}
+
+static int ascending(const void *a, const void *b) {
+  double x = *(const double *)a, y = *(const double *)b;
+  return x < y ? -1 : x > y;
+}
+
+double hri_probe_lead(double *quotients, uint32_t count) {
+  qsort(quotients, count, sizeof *quotients, ascending);
+  return quotients[count / 4];
+}
+
+/* The shipped code of each class has the rate it had; another has what it was beside that in three of four rounds. */
+static void file_codes(probe *const contenders[], const hri_gemm_code codes[], uint32_t count,
+                       const hri_gemm_table *shipped, hr_code_rates *rates) {
+  for (uint32_t base = 0; base < count; base++) {
+    const probe *first = contenders[base];
+    const class_logs own = rates_of(first);
+    for (uint32_t k = 0; k < count; k++) {
+      static const class_logs none = {0};
+      class_logs leads[HRI_PROBE_ROUNDS];
+      for (uint32_t r = 0; r < first->round_count; r++) leads[r] = k == base ? none : lead_of(contenders[k], first, r);
+      for (uint32_t row = 0; row < HRI_GEMM_ROW_COUNT; row++)
+        for (uint32_t width = 0; width < HRI_GEMM_WIDTH_COUNT; width++) {
+          double quotients[HRI_PROBE_ROUNDS];
+          if (shipped->code[row][width] != codes[base]) continue;
+          for (uint32_t r = 0; r < first->round_count; r++) quotients[r] = mean_of(&leads[r], row, width);
+          rates->flops[codes[k]][row][width] =
+              mean_of(&own, row, width) * (k == base ? 1 : hri_probe_lead(quotients, first->round_count));
+        }
+    }
+  }
 }
 
 /* A contender is a probe of its own, whose backend computes all products by one code. */
@@ -53,7 +111,7 @@ static hr_status contend(probe *contenders[], uint32_t count, double limit, hr_e
   uint32_t rounds = 0;
   for (uint32_t k = 0; k < count; k++)
     HRI_TRY(hri_probe_launch(contenders[k], contenders[k]->base, error)); /* not counted */
-  while (rounds < HRI_PROBE_ROUNDS && (rounds < HRI_PROBE_LEAST_ROUNDS || hri_probe_now() - begin + round < limit)) {
+  while (rounds < HRI_PROBE_ROUNDS && (rounds < LEAST_ROUNDS || hri_probe_now() - begin + round < limit)) {
     double start = hri_probe_now();
     for (uint32_t k = 0; k < count; k++) {
       probe *p = contenders[(k + rounds) % count]; /* nobody always comes first */
@@ -99,7 +157,7 @@ hr_status hri_probe_choose_products(hr_device_rates *rates, uint32_t threads, do
     HRI_TRY_OUT(open_contender(contenders[k], hri_gemm_text(&one, products), threads, limit_bytes / count, error));
   }
   HRI_TRY_OUT(contend(contenders, count, seconds, error));
-  for (uint32_t k = 0; k < count; k++) file_codes(contenders[k], codes[k], &rates->codes);
+  file_codes(contenders, codes, count, &machine.table, &rates->codes);
   machine.table = hri_gemm_table_fastest(machine.level, &machine.table, &rates->codes);
   (void)hri_gemm_text(&machine, products);
 out:
