@@ -122,6 +122,19 @@ hri_cpu_facts hri_cpu_facts_now(void) {
   return f;
 }
 
+void hri_cpu_identity_of(const char *name, const hri_cpu_facts *f, char out[HRI_CPU_IDENTITY_BYTES]) {
+  int used = snprintf(out, HRI_CPU_IDENTITY_BYTES, "%.90s", name);
+  if (f->family)
+    (void)snprintf(out + used, HRI_CPU_IDENTITY_BYTES - (size_t)used, ", family %u, model %u", f->family, f->model);
+}
+
+void hri_cpu_identity(char out[HRI_CPU_IDENTITY_BYTES]) {
+  const hri_cpu_facts facts = hri_cpu_facts_now();
+  char name[96];
+  hri_host_cpu_model(name, sizeof name);
+  hri_cpu_identity_of(name, &facts, out);
+}
+
 /* HEADROOM_ISA chooses what products run with (backend/cpu/isa.c, which refuses what is no level): rates are of that. */
 static void cap_facts(hri_cpu_facts *f, const char *level) {
   if (!level || !*level || f->vectors == HRI_CPU_NEON) return;

@@ -25,6 +25,11 @@ typedef struct hri_cpu_facts {
   bool pairs, tiles; /* AVX512_BF16, AMX with bf16 */
 } hri_cpu_facts;
 hri_cpu_facts hri_cpu_facts_now(void);
+/* What a measurement is of: the model's name, with family and model where there are such. Virtual machines give many processors
+ * one name ("AMD EPYC" is a Zen 4 and a Zen 5), and a directory of measurements may be common to several machines. */
+enum { HRI_CPU_IDENTITY_BYTES = 128 };
+void hri_cpu_identity_of(const char *name, const hri_cpu_facts *facts, char out[HRI_CPU_IDENTITY_BYTES]);
+void hri_cpu_identity(char out[HRI_CPU_IDENTITY_BYTES]); /* of this machine's */
 /* FLOPs per second of a core in fp32, and what bf16 reaches as a multiple of that; 0: the instruction set has no
  * products of bf16. */
 void hri_cpu_assumed(const hri_cpu_facts *facts, double *flops, double *bf16_factor);

@@ -8,7 +8,9 @@ for i in $(seq 200); do echo "line $i of products by merit, $((i * i % 97)) and 
 job='micro-llama-bytes --precision bf16 --seq 64 --micro-batch 4'
 "$program" train $job --data text.txt --steps 1 --threads 2 --out first --quiet >out 2>err || fail "a first run"
 field() { grep -oE "\"$1\": \"[^\"]*\"" first/run.json | head -1 | cut -d'"' -f4; }
-cpu=$("$program" devices cpu | sed -n '1s/^cpu  //p')
+"$program" devices --probe --probe-seconds 0.1 --threads 1 >out 2>err || fail "a rough look" # whose file says which CPU this is
+cpu=$(grep -hoE '"cpu": "[^"]*"' "$HEADROOM_CACHE"/cpu-*.json | head -1 | cut -d'"' -f4)
+rm -r "$HEADROOM_CACHE"
 level=$(field instruction_set) shipped=$(field libraries)
 file=$HEADROOM_CACHE/products-$(printf '%s %s' "$cpu" "$level" | tr 'A-Z' 'a-z' | sed -E 's/[^a-z0-9]+/-/g; s/^-//').json
 

@@ -18,6 +18,7 @@
 #include "base/file.h"
 #include "plan/cost.h"
 #include "run/probe.h"
+#include "device/cpu.h"
 #include "support/cpu.h"
 #include "support/scratch.h"
 
@@ -390,6 +391,29 @@ static void test_a_damaged_or_foreign_file_is_ignored(void **state) {
   hri_free(text);
 }
 
+/* Processors of one name are told apart, and what is stored is this one's. */
+static void test_a_name_is_not_a_processor(void **state) {
+  const hri_cpu_facts zen4 = {.make = HRI_CPU_AMD, .family = 25, .model = 17}, zen5 = {.family = 26, .model = 2},
+                      none = {0};
+  char one[HRI_CPU_IDENTITY_BYTES], other[HRI_CPU_IDENTITY_BYTES], path[512], *text;
+  hr_device_rates r = some_rates();
+  hr_error error;
+  uint64_t bytes;
+  (void)state;
+  hri_cpu_identity_of("AMD EPYC", &zen4, one);
+  hri_cpu_identity_of("AMD EPYC", &zen5, other);
+  assert_string_equal(one, "AMD EPYC, family 25, model 17");
+  assert_string_equal(other, "AMD EPYC, family 26, model 2");
+  hri_cpu_identity_of("Arm Neoverse-V2", &none, one);
+  assert_string_equal(one, "Arm Neoverse-V2");
+  hri_cpu_identity(one);
+  assert_int_equal(hr_device_store(&r, path, sizeof path, &error), HR_OK);
+  assert_int_equal(hri_file_read(path, 1 << 20, &text, &bytes, &error), HR_OK);
+  assert_non_null(strstr(text, one));
+  hri_free(text);
+  assert_int_equal(hri_dir_remove(directory, &error), HR_OK);
+}
+
 /* ---- the stored choice of products ---- */
 
 /* Rates of one code a tenth above the others. */
@@ -483,6 +507,7 @@ int main(void) {
                                      cmocka_unit_test(test_links_of_a_card),
                                      cmocka_unit_test(test_what_is_stored_is_found),
                                      cmocka_unit_test(test_a_damaged_or_foreign_file_is_ignored),
+                                     cmocka_unit_test(test_a_name_is_not_a_processor),
                                      cmocka_unit_test(test_the_choice_is_stored_for_all_teams),
                                      cmocka_unit_test(test_a_lead_is_of_most_rounds),
                                      cmocka_unit_test(test_refusals)};

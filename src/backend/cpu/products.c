@@ -7,14 +7,15 @@
 
 #include "backend/cpu/stored.h"
 #include "base/file.h"
-#include "device/host.h"
+#include "device/cpu.h"
 #include "formats/digest.h"
 
 enum { SCHEMA = 1 };
 
-static hr_status file_path(hri_isa level, char cpu[96], char path[HRI_STORED_PATH_BYTES], hr_error *error) {
+static hr_status file_path(hri_isa level, char cpu[HRI_CPU_IDENTITY_BYTES], char path[HRI_STORED_PATH_BYTES],
+                           hr_error *error) {
   char name[HRI_STORED_NAME_BYTES];
-  hri_host_cpu_model(cpu, 96);
+  hri_cpu_identity(cpu);
   (void)snprintf(name, sizeof name, "products %s %s", cpu, hri_isa_name(level));
   return hri_stored_path(name, path, error);
 }
@@ -44,7 +45,7 @@ static bool is_measured(const hr_device_rates *r) {
 hr_status hri_products_store(hri_gemm_machine machine, const hr_device_rates *r, hr_error *error) {
   hri_text text = {0};
   hri_json_writer w = hri_json_writer_init(&text, 2);
-  char path[HRI_STORED_PATH_BYTES], cpu[96], products[HRI_GEMM_TEXT_BYTES];
+  char path[HRI_STORED_PATH_BYTES], cpu[HRI_CPU_IDENTITY_BYTES], products[HRI_GEMM_TEXT_BYTES];
   hri_gemm_table shipped;
   hr_status status;
   if (!is_measured(r)) return HR_OK;
@@ -100,7 +101,7 @@ static hr_status get_table(const hri_json *root, const char *cpu, hri_gemm_machi
 
 /* *found: it is there, whole and this machine's. */
 static hr_status load(hri_gemm_machine *machine, char digest[HRI_DIGEST_TEXT_BYTES], bool *found, hr_error *error) {
-  char path[HRI_STORED_PATH_BYTES], cpu[96], *bytes = NULL;
+  char path[HRI_STORED_PATH_BYTES], cpu[HRI_CPU_IDENTITY_BYTES], *bytes = NULL;
   uint64_t count;
   hri_json root = {0};
   hr_status status;

@@ -11,7 +11,6 @@
 #include "backend/cpu/stored.h"
 #include "base/file.h"
 #include "device/cpu.h"
-#include "device/host.h"
 #include "program/rates.h"
 
 /* Of what was seen another: its ratios hold for what is assumed (plan/assumed.c), so it counts with that. */
@@ -19,7 +18,7 @@ enum { SCHEMA = 3, SEEN_SCHEMA = 5 };
 
 /* What a probe holds for: all of it must agree. */
 typedef struct identity {
-  char cpu[96];
+  char cpu[HRI_CPU_IDENTITY_BYTES];
   hri_gemm_machine machine;
   const char *instruction_set;
   char libraries[HRI_GEMM_TEXT_BYTES];
@@ -31,7 +30,7 @@ static hr_status identify(uint32_t threads, identity *id, hr_error *error) {
   id->machine.pairs = hri_cpu_pairs();
   HRI_TRY(hri_cpu_isa_choose(getenv("HEADROOM_ISA"), &id->machine.level, error));
   HRI_TRY(hri_products_find("", &id->machine, &products, error));
-  hri_host_cpu_model(id->cpu, sizeof id->cpu);
+  hri_cpu_identity(id->cpu);
   id->instruction_set = hri_isa_name(id->machine.level);
   memcpy(id->libraries, products.text, sizeof id->libraries);
   id->threads = threads;
