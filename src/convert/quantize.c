@@ -274,7 +274,9 @@ static hr_status open_backend(quantizer *q, hr_error *error) {
   hr_device device;
   HRI_TRY(hr_device_find("cpu", &device, error));
   HRI_TRY(hri_backend_open(&device, hr_device_cpu_threads(), &q->backend, error));
-  return hri_team_start(q->backend->elements.team, error);
+  (void)hri_team_start(q->backend->elements.team,
+                       NULL); /* refused: the calling thread does it alone, to the same bytes */
+  return HR_OK;
 }
 
 hr_status hri_convert_to_quantized(const hri_convert_source *source, const char *directory, uint32_t kind,

@@ -1,6 +1,9 @@
 /* Conversion between Hugging Face directories and GGUF files, against what transformers and the gguf package make of
  * the same models (tests/gguf, recorded by tests/parity/record_gguf.py). */
+#include <dlfcn.h>
+#include <errno.h>
 #include <math.h>
+#include <pthread.h>
 #include <setjmp.h>
 #include <signal.h>
 #include <stdarg.h>
@@ -17,6 +20,7 @@
 #include <sys/mount.h>
 
 #include <headroom/convert.h>
+#include <headroom/device.h>
 #include <headroom/tokenizer.h>
 #include <headroom/train.h>
 
@@ -919,6 +923,50 @@ static void test_stopped(void **state) {
   (void)assert_stops(recorded("llama.gguf"), kept("%s/above/two/stopped", scratch), HR_QUANTIZE_NONE);
 }
 
+/* ---- threads that the system refuses ---- */
+
+static bool no_threads;
+static int refused_threads;
+
+/* This program's stands before the C library's. */
+int pthread_create(pthread_t *id, const pthread_attr_t *attributes, void *(*start)(void *), void *context) {
+  int (*real)(pthread_t *, const pthread_attr_t *, void *(*)(void *), void *) = NULL;
+  if (no_threads) {
+    refused_threads++;
+    return EAGAIN;
+  }
+  *(void **)&real = dlsym(RTLD_NEXT, "pthread_create");
+  return real(id, attributes, start, context);
+}
+
+/* A conversion has no number of threads that anybody asked for: refused some, it does without, and makes the same. */
+static void test_threads_refused(void **state) {
+  static const struct {
+    hr_quantize quantize;
+    const char *type, *ending, *weights;
+  } cases[] = {{HR_QUANTIZE_NONE, "q8_0", ".gguf", ""}, {HR_QUANTIZE_NF4_DQ, NULL, "", "/model.safetensors"}};
+  (void)state;
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const char *targets[2] = {kept("%s/threads%s", scratch, cases[k].ending),
+                              kept("%s/alone%s", scratch, cases[k].ending)};
+    hr_convert_options options;
+    hr_error error;
+    hr_convert_options_init(&options);
+    options.quantize = cases[k].quantize;
+    options.type = cases[k].type;
+    refused_threads = 0;
+    for (int turn = 0; turn < 2; turn++) {
+      hr_status status;
+      no_threads = turn == 1;
+      status = hr_convert(recorded("llama"), targets[turn], &options, NULL, &error);
+      no_threads = false;
+      if (status != HR_OK) fail_msg("%s", error.message);
+    }
+    assert_int_equal(refused_threads > 0, hr_device_cpu_threads() > 1);
+    assert_same_file(kept("%s%s", targets[0], cases[k].weights), kept("%s%s", targets[1], cases[k].weights));
+  }
+}
+
 /* ---- keys of GGUF that make no model ---- */
 
 static void test_bad_keys(void **state) {
@@ -1419,6 +1467,7 @@ int main(void) {
       cmocka_unit_test(test_bad_tokenizer),
       cmocka_unit_test(test_memory_refused),
       cmocka_unit_test(test_stopped),
+      cmocka_unit_test(test_threads_refused),
       cmocka_unit_test(test_bad_keys),
       cmocka_unit_test(test_heads_without_elements),
       cmocka_unit_test(test_zeros),
