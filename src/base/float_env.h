@@ -1,7 +1,8 @@
 /* How the processor computes with floating point - rounding, subnormals, traps - is a setting of each thread, and a host
  * may have made it another: a library linked with -ffast-math takes subnormals as zero from when it is loaded, programs of
  * numerics let a division by zero end the process. What we compute must have the same bits in all our threads and in every
- * host, and computes with infinities on purpose, so it is done in the standard setting. */
+ * host, and computes with infinities on purpose, so it is done in the standard setting. Compilers know nothing of it and move
+ * arithmetic past a change: between enter and leave stand calls of what is compiled elsewhere. */
 #ifndef HRI_BASE_FLOAT_ENV_H
 #define HRI_BASE_FLOAT_ENV_H
 

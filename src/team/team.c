@@ -15,6 +15,7 @@
 #include "team/team.h"
 
 #include <assert.h>
+#include <link.h>
 #include <pthread.h>
 #include <sched.h>
 #include <signal.h>
@@ -76,12 +77,32 @@ struct hri_team {
   worker *workers;
 };
 
-/* ---- forks ---- */
+/* ---- once per process ---- */
 
 static _Atomic unsigned forks; /* how often this process came out of a fork */
-static pthread_once_t watched = PTHREAD_ONCE_INIT;
+static size_t stack_bytes;     /* of each thread */
+
 static void forked(void) { atomic_fetch_add(&forks, 1); }
-static void watch(void) { (void)pthread_atfork(NULL, NULL, forked); }
+
+static int add_thread_local(struct dl_phdr_info *object, size_t size, void *bytes) {
+  (void)size;
+  for (int k = 0; k < object->dlpi_phnum; k++) {
+    const ElfW(Phdr) *part = &object->dlpi_phdr[k];
+    if (part->p_type == PT_TLS) *(uint64_t *)bytes += part->p_memsz + part->p_align;
+  }
+  return 0;
+}
+
+/* The C library puts the thread-local variables of the whole process into a thread's stack: those of a host may be some MiB
+ * (arrays of Fortran that are private to threads), where a stack of ours would be refused or end within a kernel. */
+static void prepare(void) {
+  enum { SPARE = 64 << 10 }; /* of our own stacks, that none of it counts */
+  uint64_t bytes = 0;
+  (void)dl_iterate_phdr(add_thread_local, &bytes);
+  stack_bytes = HRI_TEAM_STACK_BYTES + (bytes > SPARE ? hri_round_up(bytes, (uint64_t)sysconf(_SC_PAGESIZE)) : 0);
+  (void)pthread_atfork(NULL, NULL, forked);
+}
+static pthread_once_t prepared = PTHREAD_ONCE_INIT;
 
 /* ---- waiting ---- */
 
@@ -268,7 +289,7 @@ int hri_team_threads(const hri_team *team) { return team ? team->threads : 1; }
 
 uint64_t hri_team_start_bytes(const hri_team *team) {
   return (uint64_t)(team->threads - team->running) *
-         (HRI_TEAM_STACK_BYTES + (uint64_t)sysconf(_SC_PAGESIZE)) /* with its guard page */;
+         (stack_bytes + (uint64_t)sysconf(_SC_PAGESIZE)) /* with its guard page */;
 }
 
 hr_status hri_team_create(uint32_t threads, hri_team **out, hr_error *error) {
@@ -279,7 +300,7 @@ hr_status hri_team_create(uint32_t threads, hri_team **out, hr_error *error) {
   team->threads = (int)threads;
   team->running = 1;
   team->forks = atomic_load(&forks);
-  (void)pthread_once(&watched, watch);
+  (void)pthread_once(&prepared, prepare);
   (void)pthread_mutex_init(&team->mutex, NULL);
   (void)pthread_cond_init(&team->work, NULL);
   (void)pthread_cond_init(&team->done, NULL);
@@ -320,7 +341,7 @@ static int start_workers(hri_team *team, int *reason) {
   sigset_t all, before;
   int made = 1;
   if ((*reason = pthread_attr_init(&attributes)) != 0) return made;
-  (void)pthread_attr_setstacksize(&attributes, HRI_TEAM_STACK_BYTES);
+  (void)pthread_attr_setstacksize(&attributes, stack_bytes);
   (void)sigfillset(&all);
   (void)pthread_sigmask(SIG_SETMASK, &all, &before); /* inherited: the host's handlers run in the host's threads */
   for (; made < team->threads; made++) {

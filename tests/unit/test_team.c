@@ -27,6 +27,9 @@
 
 enum { MOST = 5000 };
 
+/* A host's thread-local variables, which the C library puts into each thread's stack: more than a stack of ours, in all tests here. */
+static _Thread_local volatile char of_the_host[3 << 20];
+
 static hri_team *started(uint32_t threads) {
   hri_team *team;
   hr_error error = {0};
@@ -125,7 +128,9 @@ static void test_alone(void **state) {
   assert_int_equal(t.bodies, 1);
   assert_int_equal(hri_team_create(4, &team, &error), HR_OK);
   assert_int_equal(hri_team_threads(team), 4);
-  assert_int_equal(hri_team_start_bytes(team), 3 * (uint64_t)(HRI_TEAM_STACK_BYTES + sysconf(_SC_PAGESIZE)));
+  assert_in_range(hri_team_start_bytes(team),
+                  3 * (uint64_t)(HRI_TEAM_STACK_BYTES + sizeof of_the_host + (size_t)sysconf(_SC_PAGESIZE)),
+                  3 * (uint64_t)(HRI_TEAM_STACK_BYTES + sizeof of_the_host + (1 << 20)));
   memset(&t, 0, sizeof t);
   t.threads = 1;
   hri_team_each(team, 100, 1, count, &t); /* not started */
@@ -425,6 +430,21 @@ static void test_traps_of_the_host(void **state) {
 }
 #endif
 
+/* All of a stack of ours is there beside them. */
+static void fill_a_stack(void *context, int64_t begin, int64_t end, int thread) {
+  volatile char of_a_kernel[HRI_TEAM_STACK_BYTES / 2];
+  (void)context, (void)end, (void)thread;
+  for (size_t k = 0; k < sizeof of_a_kernel; k += 1024) of_a_kernel[k] = (char)begin;
+  of_the_host[begin] = of_a_kernel[1024];
+  usleep(1000);
+}
+static void test_variables_of_the_host(void **state) {
+  hri_team *team = started(4);
+  (void)state;
+  hri_team_each(team, 40, 1, fill_a_stack, NULL);
+  hri_team_destroy(team);
+}
+
 static void test_no_memory(void **state) {
   hri_team *team;
   hr_error error = {0};
@@ -453,6 +473,7 @@ int main(void) {
                                      cmocka_unit_test(test_traps_of_the_host),
 #endif
                                      cmocka_unit_test(test_rounding_of_the_host),
+                                     cmocka_unit_test(test_variables_of_the_host),
                                      cmocka_unit_test(test_refused),
                                      cmocka_unit_test(test_signals),
                                      cmocka_unit_test(test_no_memory)};
