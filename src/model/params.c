@@ -241,8 +241,9 @@ uint32_t hri_lora_rank(const hr_lora *lora, int32_t layer, hr_module module) {
 
 static double alpha_of(const hr_lora *lora, uint8_t kind) { return kind ? lora->own[kind - 1].alpha : lora->alpha; }
 
+/* 0 where there are no adapters: nothing is divided by nothing, which a host may have made a trap. */
 static double scale_of(const hr_lora *lora, uint8_t kind, double rank) {
-  return alpha_of(lora, kind) / (lora->rslora ? sqrt(rank) : rank);
+  return rank > 0 ? alpha_of(lora, kind) / (lora->rslora ? sqrt(rank) : rank) : 0;
 }
 
 double hri_lora_plain_alpha(const hr_lora *lora, int32_t layer, hr_module module) {

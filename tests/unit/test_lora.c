@@ -1,6 +1,7 @@
 /* Adapters before anything runs: the words of --lora, the parameters that a model gets by them, adapter_config.json as
  * PEFT and its users publish it, and files of adapters that are damaged or belong elsewhere. Each refusal names option,
  * file, field or tensor. (Values are held in test_peft.c, bits in tests/cli/test_lora.sh.) */
+#include <fenv.h>
 #include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -742,12 +743,22 @@ static int tear_down(void **state) {
   return 0;
 }
 
+/* A model without adapters is asked for their scale too: nothing is divided by nothing there, which a host may trap. */
+static void no_adapters(void **state) {
+  const hr_lora none = {0};
+  (void)state;
+  (void)feclearexcept(FE_ALL_EXCEPT);
+  assert_true(hri_lora_scale(&none, 0, HR_MODULE_Q) == 0 && hri_lora_embedding_scale(&none) == 0);
+  assert_int_equal(fetestexcept(FE_INVALID | FE_DIVBYZERO), 0);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(every_word),         cmocka_unit_test(words_of_peft),       cmocka_unit_test(tuned_names),
-      cmocka_unit_test(every_refusal),      cmocka_unit_test(parameters),          cmocka_unit_test(published),
-      cmocka_unit_test(refused_configs),    cmocka_unit_test(written_is_read),     cmocka_unit_test(damaged_files),
-      cmocka_unit_test(damaged_magnitudes), cmocka_unit_test(damaged_directories), cmocka_unit_test(new_beside_old),
+      cmocka_unit_test(no_adapters),    cmocka_unit_test(every_word),         cmocka_unit_test(words_of_peft),
+      cmocka_unit_test(tuned_names),    cmocka_unit_test(every_refusal),      cmocka_unit_test(parameters),
+      cmocka_unit_test(published),      cmocka_unit_test(refused_configs),    cmocka_unit_test(written_is_read),
+      cmocka_unit_test(damaged_files),  cmocka_unit_test(damaged_magnitudes), cmocka_unit_test(damaged_directories),
+      cmocka_unit_test(new_beside_old),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
