@@ -20,6 +20,16 @@ static void print_cause(const hr_oom_failure *f) {
   for (uint32_t k = 0; k < f->advice_count; k++) (void)fprintf(stderr, "  try: %s\n", f->advice[k].text);
 }
 
+/* What was asked for beside the job's arenas: stacks of its team, which plans of less memory need as well. */
+static uint64_t beside_arenas(const hr_job *job, uint64_t requested) {
+  uint64_t arenas = 0;
+  hr_plan *plan = NULL;
+  if (hr_plan_create(job, &plan, NULL) != HR_OK) return 0;
+  for (int tier = 0; tier < HR_TIER_DISK; tier++) arenas += hr_plan_get(plan)->tiers[tier].reserved_bytes;
+  hr_plan_destroy(plan);
+  return requested > arenas ? requested - arenas : 0;
+}
+
 /* Plans for the room that there is now, fixed bytes included. */
 static void print_fixes(const hr_job *job, uint64_t room) {
   hr_job smaller = *job;
@@ -40,10 +50,12 @@ static void print_fixes(const hr_job *job, uint64_t room) {
 void refused_explain(const hr_job *job, const hr_error *error) {
   hr_host_facts facts;
   hr_oom_failure failure;
+  uint64_t beside;
   if (strcmp(job->device.name, "cpu") != 0) return; /* the error names a GPU's holders itself */
   hr_host_facts_now(error->requested_bytes, &facts);
   hr_explain_host(&facts, &failure);
   print_cause(&failure);
-  print_fixes(job, error->available_bytes);
+  beside = beside_arenas(job, error->requested_bytes);
+  print_fixes(job, error->available_bytes > beside ? error->available_bytes - beside : 0);
   (void)fprintf(stderr, "\n");
 }

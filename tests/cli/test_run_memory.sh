@@ -76,6 +76,14 @@ if grep -q 'RLIMIT_AS' err; then # not where a sanitizer needs more than that it
 else
   [ "$rc" -ne 0 ] || fail "it trained in less than its plan"
 fi
+# Stacks of a team count in plans of less memory too: none of these would fit, and fewer threads would.
+last='headroom train --threads 1000 under ulimit -v'
+(ulimit -v 400000; exec "$program" train micro-llama-bytes --seq 40 --threads 1000 --data text.txt --out refused --steps 2 --quiet) >out 2>err; rc=$?
+if grep -q 'RLIMIT_AS' err; then
+  expect_rc 3; expect_err 'give fewer --threads'; grep -q 'options that fit' err && fail "options are offered that would be refused as well"
+else
+  [ "$rc" -ne 0 ] || fail "it trained in less than the stacks of its team"
+fi
 [ -e refused ] && fail "a refused run left a directory"
 }
 finish
