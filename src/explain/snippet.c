@@ -2,14 +2,23 @@
  * out-of-memory writes it, in a file of each rank. */
 #include "explain/message.h"
 
+/* The rank is asked for at the failure, of the group that the processes are in: Lightning, Slurm and mp.spawn set no RANK, and
+ * ranks that took one name would write over each other. What keeps the file from being written (a directory for reading,
+ * a full disk) may not take the place of the error that the program meets, which it may know how to go on after.
+ * Frameworks begin a training again with a smaller batch, in the same process: a second call does nothing. */
 #define RECORD                                                                                                         \
-  "import os, torch\n"                                                                                                 \
+  "import functools, os, torch\n"                                                                                      \
   "\n"                                                                                                                 \
+  "@functools.cache\n"                                                                                                 \
   "def record_memory():\n"                                                                                             \
-  "    rank = os.environ.get(\"RANK\", \"0\")\n"                                                                       \
   "    torch.cuda.memory._record_memory_history(max_entries=1000000)  # PyTorch 2.1 and later\n"                       \
   "    def dump(device, allocated, device_allocated, device_free):\n"                                                  \
-  "        torch.cuda.memory._dump_snapshot(f\"oom-rank{rank}.pickle\")\n"                                             \
+  "        group = torch.distributed.is_available() and torch.distributed.is_initialized()\n"                          \
+  "        name = f\"oom-rank{torch.distributed.get_rank() if group else os.environ.get('RANK', 0)}.pickle\"\n"        \
+  "        try:\n"                                                                                                     \
+  "            torch.cuda.memory._dump_snapshot(name)\n"                                                               \
+  "        except Exception as error:\n"                                                                               \
+  "            print(f\"{name} was not written: {error}\", flush=True)\n"                                              \
   "    torch._C._cuda_attach_out_of_memory_observer(dump)\n"                                                           \
   "\n"
 
