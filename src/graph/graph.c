@@ -525,6 +525,9 @@ static hri_id leaf(const hr_graph *g, const hri_job *job, hr_tensor tensor, entr
 
 /* Each input and parameter is found in the plan by its place there, so both must be of this graph as it is. */
 static hr_status check_plan(const hr_graph *g, const hri_job *job, hr_error *error) {
+  if (!ok(g) || g->hidden == HR_NO_TENSOR)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "the graph has no loss, so the plan is not of this graph: call hr_graph_loss, then hr_graph_plan");
   for (hr_tensor k = 0; k < g->tensors.count; k++) {
     const entry *e = &g->tensors.items[k];
     const hri_tensor *t;
@@ -636,8 +639,27 @@ static hr_status run_one(hr_run *run, hri_program_kind program, double learning_
   return HR_OK;
 }
 
+/* What hr_train ends a run for. A skipped step left all as it was, so only a loss that no scale mends ends it. */
+static hr_status settle(const hr_run *run, double loss, hr_error *error) {
+  const hri_control *c = hri_executor_control(run->executor);
+  const hr_job *job = &run->plan->spec;
+  bool skipped = hri_job_skips(job) && c->found_inf != 0;
+  hr_status status;
+  if (c->inv_tokens == 0 || (skipped && (isfinite(loss) || job->on_nonfinite == HR_ON_NONFINITE_SKIP))) return HR_OK;
+  if (isfinite(loss) && (job->clip <= 0 || isfinite(c->grad_norm))) return HR_OK;
+  status = hri_fail(error, HR_ERROR_DIVERGED, "the step diverged: its %s not finite (loss %g, learning rate %g)",
+                    isfinite(loss) ? "gradients are" : "loss is", loss, c->learning_rate);
+  return hri_hint(error, status, "%s",
+                  skipped ? "weights and states are those of the step before"
+                          : "set the parameters again, or make another run, and go on with a lower learning rate");
+}
+
 hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error) {
-  return run_one(run, HRI_STEP, learning_rate, loss, error);
+  if (!isfinite(learning_rate) || learning_rate < 0)
+    return hri_fail(error, HR_ERROR_USAGE, "the learning rate is %g; it must be finite and not negative",
+                    learning_rate);
+  HRI_TRY(run_one(run, HRI_STEP, learning_rate, loss, error));
+  return settle(run, *loss, error);
 }
 hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error) {
   return run_one(run, HRI_EVALUATE, 0, loss, error);

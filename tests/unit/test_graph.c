@@ -1,4 +1,5 @@
 /* Programs built op by op: frozen parameters, update in the backward, check mode, and what is refused. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -357,6 +358,11 @@ static void a_run_is_of_the_graph_that_was_planned(void **state) {
     fail_msg("%s", error.message);
   assert_int_equal(hr_run_create(n.graph, of_model, &run, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "no input ids"));
+  hr_graph *nothing;
+  assert_int_equal(hr_graph_create(&nothing, &error), HR_OK);
+  assert_int_equal(hr_run_create(nothing, of_model, &run, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "no loss"));
+  hr_graph_destroy(nothing);
   hr_plan_destroy(of_model);
   if (hr_run_create(n.graph, plan, &run, &error) != HR_OK) fail_msg("%s", error.message);
   later = hr_graph_parameter(n.graph, "later", WIDTH, 0, 0, false);
@@ -367,6 +373,49 @@ static void a_run_is_of_the_graph_that_was_planned(void **state) {
   hr_plan_destroy(plan);
   hr_graph_destroy(n.graph);
   hr_graph_destroy(other.graph);
+}
+
+/* A step that is not finite is an error, as it ends a run of hr_train: nobody goes on from parameters that are NaN because a status
+ * said OK. Where the job skips such steps they are fine and change nothing. */
+static void a_step_that_is_not_finite_is_told(void **state) {
+  static const double rates[] = {NAN, INFINITY, -1e-3};
+  float table[7 * WIDTH], again[7 * WIDTH];
+  (void)state;
+  for (int skip = 0; skip < 2; skip++) {
+    hr_error error = {0};
+    hr_plan *plan = NULL;
+    hr_run *run = NULL;
+    hr_job job;
+    double loss = 0;
+    net n = make_net(false);
+    hr_job_init(&job);
+    assert_int_equal(hr_job_set(&job, "on-nonfinite", skip ? "skip" : "stop", &error), HR_OK);
+    if (hr_graph_plan(n.graph, &job, &plan, &error) != HR_OK || hr_run_create(n.graph, plan, &run, &error) != HR_OK)
+      fail_msg("%s", error.message);
+    assert_int_equal(hr_run_get_parameter(run, n.table, table, 7 * WIDTH, &error), HR_OK);
+    for (size_t k = 0; k < sizeof rates / sizeof *rates; k++) {
+      assert_int_equal(hr_run_step(run, rates[k], &loss, &error), HR_ERROR_USAGE);
+      assert_non_null(strstr(error.message, "learning rate"));
+    }
+    assert_int_equal(hr_run_get_parameter(run, n.table, again, 7 * WIDTH, &error), HR_OK);
+    assert_memory_equal(table, again, sizeof table);
+    table[0] = INFINITY; /* row 0 of the ids, which are all 0 to begin with */
+    assert_int_equal(hr_run_set_parameter(run, n.table, table, 7 * WIDTH, &error), HR_OK);
+    if (skip) {
+      assert_int_equal(hr_run_step(run, 1e-2, &loss, &error), HR_OK);
+      assert_int_equal(hr_run_get_parameter(run, n.table, again, 7 * WIDTH, &error), HR_OK);
+      assert_memory_equal(table, again, sizeof table);
+    } else {
+      assert_int_equal(hr_run_step(run, 1e-2, &loss, &error), HR_ERROR_DIVERGED);
+      assert_non_null(strstr(error.message, "its loss is not finite"));
+      for (int r = 0; r < ROWS; r++) hr_run_input(run, n.targets)[r] = -1; /* nothing to learn is no divergence */
+      assert_int_equal(hr_run_step(run, 1e-2, &loss, &error), HR_OK);
+    }
+    assert_false(isfinite(loss));
+    hr_run_destroy(run);
+    hr_plan_destroy(plan);
+    hr_graph_destroy(n.graph);
+  }
 }
 
 /* hr_plan_job gives a job without a model. */
@@ -435,6 +484,7 @@ int main(void) {
                                      cmocka_unit_test(a_graph_without_anything_to_train_is_refused),
                                      cmocka_unit_test(ids_that_are_targets_too_stay_in_their_table),
                                      cmocka_unit_test(a_run_is_of_the_graph_that_was_planned),
+                                     cmocka_unit_test(a_step_that_is_not_finite_is_told),
                                      cmocka_unit_test(the_job_of_a_graph_is_no_job_of_a_model),
                                      cmocka_unit_test(a_head_is_no_weight_of_a_linear),
                                      cmocka_unit_test(a_job_of_names_and_shares_plans_a_graph)};
