@@ -8,6 +8,9 @@ static hr_status check_config(const hr_alloc_hooks *hooks, const hr_alloc_config
     return hri_fail(
         error, HR_ERROR_UNSUPPORTED,
         "allocator: backend:cudaMallocAsync leaves every decision to the driver; only the native backend is here");
+  if (hooks->reserve == NULL || hooks->release == NULL)
+    return hri_fail(error, HR_ERROR_USAGE,
+                    "allocator: the hooks reserve and release are missing; no memory comes from anywhere else");
   if (c->expandable_segments &&
       (hooks->reserve_range == NULL || hooks->release_range == NULL || hooks->map == NULL || hooks->unmap == NULL))
     return hri_fail(error, HR_ERROR_USAGE,

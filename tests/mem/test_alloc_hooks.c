@@ -188,6 +188,24 @@ static void an_allocator_runs_on_either(void **state) {
   }
 }
 
+/* Refused when it is made, not at the first request by a jump to nowhere. */
+static void an_allocator_needs_memory_from_somewhere(void **state) {
+  hr_alloc *alloc = NULL;
+  hr_alloc_hooks h, without;
+  hr_error error = {0};
+  (void)state;
+  assert_int_equal(hr_alloc_fake_hooks(0, &h, &error), HR_OK);
+  for (int k = 0; k < 2; k++) {
+    without = h;
+    if (k) without.reserve = NULL;
+    else without.release = NULL;
+    assert_int_equal(hr_alloc_create(&without, NULL, &alloc, &error), HR_ERROR_USAGE);
+    assert_non_null(strstr(error.message, "reserve and release"));
+    assert_null(alloc);
+  }
+  hr_alloc_hooks_destroy(&h);
+}
+
 static void survives_refused_memory(void **state) {
   hr_alloc_hooks h;
   hr_error error = {0};
@@ -212,6 +230,7 @@ int main(void) {
       cmocka_unit_test(random_reserves_agree_with_a_model),
       cmocka_unit_test(host_memory_can_be_used_and_goes_back),
       cmocka_unit_test(an_allocator_runs_on_either),
+      cmocka_unit_test(an_allocator_needs_memory_from_somewhere),
       cmocka_unit_test(survives_refused_memory),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
