@@ -123,6 +123,18 @@ static hr_status read_history(hri_snapshot_source *source, const char *name, hr_
   return hri_history_parse(bytes, count, name, snapshot, error);
 }
 
+/* Files that were joined, or one that was opened to append, hold several snapshots, of which the first is the oldest: what is
+ * said of it would pass for what is said of the failure. What else stands behind is nobody's snapshot and left alone. */
+static hr_status refuse_several(hri_snapshot_source *source, hr_error *error) {
+  hr_status code;
+  if (hri_snapshot_source_want(source, 2, NULL) != HR_OK || source->end - source->next < 2) return HR_OK;
+  if (source->next[0] != 0x80 || source->next[1] < 2 || source->next[1] > 5) return HR_OK;
+  code = hri_fail(error, HR_ERROR_INPUT,
+                  "%s: byte %llu: behind the end of a pickle another one begins: these are several snapshots",
+                  source->name, (unsigned long long)hri_snapshot_source_offset(source));
+  return hri_hint(error, code, "give each a file of its own: in Python, pickle.load(file) reads one after the other");
+}
+
 static hr_status read_all(hri_snapshot_source *source, const char *name, hr_snapshot **snapshot, hr_error *error) {
   hri_snapshot_decoder d = {0};
   hri_decoded whole = HRI_VALUE_NONE;
@@ -137,6 +149,7 @@ static hr_status read_all(hri_snapshot_source *source, const char *name, hr_snap
   HRI_TRY_OUT(hri_snapshot_decoder_init(&d, name, error));
   HRI_TRY_OUT(which == NOTATION_PICKLE ? hri_read_pickle(&d, source, &whole) : hri_read_json(&d, source, &whole));
   d.at = hri_snapshot_source_offset(source);
+  if (which == NOTATION_PICKLE) HRI_TRY_OUT(refuse_several(source, error));
   if (!d.complete) HRI_TRY_OUT(hri_snapshot_decoder_end(&d, whole, source->end_offset, snapshot));
   if (d.complete) {
     d.builder.snapshot->byte_count = source->end_offset;

@@ -770,6 +770,26 @@ static void test_empty_members(void **state) {
   assert_false(hr_snapshot_recognise(bytes, sizeof bytes));
 }
 
+/* Of files that were joined the first is the oldest: it is not read as if it were all. Other bytes behind a snapshot are no matter. */
+static void test_several_in_one_file(void **state) {
+  static const char one[] = "\x80\x02}(X\x08\0\0\0segments]X\x0d\0\0\0device_traces]u.";
+  enum { ONE = sizeof one - 1 };
+  char two[2 * ONE + 1];
+  hr_snapshot *s;
+  hr_error error = {0};
+  (void)state;
+  memcpy(two, one, ONE);
+  memcpy(two + ONE, one, ONE);
+  assert_int_equal(hr_snapshot_parse(two, 2 * ONE, "two", NULL, &s, &error), HR_ERROR_INPUT);
+  assert_non_null(strstr(error.message, "two: byte 39: behind the end of a pickle another one begins"));
+  assert_non_null(strstr(error.hint, "pickle.load"));
+  assert_int_equal(hr_snapshot_parse(two, ONE + 1, "two", NULL, &s, &error), HR_OK); /* half a sign is none */
+  hr_snapshot_destroy(s);
+  two[ONE] = '\n';
+  assert_int_equal(hr_snapshot_parse(two, 2 * ONE, "two", NULL, &s, &error), HR_OK);
+  hr_snapshot_destroy(s);
+}
+
 static void test_recognise(void **state) {
   static const char *const logs[] =
       {"",         "x",   "Traceback", "[rank0]: torch.cuda.OutOfMemoryError", "{\"loss\": 1.5}", "(gdb) bt", "PK\3\4",
@@ -795,6 +815,7 @@ int main(void) {
       cmocka_unit_test(test_bomb),
       cmocka_unit_test(test_long_file),
       cmocka_unit_test(test_recognise),
+      cmocka_unit_test(test_several_in_one_file),
       cmocka_unit_test(test_empty_members),
       cmocka_unit_test(test_many_names),
       cmocka_unit_test(test_allocation_failures),
