@@ -62,7 +62,12 @@ static size_t caching_end(const char *text, size_t after, size_t end, bool cut) 
   const size_t request = hri_oom_word(text, after, end, "tried to allocate");
   size_t at = after, hint;
   if (text[after - 1] & 0x80) return end - after < TRANSLATED ? end : after + TRANSLATED; /* in words of its own */
-  if (hri_match_end(text, 0, after, "with oom on device")) return end - after < EXACT ? end : after + EXACT;
+  if (hri_match_end(text, 0, after,
+                    "with oom on device")) { /* "... (free: N, total: N).": behind it often comes the next one */
+    end = hri_oom_word(text, after, end - after < EXACT ? end : after + EXACT, "with oom on device");
+    at = hri_oom_word(text, hri_oom_word(text, after, end, "total"), end, ")");
+    return at < end ? at + 1 : end;
+  }
   if (!cut && request < end) {
     at = behind_size(text, request + strlen("tried to allocate"), end);
     if (!goes_on(text, at, end)) return at;

@@ -18,9 +18,10 @@ static bool is_exception(const hri_oom_place *p, size_t from, size_t to) {
   return hri_match_end(p->text, from, to, "error|exception|error'|errors");
 }
 
-/* "https://.../oom-killer-...", "a/b/oom_killer.png", "oom.py". */
+/* "https://.../oom-killer-...", "a/b/oom_killer.png", "oom.py", "oom-rank0.pickle" as the lines of hr_oom_snippet write it. */
 static bool is_path(const hri_oom_place *p, size_t from, size_t to) {
-  static const char files[] = ".py|.png|.go|.rs|.sh|.md|.h|.c|.cc|.cpp|.js|.ts|.yml|.yaml|.json|.txt|.html|.java";
+  static const char files[] =
+      ".py|.png|.go|.rs|.sh|.md|.h|.c|.cc|.cpp|.js|.ts|.yml|.yaml|.json|.txt|.html|.java|.pickle|.pkl|.log|.csv";
   const size_t start = token_start(p, from), end = token_end(p, to);
   size_t slashes = 0, tail = to;
   if (hri_oom_word(p->text, start, from, "://") < from) return true;

@@ -107,6 +107,15 @@ static bool is_guess(const hr_oom_failure *old, hri_oom_kind old_kind, const hr_
          is_near(old, failure);
 }
 
+/* Whether two log lines of the allocator are about one request: it was made again when cached blocks had been returned, and what was
+ * free then is what it failed by. */
+static bool asks_again(const hr_oom_failure *old, const hr_oom_failure *failure) {
+  static const hr_oom_figure both[] = {HR_OOM_REQUESTED, HR_OOM_TOTAL};
+  for (size_t i = 0; i < sizeof both / sizeof *both; i++)
+    if (old->figures[both[i]].bytes != failure->figures[both[i]].bytes) return false;
+  return is_near(old, failure) && old->device_index == failure->device_index;
+}
+
 /* ---- a message beside those that are kept ---- */
 
 typedef enum kinship {
@@ -121,6 +130,7 @@ static kinship kinship_with(const hri_scan_kept *k, size_t i, const hri_oom_mess
   const bool foreign = message->kind == HRI_OOM_FOREIGN;
   const bool repeats = is_repeat(old, origin->kind, failure, message->kind);
   if (message->kind == HRI_OOM_CACHING && is_part(old, failure)) return TELLS_MORE;
+  if (message->exact && origin->exact && !repeats && asks_again(old, failure)) return TELLS_MORE;
   if (foreign && !message->anybodys && is_guess(old, origin->kind, failure))
     return TELLS_MORE;                                       /* who that was is told by a line of its own */
   if (foreign && says_more(old, failure)) return TELLS_MORE; /* the same speaker's next line has the request */
@@ -159,19 +169,22 @@ static size_t find_general(const hri_scan_kept *k, const hr_oom_failure *failure
 
 /* ---- which says most ---- */
 
-/* Device failures with figures first; then other device failures and plain host failures; then what is another
- * framework's, its own line before one that may be anybody's; kills and library errors that may only follow from
- * another failure last. The first of the best wins. */
-static int weight_of(const hr_oom_failure *failure, hri_oom_kind kind) {
-  if (kind == HRI_OOM_ENDED) return 1;
-  if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY) return failure->certainty == HR_OOM_CERTAIN ? 3 : 2;
-  if (kind == HRI_OOM_REPORT) return 1; /* nobody knows who speaks */
-  if (has_request(failure)) return 5;
-  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? 1 : 4;
+/* Device failures with figures first; then other device failures and plain host failures; then the allocator's log line
+ * alone, behind which it asked again, mostly with success; then what is another framework's, its own line before one that
+ * may be anybody's; kills and library errors that may only follow from another failure last. The first of the best wins. */
+enum { LEAST = 1, ANYBODYS, FOREIGN, ASKED_AGAIN, PLAIN, WITH_FIGURES };
+static int weight_of(const hr_oom_failure *failure, hri_oom_kind kind, bool exact) {
+  if (kind == HRI_OOM_ENDED) return LEAST;
+  if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY)
+    return failure->certainty == HR_OOM_CERTAIN ? FOREIGN : ANYBODYS;
+  if (kind == HRI_OOM_REPORT) return LEAST; /* nobody knows who speaks */
+  if (exact) return ASKED_AGAIN;
+  if (has_request(failure)) return WITH_FIGURES;
+  return kind == HRI_OOM_HOST_LIKELY || kind == HRI_OOM_LIBRARY ? LEAST : PLAIN;
 }
 
 static int weight(const hri_scan_kept *k, size_t i) {
-  return weight_of(&k->failures.items[i], k->origins.items[i].kind);
+  return weight_of(&k->failures.items[i], k->origins.items[i].kind, k->origins.items[i].exact);
 }
 
 /* The last of those that say least, where there are as many as are kept. */
@@ -184,7 +197,8 @@ static size_t find_least(const hri_scan_kept *k) {
 
 /* Whether a message that is not judged yet may say more than one of weight `least`: who is another framework is told by the judge. */
 static bool may_outweigh(const hri_oom_message *message, int least) {
-  return weight_of(&message->failure, message->kind) > least || (message->kind == HRI_OOM_FOREIGN && least < 3);
+  return weight_of(&message->failure, message->kind, message->exact) > least ||
+         (message->kind == HRI_OOM_FOREIGN && least < FOREIGN);
 }
 
 static void remove_one(hri_scan_kept *k, size_t i) {
@@ -212,7 +226,7 @@ static void judge(const hri_scan_kept *k, hri_oom_message *message, const hri_sc
 static void replace(hri_scan_kept *k, size_t i, hri_oom_message *message) {
   message->failure.repeats = k->failures.items[i].repeats;
   k->failures.items[i] = message->failure;
-  k->origins.items[i] = (hri_scan_origin){message->kind, false, message->general};
+  k->origins.items[i] = (hri_scan_origin){message->kind, message->exact, message->general};
 }
 
 static hr_status append(hri_scan_kept *k, const hri_oom_message *message, hr_error *error) {
@@ -242,7 +256,7 @@ hr_status hri_scan_keep(hri_scan_kept *k, hri_oom_message *message, const hri_sc
     k->more++;
     if (!may_outweigh(message, weight(k, least))) return HR_OK;
     judge(k, message, w, at);
-    if (weight_of(&message->failure, message->kind) <= weight(k, least)) return HR_OK;
+    if (weight_of(&message->failure, message->kind, message->exact) <= weight(k, least)) return HR_OK;
     remove_one(k, least);
     return append(k, message, error);
   }

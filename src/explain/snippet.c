@@ -18,7 +18,7 @@
   "        try:\n"                                                                                                     \
   "            torch.cuda.memory._dump_snapshot(name)\n"                                                               \
   "        except Exception as error:\n"                                                                               \
-  "            print(f\"{name} was not written: {error}\", flush=True)\n"                                              \
+  "            print(f\"the snapshot {name} was not written: {error}\", flush=True)\n"                                 \
   "    torch._C._cuda_attach_out_of_memory_observer(dump)\n"                                                           \
   "\n"
 

@@ -70,7 +70,7 @@ for frame in '' lib/transformers/trainer.py lib/lightning/pytorch/trainer/traine
   run explain framed.log --json; expect_rc 0
   python3 -c 'import json; open("snippet.py", "w").write(json.load(open("out"))["failures"][0]["snippet"])' || fail "no snippet for '$frame'"
   RANK=3 python3 stub.py >said 2>err || fail "the snippet for '$frame' does not run: $(tail -1 err)"
-  grep -q '^oom-rank6.pickle was not written: .*Permission denied' said || fail "the snippet for '$frame' does not say that it wrote nothing"
+  grep -q '^the snapshot oom-rank6.pickle was not written: .*Permission denied' said || fail "the snippet for '$frame' does not say that it wrote nothing"
   case $frame in *transformers*) word=TrainerCallback ;; *lightning*) word=on_fit_start ;; *torchtune*) word=recipe_main ;; *) word=record_memory ;; esac
   grep -q "$word" snippet.py || fail "the snippet for '$frame' is not that framework's"
 done

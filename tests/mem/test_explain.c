@@ -462,6 +462,8 @@ static void test_no_message(void **state) {
                                       "shown when a CUDA Out of Memory issue occurs",
                                       "OSError: [Errno 28] No space left on device: 'checkpoint.pt'",
                                       "df: /dev/shm/ 1.0G 883M 142M 87%",
+                                      "saved oom-rank0.pickle",
+                                      "oom-rank3.pickle was not written: [Errno 28] No space left on device",
                                       "[launch.py:434:sigkill_handler] Killing subprocess 12"};
   (void)state;
   for (size_t i = 0; i < sizeof texts / sizeof *texts; i++) {

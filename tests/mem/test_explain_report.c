@@ -177,6 +177,41 @@ static void test_more_than_are_kept(void **state) {
   hr_explanation_destroy(e);
 }
 
+/* The allocator writes a line when the device refuses, and another where it does so again behind what was returned of the cache. A
+ * run near the device's edge writes many such pairs, for requests that were then served; the message that ended it is what there is to
+ * explain, behind one of them and behind more than are kept. Where it has the request of the last pair they are one failure. */
+static void test_requests_that_were_served(void **state) {
+  static const uint32_t pairs[] = {1, 2, 3 * HR_OOM_MAX_FAILURES};
+  static char text[8 * HR_OOM_MAX_FAILURES * 160];
+  (void)state;
+  for (size_t i = 0; i < 2 * COUNT(pairs); i++) {
+    const uint32_t last = pairs[i / 2];
+    const bool same = i % 2 == 0; /* the last is the request that the message tells of */
+    size_t count = 0;
+    const hr_oom_failure *f;
+    hr_explanation *e;
+    for (uint32_t k = 0; k < 2 * last; k++)
+      count += (size_t)snprintf(
+          text + count, sizeof text - count,
+          "[W1128 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device 0 while trying to allocate %u bytes (free: "
+          "%u, total: 419430400).\n",
+          (last + (same ? 20 : 21) - k / 2 - 1) << 20, (k % 2 + 1) << 20);
+    (void)snprintf(
+        text + count, sizeof text - count,
+        "saved oom-rank0.pickle\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "
+        "capacity of 400.00 MiB of which 2.00 MiB is free. Of the allocated memory 388.43 MiB is allocated by PyTorch, and 9.57 "
+        "MiB is reserved by PyTorch but unallocated.\n");
+    e = explain(text);
+    f = &e->failures[e->primary];
+    assert_int_equal(f->cause, HR_OOM_TOO_BIG);
+    assert_int_equal(f->line, 2 * last + 2);
+    assert_int_equal(f->figures[HR_OOM_REQUESTED].bytes, 20 << 20);
+    if (last < HR_OOM_MAX_FAILURES) assert_int_equal(e->failure_count, last + !same);
+    else assert_int_equal(e->failure_count, HR_OOM_MAX_FAILURES);
+    hr_explanation_destroy(e);
+  }
+}
+
 /* The figures of two failures that stand beside each other stay apart. */
 static void test_figures_stay_apart(void **state) {
   hr_explanation *e = explain(
@@ -395,6 +430,7 @@ int main(void) {
       cmocka_unit_test(test_one_failure_once),
       cmocka_unit_test(test_other_requests),
       cmocka_unit_test(test_more_than_are_kept),
+      cmocka_unit_test(test_requests_that_were_served),
       cmocka_unit_test(test_figures_stay_apart),
       cmocka_unit_test(test_lines_that_alternate),
       cmocka_unit_test(test_messages_in_a_row),
