@@ -95,6 +95,18 @@ void hri_oom_closed_bar(const char *text, size_t count, hri_oom_message *message
   if (has_bar(text + from, end - from, 10)) message->has_run = true;
 }
 
+/* Where an optimizer's step calls back for the loss, as in each step of Lightning and of L-BFGS: what runs is the model then, and no part
+ * of the optimizer. `from` where it does not. */
+static size_t find_closure(const char *text, size_t from, size_t count) {
+  static const char steps[] = "optimizer.step(|torch/optim/", calls[] = "_wrap_closure|closure()|in closure";
+  size_t last = count, call;
+  for (size_t at = hri_match_first(text, from, count, steps); at < count;
+       at = hri_match_first(text, at + 1, count, steps))
+    last = at;
+  call = hri_match_first(text, last, count, calls);
+  return call < count ? call : from;
+}
+
 void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
   static const char *const frameworks[][2] = {{"deepspeed", "deepspeed"},
                                               {"fullyshardeddataparallel", "fsdp"},
@@ -125,8 +137,9 @@ void hri_oom_context(const char *text, size_t count, hri_oom_message *message) {
     from = at;
   for (size_t i = 0; i < sizeof frameworks / sizeof *frameworks && !message->failure.framework[0]; i++)
     if (hri_oom_word(text, 0, count, frameworks[i][0]) < count) message->failure.framework = frameworks[i][1];
+  const size_t running = find_closure(text, from, count);
   for (size_t i = 0; i < sizeof phases / sizeof *phases && !message->failure.phase[0]; i++)
-    if (hri_oom_word(text, from, count, phases[i][0]) < count) message->failure.phase = phases[i][1];
+    if (hri_oom_word(text, running, count, phases[i][0]) < count) message->failure.phase = phases[i][1];
   message->has_run = message->has_run || has_run(text, count);
   message->capturing = hri_oom_word(text, from, count, "torch/cuda/graphs.py") < count ||
                        hri_oom_word(text, from, count, "use_mem_pool") < count ||

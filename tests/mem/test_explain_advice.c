@@ -277,10 +277,60 @@ static void test_table(void **state) {
   assert_int_equal(unseen, 0);
 }
 
+/* Lightning runs the model in a closure that the optimizer's step calls, and so does who uses L-BFGS: what fails there has to do with the
+ * batch. What the step itself makes does not. */
+static void test_closures(void **state) {
+#define STEP                                                                                                           \
+  "Traceback (most recent call last):\n  File \"train.py\", line 20, in <module>\n    trainer.fit(model, data)\n"      \
+  "  File \"site-packages/lightning/pytorch/plugins/precision/precision.py\", line 123, in optimizer_step\n"           \
+  "    return optimizer.step(closure=closure, **kwargs)\n"                                                             \
+  "  File \"site-packages/torch/optim/optimizer.py\", line 549, in wrapper\n    out = func(*args, **kwargs)\n"
+#define CLOSURE                                                                                                        \
+  "  File \"site-packages/torch/optim/adamw.py\", line 189, in step\n    loss = closure()\n"                           \
+  "  File \"site-packages/lightning/pytorch/plugins/precision/precision.py\", line 109, in _wrap_closure\n"            \
+  "    closure_result = closure()\n"
+#define ENDING                                                                                                          \
+  "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB. GPU 0 has a total capacity of 23.64 GiB of " \
+  "which 1.00 GiB is free. Including non-PyTorch memory, this process has 22.60 GiB memory in use. Of the allocated "   \
+  "memory 22.10 GiB is allocated by PyTorch, and 20.00 MiB is reserved by PyTorch but unallocated.\n"
+  static const struct {
+    const char *phase;
+    advised advice;
+  } cases[] = {
+      {"",
+       {STEP CLOSURE "  File \"train.py\", line 9, in training_step\n    loss = self.net(x).mean()\n" ENDING,
+        "batch_size in the DataLoader", "fused=True"}},
+      {"backward",
+       {STEP CLOSURE
+        "  File \"site-packages/torch/_tensor.py\", line 623, in backward\n    torch.autograd.backward(\n" ENDING,
+        NULL, "fused=True"}},
+      {"",
+       {"Traceback (most recent call last):\n  File \"fit.py\", line 30, in <module>\n    optimizer.step(closure)\n  File "
+        "\"site-packages/torch/optim/lbfgs.py\", line 330, in step\n    orig_loss = float(closure())\n  File \"fit.py\", line 24, in "
+        "closure\n    out = net(x)\n" ENDING,
+        NULL, "fused=True"}},
+      {"optimizer",
+       {STEP
+        "  File \"site-packages/torch/optim/adamw.py\", line 157, in _init_group\n    state[\"exp_avg\"] = torch.zeros_like(\n" ENDING,
+        "fused=True", NULL}},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_explanation *e = explain_text(cases[i].advice.text);
+    assert_true(e->failure_count > 0);
+    assert_string_equal(e->failures[e->primary].phase, cases[i].phase);
+    hr_explanation_destroy(e);
+    check(&cases[i].advice, 1);
+  }
+#undef STEP
+#undef CLOSURE
+#undef ENDING
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_versions), cmocka_unit_test(test_one_tensor), cmocka_unit_test(test_places),
-      cmocka_unit_test(test_owners),   cmocka_unit_test(test_table),
+      cmocka_unit_test(test_owners),   cmocka_unit_test(test_table),      cmocka_unit_test(test_closures),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
