@@ -207,6 +207,7 @@ static const char *format_of(const hri_snapshot_decoder *d) {
 }
 
 static hr_status find_top(hri_snapshot_decoder *d, hri_decoded whole, hri_read_top *top) {
+  const bool empty = hri_value_tag_of(whole) == HRI_VALUE_NEW_DICT; /* complete it is none */
   char text[80];
   HRI_TRY(hri_value_finish(d, &whole, HRI_KEY_NONE));
   *top = (hri_read_top){0};
@@ -215,7 +216,7 @@ static hr_status find_top(hri_snapshot_decoder *d, hri_decoded whole, hri_read_t
   else {
     hr_status status = hri_snapshot_decoder_fail(
         d, "the file holds %s; wanted: a dict with 'segments' and 'device_traces', or a list of segments",
-        hri_value_text(d, whole, text));
+        empty ? "an empty dict" : hri_value_text(d, whole, text));
     return hri_hint(d->error, status,
                     "it was read to its end and is no memory snapshot; torch.cuda.memory._dump_snapshot makes one");
   }

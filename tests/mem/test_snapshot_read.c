@@ -300,6 +300,7 @@ static void test_malformed(void **state) {
       PICKLE("Traceback (most recent call last):", "no memory snapshot"),
       PICKLE("PK\3\4....", "zip archive"),
       PICKLE("\x80\x04N.", "holds None"),
+      PICKLE("\x80\x04}.", "holds an empty dict"),
       PICKLE("\x80\x04]\x94(h\0e.", "complete already"),        /* l = []; l.append(l) */
       PICKLE("\x80\x04}\x94(\x8c\1ah\0u.", "complete already"), /* d["a"] = d */
       PICKLE("\x80\x04]\x94]\x94(h\0e"
