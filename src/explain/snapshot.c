@@ -415,6 +415,12 @@ static bool is_usual_step(const hri_oom_facts *k, uint64_t lacking) {
          k->oom->live_bytes + k->request <= i->usual_peak_bytes + i->usual_peak_bytes / 10;
 }
 
+/* Whether a tenth of the memory would have stayed free, but less than the request: layers ask for the same again. */
+static bool leaves_one_layer(const hri_oom_facts *k) {
+  const uint64_t have = k->device_free + k->cached, room = k->reserved + k->device_free;
+  return have >= k->need && have - k->need >= room / 10 && have - k->need < k->request;
+}
+
 enum { STEPS_OF_GROWTH = 4 };
 
 static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -425,8 +431,9 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                  SIZE(k->cached), SIZE(have), SIZE(k->need), SIZE(k->need - have),
                  hri_oom_carried_count(k) ? "; the settings below carry this request, but hardly much more" : "");
   else
-    hri_oom_line(f, "in one piece it would have fit, with %s left of %s: nearly full%s", SIZE(have - k->need),
+    hri_oom_line(f, "in one piece it would have fit, with %s left of %s: %s%s", SIZE(have - k->need),
                  SIZE(k->reserved + k->device_free),
+                 leaves_one_layer(k) ? "less than another such request" : "nearly full",
                  hri_oom_carried_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
   if (k->i->step_count == 0)
     hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");
@@ -444,9 +451,12 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                 "with its rest as in step %u this step needs %s, and this process has %s",
                 k->evidence->replay->step_need_step, SIZE(step_too_big(k)), SIZE(k->reserved + k->device_free));
   else
-    hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
-                "what is live and this request nearly fill what this process has: %s + %s of %s", SIZE(k->live),
-                SIZE(k->request), SIZE(k->reserved + k->device_free));
+    hri_oom_say(
+        f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
+        leaves_one_layer(k)
+            ? "what is live and this request leave no room for another such one in what this process has: %s + %s of %s"
+            : "what is live and this request nearly fill what this process has: %s + %s of %s",
+        SIZE(k->live), SIZE(k->request), SIZE(k->reserved + k->device_free));
 }
 
 /* A tenth of what is reserved and more that nobody asked for: mostly what roundup_power2_divisions adds, or what

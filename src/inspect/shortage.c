@@ -115,7 +115,7 @@ uint64_t hri_live_before(const hri_shortage *s) {
 /* While a device fills up there is always a request that would have gone well in one piece, and the next one fails. As much
  * was live before, and it went well: that speaks for pieces, and where the steps are known and none of them leaves more
  * behind, it is enough. Else by what would stay free after the request; within the first steps more is to come that nobody
- * has seen yet, so more must stay. */
+ * has seen yet, so more must stay, and another such request have room too: layers ask for the same again. */
 int hri_short_by_pieces(const hri_shortage *s) {
   uint64_t have = s->device_free + s->cached, capacity = s->reserved + s->device_free, spare;
   if (!s->knows_free || s->cached == 0 || have < s->need) return 0;
@@ -124,7 +124,8 @@ int hri_short_by_pieces(const hri_shortage *s) {
   if (s->oom->live_bytes + s->request <= live_in_steps_before(s))
     return s->in->step_count >= 4 && hri_steps_are_even(s) ? 2 : 1;
   if (s->oom->live_bytes + s->request <= hri_live_before(s)) return 1;
-  return spare >= (s->in->step_count >= 2 ? capacity / 10 : capacity / 6);
+  if (s->in->step_count >= 2) return spare >= capacity / 10;
+  return spare >= capacity / 6 && spare >= s->request;
 }
 
 const char *hri_larger_blocks_by(const hri_shortage *s) {

@@ -35,7 +35,11 @@ static size_t stem(const char *name) {
 static bool is_optimizer_step(const char *name) { return strncmp(name, "Optimizer.step#", 15) == 0; }
 static bool is_zero_grad(const char *name) { return strncmp(name, "Optimizer.zero_grad#", 20) == 0; }
 
-/* Of the names that begin at least twice, the one that covers most time; enclosing ones win over what they enclose. */
+/* ... and each batch that a data loader gives, in evaluation as in training, whose time is that of reading files. */
+static bool is_batch(const char *name) { return strncmp(name, "enumerate(DataLoader)#", 22) == 0; }
+
+/* Of the names that begin at least twice, the one that covers most time; enclosing ones win over what they enclose. Batches
+ * are steps only where no optimizer's are known: those of evaluation are passes of its last one. */
 static const char *step_name(const hr_snapshot *s, int32_t device) {
   enum { MOST = 256 }; /* different names looked at: programs have a handful */
   struct {
@@ -45,6 +49,7 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
     double covered; /* times may be anything */
   } rows[MOST];
   uint32_t count = 0, best = MOST;
+  bool trains = false;
   for (uint64_t k = 0; k < s->annotation_count; k++) {
     const hr_annotation *a = &s->annotations[k];
     const char *name = hr_snapshot_string(s, a->name);
@@ -57,10 +62,11 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
     if (a->end) rows[row].covered += (double)a->time_us - (double)rows[row].open;
     else rows[row].count++, rows[row].open = a->time_us;
   }
+  for (uint32_t k = 0; k < count; k++) trains |= rows[k].count >= 2 && is_optimizer_step(rows[k].name);
   for (uint32_t k = 0; k < count; k++) {
     if (rows[k].count < 2) continue;
     if (strncmp(rows[k].name, "ProfilerStep#", 13) == 0) return rows[k].name;
-    if (is_zero_grad(rows[k].name)) continue;
+    if (is_zero_grad(rows[k].name) || (trains && is_batch(rows[k].name))) continue;
     if (best == MOST || rows[k].covered > rows[best].covered) best = k;
   }
   return best == MOST ? NULL : rows[best].name;

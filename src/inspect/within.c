@@ -256,7 +256,38 @@ static bool grows_evenly(const window *w, const made *rows, size_t begin, size_t
   return middle >= first && (middle - first) * 4 >= grown && (middle - first) * 4 <= grown * 3;
 }
 
-/* Larger and larger tensors of one stack, of which only the last few are there: what they grew by since the first. */
+/* The oldest life in whose place this one came: freed between its making and `until`, smaller, but half as large or more.
+ * Its own index: none. */
+static uint64_t place_of(const hri_lives *l, uint64_t life, uint64_t until) {
+  const hri_life *by = &l->lives[life];
+  for (uint64_t k = 0; k < life; k++) {
+    const uint64_t gone = hri_life_gone(&l->lives[k]), size = l->lives[k].size;
+    if (gone > by->alloc && gone < until && size < by->size && size >= by->size / 2) return k;
+  }
+  return life;
+}
+
+enum { MOST_PLACES = 64 }; /* tokens between two texts of a conversation, which lines of their own add */
+
+/* Whether the first of them took the place of one that is from before the recording, be it by a few of other lines: a ring of
+ * events holds the last tokens of a long text. */
+static bool rose_before(const window *w, const made *rows, size_t count) {
+  const hri_lives *l = w->in->lives;
+  uint64_t life = rows->life, until = w->to;
+  for (size_t k = count; k-- > 1;)
+    if (made_life(w, &rows[k])->size > made_life(w, rows)->size) until = made_life(w, &rows[k])->alloc;
+  for (int n = 0; n < MOST_PLACES && l->before_count; n++) {
+    const uint64_t old = place_of(l, life, until);
+    if (old == life) return false;
+    if (old < l->before_count) return true;
+    until = l->lives[life].alloc;
+    life = old;
+  }
+  return false;
+}
+
+/* Larger and larger tensors of one stack, of which only the last few are there: what they grew by since the first, and with
+ * what that had where it grew before the recording began. */
 static bool add_cache(window *w, const made *rows, size_t count) {
   uint64_t before;
   const size_t begin = last_rise(w, rows, count, &before);
@@ -285,6 +316,7 @@ static bool add_cache(window *w, const made *rows, size_t count) {
   g.steps_seen = sizes;
   g.steps_grown = sizes - 1;
   g.bytes_per_step = (double)g.bytes / g.steps_grown;
+  if (begin == 0 && rose_before(w, rows, count)) g.bytes += kept * first->size;
   return hri_array_push(&w->found, g);
 }
 

@@ -443,6 +443,12 @@ static void test_fragmented(void **state) {
   scene_fail(&s, GIB(6), 0, GIB(2), MIB(500),
              GIB(1)); /* 1.5 of 8.5 GiB would stay free: a setting helps, but for how long? */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_fail(&s, GIB(4.5), 0, GIB(2), GIB(1.5),
+             GIB(1.75)); /* as much would stay free, but not for another such layer */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_fail(&s, GIB(4.5), 0, GIB(1.75), GIB(1.5), GIB(1.75));
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  scene_fail(&s, GIB(6), 0, GIB(2), MIB(500), GIB(1));
   scene_steps(&s, 8, GIB(7));
   s.i.peak_live_bytes = GIB(7); /* as much was live before, step by step */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_CERTAIN);

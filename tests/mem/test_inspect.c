@@ -50,6 +50,8 @@ typedef struct run_options {
   bool beside;           /* ... and another result of the same line lives as long */
   bool longer;           /* batches get longer, step by step, and their logits live until the next ones are there */
   bool no_stacks, python_only, annotate, late_start;
+  bool
+      loader; /* the annotations that PyTorch makes by itself: each batch of a data loader, each step of an optimizer */
 } run_options;
 
 /* What a step leaves for the next one to replace. */
@@ -58,6 +60,16 @@ typedef struct carried {
 } carried;
 
 #define S(text) (o->no_stacks ? NULL : (text))
+
+#define LOADER "enumerate(DataLoader)#_SingleProcessDataLoaderIter.__next__"
+
+/* An annotation that begins now and ends so many microseconds later, before anything else is allocated. */
+static void span(story *s, const char *name, int64_t duration_us) {
+  const uint32_t text = hri_snapshot_add_string(&s->b, name, strlen(name));
+  assert_true(hri_snapshot_add_annotation(&s->b, &(hr_annotation){s->now_us + 5, text, 0, false}));
+  s->now_us += duration_us;
+  assert_true(hri_snapshot_add_annotation(&s->b, &(hr_annotation){s->now_us + 5, text, 0, true}));
+}
 
 static void one_step(story *s, const run_options *o, int step, carried *c) {
   uint64_t activations[LAYERS], logits, input, scale = step == o->big_step ? 2 : o->longer ? 1 + (uint64_t)step : 1;
@@ -69,6 +81,7 @@ static void one_step(story *s, const run_options *o, int step, carried *c) {
         hri_snapshot_add_annotation(&s->b, &(hr_annotation){s->now_us + 5, hri_snapshot_add_string(&s->b, name, count),
                                                             0, false}));
   }
+  if (o->loader) span(s, LOADER, 900);
   input = story_alloc(s, 65536, S(DATA));
   for (int k = 0; k < LAYERS; k++) {
     uint64_t scratch = story_alloc(s, 700001, S(FORWARD));
@@ -104,6 +117,7 @@ static void one_step(story *s, const run_options *o, int step, carried *c) {
   if (step == 0)
     for (int k = 0; k < 2 * LAYERS; k++) story_alloc(s, WEIGHT, S(OPT_STATE));
   story_free(s, story_alloc(s, 3000000, S(OPT_TEMP)));
+  if (o->loader) span(s, "Optimizer.step#AdamW.step", 20);
 }
 
 static hr_snapshot *train(const run_options *o) {
@@ -1302,14 +1316,24 @@ typedef enum keeping { KEEPS_NOTHING, KEEPS_GRAPH, KEEPS_OUTPUTS, KEEPS_CACHE, K
 
 enum { SEQUENCE = 24 }; /* passes of a sequence that is generated: KEEPS_CACHE_ANEW begins another one then */
 
-/* Passes of a model, of which the last fails; `steps` of training go before. One line makes `batches` tensors for each. */
-static hr_snapshot *evaluate_batches(int steps, int passes, keeping keep, int batches) {
-  run_options o = {.steps = steps, .big_step = -1};
+typedef struct evaluation {
+  int steps, passes; /* of training, which go before; of the model, of which the last fails */
+  keeping keep;
+  int batches; /* tensors that one line makes for each pass */
+  int unseen;  /* passes before the recording begins */
+  bool loader; /* a data loader gives the batches, and an optimizer says when it steps */
+} evaluation;
+
+static hr_snapshot *evaluate_as(const evaluation *e) {
+  const int steps = e->steps, passes = e->passes, batches = e->batches;
+  const keeping keep = e->keep;
+  run_options o = {.steps = steps, .big_step = -1, .loader = e->loader};
   story *s = malloc(sizeof *s);
   carried c = {.joined = 0};
   uint64_t cache[LAYERS] = {0}, out = 0;
   hr_snapshot *snapshot;
   story_begin(s, 2048 * MIB);
+  s->silent_start = e->unseen > 0;
   for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
   for (int step = 0; step < steps; step++) {
     one_step(s, &o, step, &c);
@@ -1317,6 +1341,8 @@ static hr_snapshot *evaluate_batches(int steps, int passes, keeping keep, int ba
   }
   for (int pass = 0; pass < passes; pass++) {
     uint64_t batch[4], made[2 * LAYERS + 1];
+    if (pass == e->unseen) s->silent_start = false;
+    if (e->loader) span(s, LOADER, 900);
     for (int n = 0; n < batches; n++) batch[n] = story_alloc(s, 65536, BATCH);
     made[0] = story_alloc(s, ACTIVATION, EMBEDDING);
     for (int k = 0; k < LAYERS; k++) {
@@ -1341,6 +1367,10 @@ static hr_snapshot *evaluate_batches(int steps, int passes, keeping keep, int ba
   return snapshot;
 }
 
+static hr_snapshot *evaluate_batches(int steps, int passes, keeping keep, int batches) {
+  return evaluate_as(&(evaluation){.steps = steps, .passes = passes, .keep = keep, .batches = batches});
+}
+
 static hr_snapshot *evaluate(int steps, int passes, keeping keep) { return evaluate_batches(steps, passes, keep, 1); }
 
 static double per_pass(const hr_inspection *p, hr_growth_kind kind) {
@@ -1348,6 +1378,42 @@ static double per_pass(const hr_inspection *p, hr_growth_kind kind) {
   for (uint32_t k = 0; k < p->growth_count; k++)
     if (p->growth[k].kind == kind) bytes += p->growth[k].bytes_per_step;
   return bytes;
+}
+
+/* The batches of a data loader are steps of training only where nothing tells those of an optimizer: in evaluation they are
+ * passes, be reading them what takes most time. */
+static void batches_of_a_loader_are_no_steps(void **unused) {
+  hr_snapshot *s =
+      evaluate_as(&(evaluation){.steps = 4, .passes = 9, .keep = KEEPS_OUTPUTS, .batches = 1, .loader = true});
+  hr_inspection *p = inspect(s, HR_AT_OOM);
+  (void)unused;
+  assert_string_equal(p->steps_from, "annotations");
+  assert_in_range(p->step_count, 4, 5); /* what follows the last one is evaluation, or a step that did not end */
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+  assert_true(per_pass(p, HR_GROWTH_OUTPUTS) == (double)LOGITS);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+  s = evaluate_as(&(evaluation){.passes = 9, .keep = KEEPS_OUTPUTS, .batches = 1, .loader = true}); /* no optimizer */
+  p = inspect(s, HR_AT_OOM);
+  assert_int_equal(p->step_count, 9);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+/* A ring of events holds the last tokens of a long text: what the cache had when it begins grew before, token by token. */
+static void a_cache_grew_before_the_recording(void **unused) {
+  for (int unseen = 0; unseen <= 40; unseen += 40) {
+    hr_snapshot *s = evaluate_as(&(evaluation){.passes = 60, .keep = KEEPS_CACHE, .batches = 1, .unseen = unseen});
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    uint64_t bytes = 0;
+    (void)unused;
+    for (uint32_t k = 0; k < p->growth_count; k++)
+      if (p->growth[k].kind == HR_GROWTH_CACHE) bytes += p->growth[k].bytes;
+    assert_int_equal(bytes, (uint64_t)LAYERS * (unseen ? 60 : 59) * MIB);
+    assert_true(per_pass(p, HR_GROWTH_CACHE) == (double)LAYERS * MIB);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
 }
 
 /* Evaluation that keeps its graph or its outputs, generation whose cache grows: with and without training before. */
@@ -1959,6 +2025,8 @@ int main(void) {
       cmocka_unit_test(passes_whose_tensors_go_again),
       cmocka_unit_test(a_table_that_is_enlarged),
       cmocka_unit_test(a_workspace_is_no_pass),
+      cmocka_unit_test(batches_of_a_loader_are_no_steps),
+      cmocka_unit_test(a_cache_grew_before_the_recording),
       cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(the_users_own_frame_stands),
       cmocka_unit_test(mixed_rows_say_so),
