@@ -151,9 +151,9 @@ static bool comes_each_pass(const window *w, const made *rows, size_t row_count,
 }
 
 /* A first stack that comes several times in a pass (layers of one line, a cell's two products) begins it only once: where
- * something outside the model's call allocates once for every so many of its allocations, never more and never fewer, or in
- * threads side by side at that pace. 0: these rows tell no such number. */
-static size_t starts_a_pass(const window *w, size_t from, size_t to) {
+ * something outside the model's call allocates once for every so many of its allocations, never more and never fewer, or, of
+ * threads side by side, at that pace: so does what comes twice in each pass too. 0: these rows tell no such number. */
+static size_t starts_a_pass(const window *w, size_t from, size_t to, bool side_by_side) {
   const size_t count = w->passes.count, rows = to - from, pace = (count + rows / 2) / rows;
   size_t each = 0, last = count;
   bool exact = true, paced = rows >= 4 * MOST_THREADS && pace > 0;
@@ -164,26 +164,34 @@ static size_t starts_a_pass(const window *w, size_t from, size_t to) {
     if (!is_near(past, (k - from) * pace, pace)) paced = false;
     last = past;
   }
-  if (exact && count - last <= each) return each;
+  if (!side_by_side) return exact && count - last <= each ? each : 0;
   return paced && is_near(count, rows * pace, pace) ? pace : 0;
 }
 
-static void thin_passes(window *w) {
-  size_t best = 0, best_from = 0, count = 0;
+/* How many allocations of the first stack make a pass, by the stack outside the model's call that comes most often, whose
+ * first row is *row. 0: no stack tells it. */
+static size_t in_a_pass(const window *w, bool side_by_side, size_t *row) {
+  size_t best = 0, count = 0;
   for (size_t k = 0, next; k < w->rows.count; k = next) {
-    next = stack_end(w, k);
+    const uint32_t stack = w->rows.items[k].stack;
     size_t each;
-    if (!w->rows.items[k].stack || w->in->stacks[w->rows.items[k].stack].site || next - k < LEAST_PASSES ||
-        next - k <= count || (each = starts_a_pass(w, k, next)) == 0)
-      continue;
+    next = stack_end(w, k);
+    if (!stack || w->in->stacks[stack].site || next - k < LEAST_PASSES || next - k <= count) continue;
+    if ((each = starts_a_pass(w, k, next, side_by_side)) == 0) continue;
     best = each;
-    best_from = k;
+    *row = k;
     count = next - k;
   }
-  if (best < 2) return;
+  return best;
+}
+
+static void thin_passes(window *w) {
+  size_t row = 0, each = in_a_pass(w, false, &row), kept = 0;
+  if (each == 0) each = in_a_pass(w, true, &row);
+  if (each < 2) return;
   {
-    size_t at = pass_of(w, life_of(w, best_from)->alloc), kept = 0;
-    for (at = at == w->passes.count ? 0 : at + 1; at < w->passes.count; at += best)
+    size_t at = pass_of(w, life_of(w, row)->alloc);
+    for (at = at == w->passes.count ? 0 : at + 1; at < w->passes.count; at += each)
       w->passes.items[kept++] = w->passes.items[at];
     w->passes.count = kept;
   }

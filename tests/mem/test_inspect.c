@@ -1472,6 +1472,7 @@ static void growth_within_a_step(void **unused) {
 #define GATE CPP_ALLOC "at::_ops::mul::call(...)@??:0;forward@model.py:71" CALL LOOP
 #define HIDDEN CPP_ALLOC "at::_ops::add::call(...)@??:0;forward@model.py:72" CALL LOOP
 #define TALLY "tally@eval.py:15;loop@eval.py:13;<module>@eval.py:20"
+#define SAMPLE "normal@act.py:17;sample@act.py:21" LOOP
 #define TABLE "enlarge@eval.py:17;loop@eval.py:16;<module>@eval.py:20"
 
 /* A model whose first place makes two tensors a pass; the program makes something in each pass, and in each tenth. The
@@ -1492,6 +1493,7 @@ static hr_snapshot *tick(int passes, bool graph, bool gate) {
     for (int k = 0; k < 4; k++)
       if (!graph || (k == 2 && !gate)) story_free(s, made[k]);
     story_free(s, batch);
+    for (int k = 0; k < 2; k++) story_free(s, story_alloc(s, 512, SAMPLE)); /* of one line: it tells no pass */
     if (pass % 10 == 9) story_free(s, story_alloc(s, 512, TALLY));
     if (graph || pass % 4 != 3) continue;
     larger = story_alloc(s, (uint64_t)(pass + 1) * MIB, TABLE);
