@@ -297,6 +297,37 @@ static void optimizers_with_less_are_offered(void **state) {
   expect_offered(&job, of_lion, 1);
 }
 
+/* What makes another training saves something for it: under adapters an update in the backward saves nothing. */
+static void no_change_is_for_nothing(void **state) {
+  static const double least = 0.01;
+  static const struct {
+    const char *model, *device, *lora, *options;
+  } given[] = {{"llama-2-7b", "rtx-4090", "r=16", "--seq 4096"},
+               {"llama-3.2-1b", "rtx-4090", "r=16", "--seq 8192 --micro-batch 2 --quantize nf4+dq --budget 12GiB"},
+               {"gpt2-124m", "rtx-3060", NULL, "--seq 1024 --micro-batch 48"}};
+  hr_fix *fixes = calloc(HR_MAX_FIXES, sizeof *fixes);
+  (void)state;
+  assert_non_null(fixes);
+  for (size_t n = 0; n < sizeof given / sizeof *given; n++) {
+    hr_job job = job_of(given[n].model, given[n].device, HR_PURPOSE_TRAIN, given[n].lora, given[n].options);
+    uint32_t count = HR_MAX_FIXES, fitting = 0;
+    hr_error e = {0};
+    assert_int_equal(hr_plan_fixes(&job, fixes, &count, &e), HR_OK);
+    for (uint32_t i = 0; i < count; i++) {
+      const hr_fix *f = &fixes[i];
+      fitting += f->fits;
+      for (uint32_t k = 0; f->fits && f->changes_algorithm && k < count; k++) {
+        const hr_fix *g = &fixes[k];
+        if (g->fits && !g->changes_algorithm && (double)f->need_bytes > (1 - least) * (double)g->need_bytes &&
+            f->token_seconds > (1 - least) * g->token_seconds)
+          fail_msg("%s: %s saves nothing that %s does not", given[n].model, f->options, g->options);
+      }
+    }
+    assert_true(fitting > 2);
+  }
+  free(fixes);
+}
+
 /* bf16 is what a device takes that has it; from there on there is bf16 without masters to offer. */
 static void nothing_is_offered_that_a_device_lacks(void **state) {
   const hri_change bf16 = {.split = 1, .algorithm = HRI_CHANGE_BF16},
@@ -464,6 +495,7 @@ int main(void) {
                                      cmocka_unit_test(adapters_have_words),
                                      cmocka_unit_test(adapters_and_quantization_are_offered),
                                      cmocka_unit_test(optimizers_with_less_are_offered),
+                                     cmocka_unit_test(no_change_is_for_nothing),
                                      cmocka_unit_test(nothing_is_offered_that_a_device_lacks),
                                      cmocka_unit_test(texts_are_not_set_among_options),
                                      cmocka_unit_test(auto_never_takes_another_training),
