@@ -117,6 +117,7 @@ HR_API void hr_run_options_init(hr_run_options *options);
 
 typedef struct hr_run_result {
   uint64_t steps;
+  uint64_t steps_before; /* train: those of them that the run had done when it went on here; 0 of a new run */
   double last_loss, eval_loss, best_eval_loss, perplexity;
   uint64_t skipped_steps; /* train: whose gradients were not finite (on_nonfinite, fp16) */
   uint64_t eval_tokens;

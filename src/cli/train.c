@@ -87,6 +87,7 @@ static void print_train_json(const hr_run_options *run, const hr_run_result *res
   json_write_text(&json, "status", hr_status_name(status));
   json_write_text(&json, "run", run->out_directory);
   json_write_count(&json, "steps", result->steps);
+  json_write_count(&json, "steps_before", result->steps_before);
   json_write_count(&json, "skipped_steps", result->skipped_steps);
   json_write_number(&json, "loss", result->last_loss);
   json_write_number(&json, "eval_loss", result->eval_loss);
@@ -123,11 +124,24 @@ static void print_step_time(const hr_run_result *result) {
   screen_beside(stdout, 28, text);
 }
 
+/* What this command did: a run that goes on brings steps along, and may have none left. */
+static void print_steps(const hr_run_result *result, bool stopped) {
+  const uint64_t done = result->steps - result->steps_before;
+  if (!stopped && done == 0 && result->steps > 0) {
+    (void)printf("nothing left to train: the run has done all of its %llu step%s\n", (unsigned long long)result->steps,
+                 result->steps == 1 ? "" : "s");
+    return;
+  }
+  (void)printf("%s%llu step%s in %s, %s tokens/s", stopped ? "stopped after " : "trained ", (unsigned long long)done,
+               done == 1 ? "" : "s", SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
+  if (result->steps_before) (void)printf("; %llu steps in all", (unsigned long long)result->steps);
+  (void)printf("\n");
+}
+
 static void print_train(const hr_run_options *run, const hr_run_result *result, hr_status status) {
   char place[PATH_MAX];
   if (status != HR_OK && result->steps == 0) return; /* nothing was trained, and nothing is saved */
-  (void)printf("%s%llu steps in %s, %s tokens/s\n", status == HR_OK ? "trained " : "stopped after ",
-               (unsigned long long)result->steps, SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
+  print_steps(result, status != HR_OK);
   (void)printf("%-14s%14.4f  of the last step\n", "loss", result->last_loss);
   if (!isnan(result->eval_loss) && result->eval_tokens > 0) {
     char text[160], best[48] = "";
@@ -202,6 +216,19 @@ static hr_status check_outputs(const cli_config *config, hr_run_options *run, hr
   return outputs_check_apart(files, sizeof files / sizeof *files, error);
 }
 
+/* Data that a run remembers may have moved since, which the path alone does not tell a person who named none. */
+static hr_status find_data(const cli_config *config, const void *member, const char *const *paths, uint32_t count,
+                           hr_error *error) {
+  const hr_status status = hr_data_find(paths, count, error);
+  const char *name = option_get(option_at(config, member))->name;
+  if (status == HR_OK || !config->run.resume_directory || config_origin(config, member) == ORIGIN_FLAG) return status;
+  return hri_hint(
+      error, status,
+      "this is where %s has it from; if it was moved, --%s FILE... says where it is now, and its content is "
+      "compared",
+      config->run.resume_directory, name);
+}
+
 hr_status command_train(cli_config *config, hr_error *error) {
   hr_run_options run;
   hr_run_result result;
@@ -218,8 +245,9 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
   if (status == HR_OK) status = check_evaluations(config, error);
   if (status == HR_OK) status = check_outputs(config, &run, error);
-  if (status == HR_OK) status = hr_data_find(run.data_paths, run.data_path_count, error); /* before --auto plans many */
-  if (status == HR_OK) status = hr_data_find(run.eval_paths, run.eval_path_count, error);
+  if (status == HR_OK) /* before --auto plans many */
+    status = find_data(config, &config->run.data_paths, run.data_paths, run.data_path_count, error);
+  if (status == HR_OK) status = find_data(config, &config->run.eval_paths, run.eval_paths, run.eval_path_count, error);
   if (status == HR_OK) status = choose(config, error);
   talk_begin(&heard.talk, config);
   if (status == HR_OK) status = streams_open(&heard.streams, config, run.out_directory, error);

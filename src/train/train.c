@@ -16,6 +16,7 @@
 #include "ops/linear/product.h"
 #include "train/checkpoint.h"
 #include "train/diverge.h"
+#include "train/doubt.h"
 #include "train/excerpt.h"
 #include "train/memory.h"
 #include "train/pace.h"
@@ -865,6 +866,7 @@ static hr_status start(trainer *t, hr_error *error) {
                                .broken_rows = hri_dataset_broken_count(t->data)};
   settle_scale(t);
   HRI_TRY(resume ? begin_again(t, error) : begin_fresh(t, error));
+  if (!resume) hri_doubt_course(&t->session, t->job, hri_dataset_row_count(t->data), t->progress.steps);
   HRI_TRY(try_profile_path(t, true, error));
   HRI_TRY(
       prepare_memory(t,
@@ -939,6 +941,7 @@ static void save_final_alone(trainer *t, hr_status failure, hr_error *error) {
 static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr_error *error) {
   hri_progress *p = &t->progress;
   result->steps = p->step;
+  result->steps_before = t->steps_at_start;
   result->last_loss = p->last_loss;
   result->eval_loss = t->metrics.eval_loss;
   result->best_eval_loss = p->best_eval_loss;

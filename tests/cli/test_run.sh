@@ -21,6 +21,32 @@ LC_ALL=C grep -q $'[\033\r]' out err && fail "escape sequences or carriage retur
 run train $job --data text.txt --out quiet --steps 3 --quiet --json; expect_rc 0; expect_no_err
 expect_json 'd["status"] == "ok"' 'd["steps"] == 3' 'd["tiers"]["device"]["planned_bytes"] == d["tiers"]["device"]["reserved_bytes"]' "d['tiers']['device']['reserved_bytes'] == $reserved"
 
+# A run that goes on says what it did now, and what the run has; one that is done says that.
+run train $job --resume quiet --steps 4 --allow-different steps; expect_rc 0; expect_out '^trained 1 step in .* tokens/s; 4 steps in all$'
+run train $job --resume quiet; expect_rc 0; expect_out '^nothing left to train: the run has done all of its 4 steps$'; expect_out '^saved in quiet/final'
+run train $job --resume quiet --json -q; expect_rc 0; expect_json 'd["steps"] == 4' 'd["steps_before"] == 4' 'd["tokens_per_second"] == 0'
+
+# What is legal and hardly meant is said before the first step.
+head -n 20 text.txt >short.txt # 20 rows of 64 bytes and more
+run train $job --data text.txt --out meant --steps 2 --warmup 1; expect_rc 0; grep -q '^warning' err && fail "a warning about nothing"
+run train $job --data short.txt --out often --steps 2 --accumulate 40; expect_rc 0
+expect_err '^warning: a step takes 80 rows \(micro-batch 2 x accumulate 40\) and the data make [0-9]+: each is in a step [0-9.]+ times'
+run train $job --data text.txt --out warm --steps 2 --warmup 8; expect_rc 0
+expect_err '^warning: the warm-up of 8 steps does not end in the run.s 2: the learning rate reaches 0.000125 of 0.001'
+
+# Data that a run remembers and that moved: the remedy says how to name it.
+mv short.txt elsewhere.txt
+run train --resume often --steps 3 --allow-different steps; refuses 1; expect_err 'this is where often has it from; if it was moved, --data FILE... says where it is now'
+run train --resume often --steps 3 --allow-different steps --data elsewhere.txt -q; expect_rc 0
+
+# What is no file of data here.
+run train $job --data - --out none; refuses 1; expect_err 'data are read more than once: write them to a file first'
+run train $job --data https://example.com/chat.jsonl --out none; refuses 1; expect_err 'nothing is downloaded: fetch the file first'
+run train $job --data SomeOne/chat-200k --out none; refuses 1; expect_err 'data set of a hub, nothing is downloaded'
+run train $job --data no/such/file.jsonl --out none; refuses 1; expect_err 'try: check the path$'
+run plan micro-llama-bytes --lora r=1,targets=q_proj; expect_rc 0
+tr -s ' \n' ' ' <out >one; grep -qE 'adapters of rank 1 \([0-9]+ trained\)' one || fail 'so few parameters are not told by their number'
+
 # --sample: behind each evaluation, at the end where there is none, and never passed over without a word.
 run train $job --data text.txt --out sampled --steps 2 --sample 'line 1 of'; expect_rc 0; expect_err '^sample: line 1 of'
 run train $job --data text.txt --eval-data text.txt --eval-batches 1 --out sampled-2 --steps 1 --sample "$(head -c 62 text.txt)"; expect_rc 0

@@ -1,0 +1,10 @@
+/* What of a run is legal and hardly meant: said once before the first step, and done as asked. */
+#ifndef HRI_TRAIN_DOUBT_H
+#define HRI_TRAIN_DOUBT_H
+
+#include "train/session.h"
+
+/* Of `steps` steps over `rows` rows. */
+void hri_doubt_course(const hri_session *session, const hr_job *job, uint64_t rows, uint64_t steps);
+
+#endif
