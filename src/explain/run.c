@@ -175,6 +175,13 @@ static bool grows(const hr_run_explanation *run) {
          last - middle >= (middle - first) / 2;
 }
 
+/* Seen at its start, its middle and its end, and no larger: then growth is not what ended it. */
+static bool stayed(const hr_run_explanation *run) {
+  const uint64_t first = run->first_resident_bytes;
+  return first > 0 && run->middle_resident_bytes > 0 && run->resident_bytes > 0 &&
+         run->resident_bytes < first + first / 4;
+}
+
 static void note_process(hr_oom_failure *f, const hr_run_explanation *run) {
   uint64_t step =
       run->step < run->steps ? run->step + 1 : run->step; /* what is saved at the end belongs to the last step */
@@ -202,7 +209,9 @@ static void judge_killed(hr_oom_failure *f, const hr_run_explanation *run) {
     hri_oom_line(
         f,
         "killed by the kernel for memory (its log, dmesg, says so), by a person or a scheduler, crashed, or the machine went down");
-    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(OTHER_PROCESS) | HRI_OOM_COULD(GROWTH),
+    hri_oom_undecided(f,
+                      HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(OTHER_PROCESS) |
+                          (stayed(run) ? 0 : HRI_OOM_COULD(GROWTH)),
                       "it ended without a word: what it left does not say why");
   }
 }

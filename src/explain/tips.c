@@ -347,6 +347,7 @@ const hri_tip
                 /* ---- growth and outliers ---- */
                 {ON(GROWTH), "headroom", HRI_TOPIC_GROWS, "none",
                  "a run that grows is a defect: please report it with run.json and metrics.jsonl; --resume RUN goes on meanwhile"},
+                {ON(GROWTH), "headroom", HRI_TOPIC_KEEPS, NULL, NULL}, /* it has no graph to keep */
                 {ON(GROWTH), "transformers", HRI_TOPIC_GROWS, "none",
                  "keep numbers, not tensors: total += loss.item(); TrainingArguments: eval_accumulation_steps, so that predictions leave the GPU"},
                 {ON(GROWTH), NULL, HRI_TOPIC_GROWS, "none",

@@ -180,6 +180,21 @@ run explain run --device rtx-4090; refuses 2; expect_err 'device does nothing wi
 run explain run --budget 8GiB; refuses 2; expect_err 'budget does nothing without --model'; expect_err 'try: add --model'
 run explain run; expect_rc 0; expect_out '^killed after 7 of 100 steps$'; expect_out 'last: backward, layer 3, linear_dx \(train\)'
 expect_out '^host_memory, likely$'; expect_out 'planned +1.00 GiB'; expect_out 'kernel.*dmesg'
+# Memory that stayed as it was is no growth, and nobody is told to look for any; a run of ours keeps no graph.
+python3 - <<'PY'
+import struct
+page = struct.pack("<8sIIqqQQiI16s16s32sQQQQQQI1024s", b"HRTRAIL1", 0x7fffffff, 0, 1, 2, 7, 100, 3, 0, b"train", b"backward",
+    b"linear_dx", 1 << 30, 4 << 30, 64 << 20, 1200000000, 1300000000, 8 << 30, 0, b"").ljust(4096, b"\0")
+open("steady", "wb").write(page)
+PY
+cp run/metrics.jsonl two.jsonl; cp run/memory/trail low; cp steady run/memory/trail
+for i in $(seq 7); do printf '{"step":%d,"process_resident_bytes":%d}\n' "$i" 1200000000; done >run/metrics.jsonl
+run explain run; expect_rc 0; expect_out '^UNDECIDABLE from this run$'; expect_out 'could be: other_process host_memory$'; expect_out 'dmesg'
+grep -qE 'defect|graph' out && fail "advice against growth where nothing grew"
+for i in $(seq 4); do printf '{"step":%d,"process_resident_bytes":%d}\n' "$i" $((600000000 + i * 75000000)); done >run/metrics.jsonl
+run explain run; expect_rc 0; expect_out '^growth, likely$'; expect_out 'is a defect: please report'
+grep -q 'retain_graph' out && fail "a run of ours is told to look for a graph"
+cp two.jsonl run/metrics.jsonl; cp low run/memory/trail
 run explain run --json; expect_rc 0
 expect_json 'd["run"]["end"] == "killed"' 'd["run"]["tiers"]["device"]["planned_bytes"] == 1 << 30' 'd["failures"][0]["source"] == "run"'
 fi
