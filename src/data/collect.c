@@ -88,11 +88,20 @@ hr_status hri_data_add_tokens(hri_dataset *dataset, const int32_t *ids, const ui
   return hri_data_add_document(dataset, document, labels, error);
 }
 
+/* Whoever wrote the reason knew the row, or its template, and not that a row can be left out. */
+static void offer_skipping(hr_error *error) {
+  const size_t used = strlen(error->hint);
+  if (strstr(error->hint, "--skip-bad")) return;
+  (void)snprintf(error->hint + used, sizeof error->hint - used,
+                 "%swhere the row is at fault, --skip-bad passes over it", used ? "; " : "");
+}
+
 hr_status hri_data_broken(hri_dataset *dataset, hr_status status, const hr_error *reason, hr_error *error) {
   hri_data_found *found = &dataset->found;
   if (status != HR_ERROR_INPUT || !dataset->options->skip_bad) {
     if (error) *error = *reason;
     if (error) hri_plain_text(error->message, ""); /* reasons quote data */
+    if (error && status == HR_ERROR_INPUT) offer_skipping(error);
     return status;
   }
   if (found->broken_count < HR_DATA_BROKEN) {

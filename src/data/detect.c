@@ -27,15 +27,27 @@ typedef struct names {
   char listed[LISTED_BYTES]; /* all of them, for people */
 } names;
 
+/* Rows have the same fields: each name once. */
+static bool is_listed(const names *n, const char *name, size_t length) {
+  for (const char *at = n->listed; *at;) {
+    const size_t bytes = strcspn(at, ",");
+    if (bytes == length && memcmp(at, name, length) == 0) return true;
+    at += bytes;
+    at += strspn(at, ", ");
+  }
+  return false;
+}
+
 static void add_name(names *n, const char *name, size_t length) {
-  size_t used = strlen(n->listed);
+  char plain[LISTED_BYTES];
+  const size_t used = strlen(n->listed);
   for (uint32_t k = 0; k < KNOWN_FIELDS; k++)
     if (strlen(known[k].name) == length && memcmp(known[k].name, name, length) == 0) n->seen |= 1u << k;
-  if (used + length + 3 > sizeof n->listed) return;
-  (void)snprintf(n->listed + used, sizeof n->listed - used, "%s", used ? ", " : "");
-  used = strlen(n->listed);
-  for (size_t i = 0; i < length; i++) n->listed[used + i] = name[i] >= 0x20 && name[i] < 0x7F ? name[i] : '?';
-  n->listed[used + length] = 0;
+  if (length >= sizeof plain) return;
+  for (size_t i = 0; i < length; i++) plain[i] = name[i] >= 0x20 && name[i] < 0x7F ? name[i] : '?';
+  plain[length] = 0;
+  if (is_listed(n, plain, length) || used + length + 3 > sizeof n->listed) return;
+  (void)snprintf(n->listed + used, sizeof n->listed - used, "%s%.*s", used ? ", " : "", (int)length, plain);
 }
 
 static const char *string_end(const char *at, const char *end) {

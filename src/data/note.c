@@ -97,6 +97,9 @@ static void add_facts(hri_text *text, uint32_t facts) {
       {HRI_DATA_IGNORED_TYPES, "token_type_ids are not used"},
       {HRI_DATA_LOOKS_LIKE_JSONL,
        "a file read as text looks like JSONL: name it *.jsonl, or give --format, if its rows are meant"},
+      {HRI_DATA_NOT_UTF8,
+       "bytes that are not UTF-8 were read as U+FFFD: of text in another encoding the letters are lost (iconv -f ISO-8859-1 -t "
+       "UTF-8 FILE > NEW)"},
       {HRI_DATA_PREAMBLE, "Alpaca's own preamble stands for the chat template that this model does not have"},
   };
   for (size_t i = 0; i < sizeof table / sizeof *table; i++)

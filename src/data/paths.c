@@ -2,6 +2,7 @@
 
 #include <dirent.h>
 #include <errno.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <strings.h>
@@ -81,6 +82,25 @@ static hr_status push_directory(hri_path_list *list, const char *path, hr_error 
       "data files end in .jsonl, .json, .txt, .md (also with .gz or .zst behind it), .parquet or .bin; name others one by one");
 }
 
+/* What people name that is no file: standard input, an address, a data set of a hub ("owner/name"). */
+static hr_status explain_missing(const char *path, hr_status status, hr_error *error) {
+  const char *slash = strchr(path, '/');
+  char owner[128];
+  if (strcmp(path, "-") == 0)
+    return hri_hint(error, status, "data are read more than once: write them to a file first");
+  if (hri_path_exists(path)) return status;
+  if (strstr(path, "://"))
+    return hri_hint(error, status, "nothing is downloaded: fetch the file first (curl -LO), and name it");
+  if (!slash || slash == path || (size_t)(slash - path) >= sizeof owner || strchr(slash + 1, '/')) return status;
+  (void)snprintf(owner, sizeof owner, "%.*s", (int)(slash - path), path);
+  if (!hri_path_exists(owner) && !strpbrk(path, ".~"))
+    return hri_hint(
+        error, status,
+        "check the path; where it is a data set of a hub, nothing is downloaded: fetch its Parquet or JSON files "
+        "first (hf download --repo-type dataset), and name their directory");
+  return status;
+}
+
 hr_status hr_data_find(const char *const *paths, uint32_t path_count, hr_error *error) {
   hri_path_list list = {0};
   hr_status status = hri_paths_expand(paths, path_count, &list, error);
@@ -89,6 +109,7 @@ hr_status hr_data_find(const char *const *paths, uint32_t path_count, hr_error *
     int fd;
     status = hri_stamp_open(list.items[i], &fd, &stamp, error);
     if (status == HR_OK) (void)close(fd);
+    else status = explain_missing(list.items[i], status, error);
   }
   hri_paths_free(&list);
   return status;

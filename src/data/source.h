@@ -40,7 +40,8 @@ enum {
   HRI_DATA_MASK_ZEROS = 1 << 8,        /* in attention_mask */
   HRI_DATA_PREAMBLE = 1 << 9,          /* Alpaca rows without a chat template */
   HRI_DATA_END_ADDED = 1 << 10,        /* an end token behind documents */
-  HRI_DATA_BEGIN_ADDED = 1 << 11       /* what the tokenizer puts before them */
+  HRI_DATA_BEGIN_ADDED = 1 << 11,      /* what the tokenizer puts before them */
+  HRI_DATA_NOT_UTF8 = 1 << 12          /* bytes of a text that a tokenizer read as U+FFFD */
 };
 
 enum {

@@ -109,7 +109,7 @@ run data cut.parquet "${model[@]}"; refuses 5; expect_err 'cut.parquet is a dama
 printf 'a,b\n1,2\n' >table.csv
 run data table.csv "${model[@]}"; refuses 5; expect_err 'table.csv is a table'; expect_err 'read_csv'
 printf '%s\n' '{"messages": [{"role": "user", "content": "q"}, {"role": "asistant", "content": "a"}]}' >slip.jsonl
-run "${train[@]}" --data slip.jsonl --out no --no-skip-bad --steps 1; refuses 5; expect_err "slip.jsonl:1: nobody knows the role 'asistant'"; expect_err "did you mean 'assistant'"
+run "${train[@]}" --data slip.jsonl --out no --no-skip-bad --steps 1; refuses 5; expect_err "slip.jsonl:1: nobody knows the role 'asistant'"; expect_err "did you mean 'assistant'.*where the row is at fault, --skip-bad passes over it"
 run data slip.jsonl "${model[@]}" --skip-bad; grep -qE "nobody knows the role 'asistant' \\(did you mean 'assistant'\\?\\)" out err || fail 'data does not name the nearest role'
 run data slip.jsonl chat.jsonl "${model[@]}" --skip-bad; refuses 5; expect_err 'slip.jsonl: its only row is broken'
 finish

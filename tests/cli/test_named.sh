@@ -17,6 +17,11 @@ sys.exit(any(a[k] != b[k] for k in sys.argv[3:]))' "$@"
 
 # Text: bytes without it, tokens with it.
 run data text.txt --model $shape --json; expect_rc 0; expect_json 'd["tokenizer"] == "bytes"'
+printf 'gr\xfc\xdfe aus k\xf6ln\n' >latin.txt # in ISO-8859-1: bytes stay, a tokenizer has no letters for them
+run data latin.txt --model $shape; expect_rc 0; grep -q 'UTF-8' out && fail "bytes as tokens lose nothing"
+run data latin.txt --model $shape --tokenizer words; expect_rc 0
+tr -s ' \n' ' ' <out >flat; grep -q 'bytes that are not UTF-8 were read as U+FFFD.*iconv -f ISO-8859-1' flat || fail "letters are lost without a word"
+run data text.txt --model $shape --tokenizer words; expect_rc 0; grep -q 'UTF-8' out && fail "a note about text that is UTF-8"
 run data text.txt --model $shape --tokenizer words --json; expect_rc 0; expect_json '"BPE" in d["tokenizer"]'
 cp out named.json
 

@@ -639,6 +639,8 @@ static const struct {
      "one JSON object"},
     {BYTES("{\"Input_ids\":[1]}"), "bad.jsonl: no known fields in its first rows, but: Input_ids", "rename"},
     {BYTES("{\"input_id\":[1],\"y\":2}"), "no known fields in its first rows, but: input_id, y", "rename"},
+    {BYTES("{\"question\":\"a\",\"answer\":\"b\"}\n{\"question\":\"c\",\"answer\":\"d\",\"quest\":1}"),
+     "no known fields in its first rows, but: question, answer, quest", "rename"},
     {BYTES("{\"\":[1]}"), "the field 'input_ids' is missing", "input_ids"},
     {BYTES("{\"a\x01\xFF%s\":[1]}"),
      "no known fields in its first rows, but: a?"
