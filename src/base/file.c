@@ -44,8 +44,9 @@ static hr_status explain(hr_error *error, int number, const char *verb, const ch
   switch (number) {
   case ENOENT: return hri_hint(error, code, "check the path");
   case EACCES:
-  case EPERM:
-  case EROFS: return hri_hint(error, code, "check the permissions of the file and its directory");
+  case EPERM: return hri_hint(error, code, "check the permissions of the file and its directory");
+  case EROFS:
+    return hri_hint(error, code, "nothing can be written there: name a place elsewhere, or copy the directory to one");
   case ENOTDIR: return hri_hint(error, code, "a part of the path is no directory: name another place");
   case EISDIR: return hri_hint(error, code, "it is a directory: name a file, or move the directory away");
   case EEXIST: return hri_hint(error, code, "something else stands there: move it away, or name another place");

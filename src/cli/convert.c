@@ -38,8 +38,8 @@ static void print_result(const cli_config *config, const hr_convert_result *r) {
     json_write_end(&json);
     return;
   }
-  (void)printf("%s (%s) to %s (%s): %u tensors, %.1f M parameters, %s\n", r->from, r->source_type, r->to, r->type,
-               r->tensor_count, (double)r->parameter_count / 1e6, SIZE_TEXT(r->data_bytes));
+  (void)printf("%s (%s) to %s (%s): %u tensors, %s parameters, %s\n", r->from, r->source_type, r->to, r->type,
+               r->tensor_count, PARAMETERS_TEXT(r->parameter_count), SIZE_TEXT(r->data_bytes));
   if (r->worst_tensor[0])
     (void)printf("blocks: %u tensors, off by %.3f %% (root mean square), worst %s by %.3f %%\n", r->block_tensor_count,
                  100 * r->block_error, r->worst_tensor, 100 * r->worst_error);

@@ -78,9 +78,9 @@ static void print_result(const cli_config *config, const hr_merge_result *r, con
   const char *onto = r->quantize == HR_QUANTIZE_NONE ? "original" : quantize_name(config, r->quantize);
   json_writer json;
   if (!config->own.json) {
-    (void)printf("%u of %u tensors merged%s%s, %.1f M parameters (%s), %s\n", r->merged_count, r->tensor_count,
+    (void)printf("%u of %u tensors merged%s%s, %s parameters (%s), %s\n", r->merged_count, r->tensor_count,
                  r->quantize == HR_QUANTIZE_NONE ? "" : " onto what is left of them in ",
-                 r->quantize == HR_QUANTIZE_NONE ? "" : onto, (double)r->parameter_count / 1e6, r->type,
+                 r->quantize == HR_QUANTIZE_NONE ? "" : onto, PARAMETERS_TEXT(r->parameter_count), r->type,
                  SIZE_TEXT(r->data_bytes));
     print_rows(config, r, rows);
     return;

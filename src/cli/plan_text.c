@@ -37,12 +37,6 @@ static void add(char *text, size_t bytes, const char *format, ...) {
   va_end(args);
 }
 
-static const char *parameters_text(uint64_t count, char out[TEXT_BYTES]) {
-  (void)snprintf(out, TEXT_BYTES, count < 999950000 ? "%.1f M" : "%.2f B",
-                 count < 999950000 ? (double)count / 1e6 : (double)count / 1e9);
-  return out;
-}
-
 /* Why it has this team, or what it would have here if nobody had said. */
 static const char *team_text(const hr_job *job, char *out, size_t out_bytes) {
   char reason[128];
@@ -60,8 +54,7 @@ static void add_adapters(char *text, size_t bytes, const hr_plan *plan) {
   if (job->model.lora.rank == 0) return;
   add(text, bytes, " adapters of rank %u", job->model.lora.rank);
   if (job->purpose == HR_PURPOSE_TRAIN)
-    add(text, bytes, " (%s trained)",
-        parameters_text(hr_plan_get(plan)->trainable_parameter_count, (char[TEXT_BYTES]){0}));
+    add(text, bytes, " (%s trained)", PARAMETERS_TEXT(hr_plan_get(plan)->trainable_parameter_count));
   add(text, bytes, ",");
 }
 
@@ -82,7 +75,7 @@ static void print_job(FILE *stream, const hr_plan *plan) {
   static const char *const commands[] = {"train", "evaluate", "generate"};
   char text[640] = "", recompute[256], team[160], precision[PRECISION_BYTES];
   add(text, sizeof text, "%s %s, %s parameters,", commands[job->purpose], job->model.name,
-      parameters_text(hr_plan_get(plan)->parameter_count, (char[TEXT_BYTES]){0}));
+      PARAMETERS_TEXT(hr_plan_get(plan)->parameter_count));
   add_adapters(text, sizeof text, plan);
   if (job->purpose == HR_PURPOSE_GENERATE) {
     add(text, sizeof text, " context %u,", job->context_length);

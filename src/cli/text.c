@@ -47,6 +47,13 @@ char *text_count(double count, char out[TEXT_BYTES]) {
   return out;
 }
 
+char *text_parameters(uint64_t count, char out[TEXT_BYTES]) {
+  if (count < 100000) (void)snprintf(out, TEXT_BYTES, "%llu", (unsigned long long)count);
+  else if (count < 999950000) (void)snprintf(out, TEXT_BYTES, "%.1f M", (double)count / 1e6);
+  else (void)snprintf(out, TEXT_BYTES, "%.2f B", (double)count / 1e9);
+  return out;
+}
+
 char *text_clock(double seconds, char out[TEXT_BYTES]) {
   unsigned long long whole;
   if (!(seconds >= 0) || seconds > 1e9) {

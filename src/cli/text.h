@@ -19,6 +19,9 @@ char *text_count(double count, char out[TEXT_BYTES]);     /* "124.4 M" */
 char *text_seconds(double seconds, char out[TEXT_BYTES]); /* "3.10 ms", "12.4 s", "1:02:03" */
 char *text_clock(double seconds, char out[TEXT_BYTES]);   /* "2:07", "1:02:03" */
 char *text_number(double number, char out[TEXT_BYTES]);   /* the shortest decimal text that reads back as `number` */
+/* Of a model: "6.74 B", "124.4 M"; "8192" where tenths of a million would say too little. */
+char *text_parameters(uint64_t count, char out[TEXT_BYTES]);
+#define PARAMETERS_TEXT(count) text_parameters((count), (char[TEXT_BYTES]){0})
 #define SIZE_TEXT(bytes) text_size((bytes), (char[TEXT_BYTES]){0})
 /* As the lines of inspections and explanations have it, beside which it stands: always two decimals. */
 #define FIGURE_TEXT(bytes) hri_size_text((bytes), (char[32]){0})

@@ -150,8 +150,10 @@ bool hr_job_beyond_positions(const hr_job *job, char *out, uint64_t out_bytes) {
   if (job->model.learned_positions || made == 0 || tokens <= made) return false;
   (void)snprintf(out, (size_t)out_bytes,
                  "%s of %u tokens, and %s was made for %u positions: behind those it was never trained, and its loss "
-                 "and its text get worse there; --%s %u stays inside",
-                 context ? "a context" : "rows", tokens, job->model.name, made, context ? "context" : "seq", made);
+                 "and its text get worse there; %s%u%s",
+                 context ? "a context" : "rows", tokens, job->model.name, made, context ? "" : "--seq ", made,
+                 context ? " tokens of prompt and answer together (--context, --max-tokens) stay inside"
+                         : " stays inside");
   return true;
 }
 
