@@ -109,6 +109,9 @@ typedef struct hr_data_report {
 
 typedef struct hr_data hr_data;
 
+/* Of a model whose tokens are bytes at most: 256 and some special tokens. Ids of a larger one are pieces of text. */
+enum { HR_BYTE_VOCABULARY = 512 };
+
 /* Where the tokenizer of a model is: model.directory, or `tokenizer` (NULL: none named) when it has none there; "":
  * nowhere. A GGUF file inside of a directory is another model, and not the directory's tokenizer. USAGE for one that is
  * named beside a model's own, and for a place without one. Borrowed from the two. */

@@ -9,13 +9,12 @@
 #include "cli/json.h"
 #include "cli/text.h"
 
-enum { BYTE_VOCABULARY = 512 }; /* 256 bytes and some special tokens; beyond that ids are pieces of text */
 
 hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_data_options *data, hr_error *error) {
   const char *place = "";
   hr_status status = hr_data_tokenizer(model, data->tokenizer, &place, error);
   memset(s, 0, sizeof *s);
-  s->bytes = model->vocabulary_size > UINT8_MAX && model->vocabulary_size <= BYTE_VOCABULARY;
+  s->bytes = model->vocabulary_size > UINT8_MAX && model->vocabulary_size <= HR_BYTE_VOCABULARY;
   if (status == HR_OK && place[0]) status = hr_tokenizer_open(place, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;

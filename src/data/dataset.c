@@ -364,6 +364,8 @@ uint64_t hri_dataset_hash(const hri_dataset *dataset) { return dataset->hash; }
 uint64_t hri_dataset_content_hash(const hri_dataset *dataset) { return dataset->content_hash; }
 uint64_t hri_dataset_words_hash(const hri_dataset *dataset) { return dataset->words_hash; }
 
+bool hri_dataset_is_bytes(const hri_dataset *dataset) { return dataset->is_bytes; }
+
 bool hri_dataset_is_rows(const hri_dataset *dataset) {
   for (uint32_t i = 0; i < dataset->source_count; i++) {
     const hri_container container = dataset->sources[i].container;

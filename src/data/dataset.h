@@ -71,6 +71,8 @@ void hri_dataset_forget(const hri_dataset *dataset, const char *store_directory)
 hr_status hri_dataset_split(hri_dataset *dataset, double share, uint64_t seed, hri_dataset **held, hr_error *error);
 /* Whether all files are rows (JSON, JSONL), and none is text or tokens in a bin. */
 bool hri_dataset_is_rows(const hri_dataset *dataset);
+/* True if words of some file became tokens here, and each byte one, for want of a tokenizer. */
+bool hri_dataset_is_bytes(const hri_dataset *dataset);
 
 uint64_t hri_dataset_row_count(const hri_dataset *dataset);
 uint64_t hri_dataset_token_count(const hri_dataset *dataset); /* in rows: without padding, with end tokens */

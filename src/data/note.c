@@ -73,7 +73,7 @@ static bool has_words(const hri_dataset *dataset) {
 
 static void add_tokens(hri_text *text, const hri_dataset *dataset) {
   const hri_data_found *found = &dataset->found;
-  if (!dataset->encoder->tokenizer && has_words(dataset)) hri_text_add(text, "bytes as tokens, ");
+  if (dataset->is_bytes) hri_text_add(text, "bytes as tokens, ");
   if (found->chat[0]) hri_text_add(text, "chat template from %s, ", found->chat);
   if (found->facts & HRI_DATA_BEGIN_ADDED)
     hri_text_add(text, "token %d at the begin of each document, ", dataset->encoder->before[0]);
@@ -145,6 +145,7 @@ void hri_data_write_note(hri_dataset *dataset) {
   const hri_row_index *index = &dataset->index;
   double share = 100.0 * (1.0 - (double)index->token_count / ((double)index->row_count * (double)dataset->sequence));
   hri_text text = {0};
+  dataset->is_bytes = !dataset->encoder->tokenizer && has_words(dataset);
   add_kinds(&text, dataset);
   add_tokens(&text, dataset);
   add_count(&text, dataset->found.document_count, "document");

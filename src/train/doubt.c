@@ -1,6 +1,8 @@
 /* Warnings about the course of a run; nothing here changes it. */
 #include "train/doubt.h"
 
+#include <stdio.h>
+
 #include "base/number.h"
 #include "train/schedule.h"
 
@@ -27,6 +29,18 @@ static void doubt_warmup(const hri_session *session, const hr_job *job, uint64_t
                      "--warmup 0.1 is a tenth of the steps",
                      job->warmup, (unsigned long long)steps,
                      job->learning_rate * hri_schedule_factor(job, steps - 1, steps), job->learning_rate);
+  hri_session_tell(session, HR_EVENT_WARNING, NULL, text);
+}
+
+/* Weights that know pieces of text learn nothing of bytes: their tokenizer was left behind, most likely. */
+void hri_doubt_words(const hri_session *session, const hri_dataset *data) {
+  const hr_model *model = &session->plan->spec.model;
+  char text[320];
+  if (!model->has_weights || model->vocabulary_size <= HR_BYTE_VOCABULARY || !hri_dataset_is_bytes(data)) return;
+  (void)snprintf(text, sizeof text,
+                 "%.100s has no tokenizer, so each byte of the data is a token, and its vocabulary of %u is not one of bytes; "
+                 "--tokenizer DIR names the tokenizer that its weights were trained with",
+                 model->name, model->vocabulary_size);
   hri_session_tell(session, HR_EVENT_WARNING, NULL, text);
 }
 

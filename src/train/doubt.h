@@ -4,6 +4,8 @@
 
 #include "train/session.h"
 
+/* Of what words became. */
+void hri_doubt_words(const hri_session *session, const hri_dataset *data);
 /* Of `steps` steps over `rows` rows. */
 void hri_doubt_course(const hri_session *session, const hr_job *job, uint64_t rows, uint64_t steps);
 

@@ -5,6 +5,7 @@
 
 #include "device/host.h"
 #include "job/job.h"
+#include "train/doubt.h"
 #include "train/session.h"
 
 static double now(void) {
@@ -47,6 +48,7 @@ hr_status hr_evaluate(const hr_job *job, const hr_run_options *options, hr_run_r
   HRI_TRY_OUT(hri_session_prepare(&session, error));
   HRI_TRY_OUT(hri_session_data(&session, options->data_paths, options->data_path_count, &options->data, NULL, NULL,
                                &data, error));
+  hri_doubt_words(&session, data);
   HRI_TRY_OUT(hri_session_load(&session, NULL, NULL, error));
   begin = now();
   HRI_TRY_OUT(

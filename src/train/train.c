@@ -581,6 +581,7 @@ static hr_status open_data(trainer *t, hr_error *error) {
   const char *run = o->resume_directory ? o->resume_directory : o->out_directory;
   hri_path_nearest(run, spool); /* files without a name grow on its file system */
   HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, spool, run, &t->data, error));
+  hri_doubt_words(&t->session, t->data);
   if (o->eval_path_count)
     HRI_TRY(
         hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, run, &t->eval_data, error));

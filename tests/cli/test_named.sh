@@ -38,6 +38,10 @@ cp -r whole/final bare
 rm -f bare/tokenizer.json bare/manifest.json
 run evaluate whole/final --data text.txt --seq 32 --threads 1 --quiet --json; expect_rc 0
 cp out with
+# Weights whose tokenizer was left behind are not taken for a model of bytes without a word.
+run evaluate bare --data text.txt --seq 32 --threads 1; expect_rc 0; expect_err '^warning: bare has no tokenizer, so each byte of the data is a token.*--tokenizer DIR'
+run train bare --data text.txt --eval-data text.txt --seq 32 --threads 1 --steps 1 --out spelt; expect_rc 0
+[ "$(grep -c 'has no tokenizer' err)" = 1 ] || fail "not one warning for training and evaluation data"
 run evaluate bare --tokenizer words --data text.txt --seq 32 --threads 1 --quiet --json; expect_rc 0
 same with out loss tokens || fail "another loss with the named tokenizer"
 run generate whole/final --prompt 'a budget' --temperature 0 --max-tokens 8 --quiet; expect_rc 0
