@@ -245,6 +245,17 @@ static hr_status read_count(const hr_field *f, hr_value *v, const char *text, co
   return hint_count(f, text, error);
 }
 
+/* "10%", as shares are written elsewhere. */
+static hr_status no_number(const char *text, const char *where, hr_error *error) {
+  const hr_status status = hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a number", where, text);
+  const size_t length = strlen(text);
+  char front[80];
+  double percent;
+  if (length < 2 || length > sizeof front || text[length - 1] != '%') return status;
+  (void)snprintf(front, sizeof front, "%.*s", (int)(length - 1), text);
+  return number_parse(front, &percent) ? hri_hint(error, status, "%.80s is %g", text, percent / 100) : status;
+}
+
 static hr_status read_number(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
   for (size_t k = 0; f->word_numbers && f->words[k]; k++)
     if (strcmp(text, f->words[k]) == 0) {
@@ -253,7 +264,7 @@ static hr_status read_number(const hr_field *f, hr_value *v, const char *text, c
     }
   if (number_parse(text, &v->number[0]) && !number_word(f, v->number[0])) return check(f, v, where, error);
   if (f->words) return no_word(f, text, where, error);
-  return hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a number", where, text);
+  return no_number(text, where, error);
 }
 
 /* "1%", or the number itself. */

@@ -166,6 +166,8 @@ static void test_likely_counts(void **state) {
       {"steps", "ten", "without --steps: from --epochs"},
       {"keep", "-1", "without --keep: 2; --keep 0: all"},
       {"micro-batch", "1k", "in digits alone: 1024 or 1000"},
+      {"warmup", "10%", "10% is 0.1"},
+      {"min-lr-ratio", "2.5%", "2.5% is 0.025"},
       {"batch-tokens", "512k", "in digits alone: 524288 or 512000"},
   };
   hr_value value;
