@@ -143,6 +143,16 @@ run $base --ranks 8; expect_rc 0; beside=$(json_number allocated_bytes); expect_
 run $base --ranks 8 --engine-conf gradient_as_bucket_view=true; expect_rc 0; instead=$(json_number allocated_bytes)
 [ "$beside" -gt $((alone + 4000000000)) ] || fail "buckets take no memory beside the gradients"
 [ "$instead" -lt $((beside - 2000000000)) ] || fail "gradients that are views of buckets take as much"
+# What the switch was called in older scripts.
+while IFS='|' read -r old new; do
+  run $base --ranks 2 --engine-conf "fsdp=$old"; refuses 2; expect_err "try: $new$"
+done <<'WORDS'
+full_shard|fsdp=true
+full_shard auto_wrap|fsdp=true
+full_shard auto_wrap offload|fsdp=true,cpu_offload=true
+shard_grad_op|fsdp=true,reshard_after_forward=false
+perhaps|one of false, true
+WORDS
 run $base --ranks 2 --engine-conf fsdp=true; expect_rc 0; two=$(json_number allocated_bytes)
 run $base --ranks 8 --engine-conf fsdp=true; expect_rc 0; eight=$(json_number allocated_bytes); expect_json 'd["engines"]["pytorch"]["host_bytes"] == 0'
 [ "$two" -lt "$alone" ] && [ "$eight" -lt $((two * 2 / 3)) ] || fail "parts of more ranks are no smaller"

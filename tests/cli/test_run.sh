@@ -95,6 +95,7 @@ printf 'line ' >prompt.txt
 "$program" generate run/final --threads 1 --prompt-file - --max-tokens 16 --temperature 0 <prompt.txt >out 2>err; rc=$?
 last='headroom generate --prompt-file -'; expect_rc 0; cmp -s out first || fail "the prompt from standard input gives another text"
 run generate run/final --threads 1 --prompt 'line ' --max-tokens 16 --context 8; refuses 2; expect_err 'context'
+run generate run/final --threads 1 --prompt 'line ' --max-tokens 300 --temperature 0; expect_rc 0; expect_err '^warning: .* 256 tokens of prompt and answer together \(--context, --max-tokens\) stay inside'
 
 # Ctrl-C saves and exits 130; the run goes on from there.
 last='headroom train, interrupted'

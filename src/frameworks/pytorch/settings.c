@@ -225,6 +225,17 @@ static const char *meant(const words *w, const char *word) {
   return near;
 }
 
+/* What TrainingArguments' fsdp was before it was a switch, "full_shard auto_wrap offload", in the settings of today; NULL
+ * for what was none of it. Wrapping is always automatic. */
+static const char *meant_by_fsdp(const char *word) {
+  const bool offload = strstr(word, "offload") != NULL;
+  if (strstr(word, "shard_grad_op"))
+    return offload ? "fsdp=true,reshard_after_forward=false,cpu_offload=true" : "fsdp=true,reshard_after_forward=false";
+  if (strstr(word, "full_shard") || strstr(word, "auto_wrap") || offload)
+    return offload ? "fsdp=true,cpu_offload=true" : "fsdp=true";
+  return NULL;
+}
+
 /* "one of a, b": a list that no hint has room for is told from its nearest word on. */
 static hr_status refuse(const char *what, const words *w, const char *text, size_t length, hr_error *error) {
   enum { ROOM = 300, SHOWN = 40 };
@@ -240,7 +251,8 @@ static hr_status refuse(const char *what, const words *w, const char *text, size
   }
   near = left ? meant(w, word) : NULL;
   hri_fail(error, HR_ERROR_USAGE, "settings of --engine pytorch: '%s' is no %s", word, what);
-  if (near) hri_hint(error, HR_ERROR_USAGE, "did you mean %s? docs/pytorch.md lists all of them", near);
+  if (strcmp(what, keys[FSDP]) == 0 && meant_by_fsdp(word)) hri_hint(error, HR_ERROR_USAGE, "%s", meant_by_fsdp(word));
+  else if (near) hri_hint(error, HR_ERROR_USAGE, "did you mean %s? docs/pytorch.md lists all of them", near);
   else if (left) hri_hint(error, HR_ERROR_USAGE, "one of %s and %u more: docs/pytorch.md", hri_text_get(&all), left);
   else hri_hint(error, HR_ERROR_USAGE, "one of %s", hri_text_get(&all));
   hri_text_deinit(&all);
