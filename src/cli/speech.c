@@ -9,7 +9,6 @@
 #include "cli/json.h"
 #include "cli/text.h"
 
-
 hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_data_options *data, hr_error *error) {
   const char *place = "";
   hr_status status = hr_data_tokenizer(model, data->tokenizer, &place, error);

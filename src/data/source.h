@@ -85,8 +85,8 @@ struct hri_dataset {
   uint64_t key; /* of an entry of the cache with what reading makes */
   bool from_cache;
   bool is_bytes; /* words became tokens byte by byte */
-  bool kept; /* in a store: loaded from there, or written */
-  int fd;    /* of the file read in place last, source `fd_source`; or -1 */
+  bool kept;     /* in a store: loaded from there, or written */
+  int fd;        /* of the file read in place last, source `fd_source`; or -1 */
   uint32_t fd_source;
   bool fd_checked; /* seen unchanged in this row */
   /* while opening */

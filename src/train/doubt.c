@@ -37,10 +37,11 @@ void hri_doubt_words(const hri_session *session, const hri_dataset *data) {
   const hr_model *model = &session->plan->spec.model;
   char text[320];
   if (!model->has_weights || model->vocabulary_size <= HR_BYTE_VOCABULARY || !hri_dataset_is_bytes(data)) return;
-  (void)snprintf(text, sizeof text,
-                 "%.100s has no tokenizer, so each byte of the data is a token, and its vocabulary of %u is not one of bytes; "
-                 "--tokenizer DIR names the tokenizer that its weights were trained with",
-                 model->name, model->vocabulary_size);
+  (void)snprintf(
+      text, sizeof text,
+      "%.100s has no tokenizer, so each byte of the data is a token, and its vocabulary of %u is not one of bytes; "
+      "--tokenizer DIR names the tokenizer that its weights were trained with",
+      model->name, model->vocabulary_size);
   hri_session_tell(session, HR_EVENT_WARNING, NULL, text);
 }
 

@@ -2,6 +2,7 @@
  * a directory, a socket, links to nowhere and to themselves; in every place where the program opens what it was told
  * to, or what it finds in a model's or a run's directory. Each command ends soon, by no signal, and its message names
  * the path. */
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -14,6 +15,7 @@
 
 #include <cmocka.h>
 
+#include "base/file.h"
 #include "support/child.h"
 
 typedef enum kind { FIFO = 0, SILENT_FIFO, ZERO, DIRECTORY, SOCKET, DANGLING, LOOP, KINDS } kind;
@@ -255,8 +257,24 @@ static int tear_down(void **state) {
   return 0;
 }
 
+/* What the system refuses has a remedy that can work: permissions are none where a file system cannot be written. */
+static void test_refusals_have_their_remedy(void **state) {
+  static const struct {
+    int number;
+    const char *remedy;
+  } cases[] = {{EROFS, "name a place elsewhere"}, {EACCES, "check the permissions"}, {ENOENT, "check the path"}};
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hr_error error = {0};
+    assert_int_equal(hri_fail_errno(&error, cases[i].number, "open", "run/lock"), HR_ERROR_IO);
+    assert_non_null(strstr(error.message, "run/lock"));
+    assert_non_null(strstr(error.hint, cases[i].remedy));
+  }
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {
+      cmocka_unit_test(test_refusals_have_their_remedy),
       cmocka_unit_test(test_no_special_file_is_waited_for),
       cmocka_unit_test(test_no_special_file_is_written_into_and_waited_for),
       cmocka_unit_test(test_streams_of_the_caller_are_read),
