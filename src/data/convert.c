@@ -29,7 +29,8 @@ typedef struct talk {
   size_t head; /* of json, before the first message */
   const char *tail;
   HRI_ARRAY(size_t) ends;
-  HRI_ARRAY(bool) assistant;
+  HRI_ARRAY(bool) assistant; /* whose text counts */
+  HRI_ARRAY(size_t) silent;  /* messages of the assistant that nobody is to learn from */
 } talk;
 
 typedef struct converter {
@@ -223,7 +224,7 @@ static hr_status talk_begin(converter *c, hr_error *error) {
   size_t bytes;
   HRI_TRY(find_tools(c, &tools, &bytes, error));
   t->json.length = 0;
-  t->ends.count = t->assistant.count = 0;
+  t->ends.count = t->assistant.count = t->silent.count = 0;
   t->tail = "]";
   if (bytes > 0) {
     hri_text_add(&t->json, "{\"tools\":");
@@ -241,6 +242,15 @@ static hr_status talk_end_message(converter *c, bool assistant, hr_error *error)
   HRI_TRY(memory(&t->json, error));
   if (hri_array_push(&t->ends, t->json.length) && hri_array_push(&t->assistant, assistant)) return HR_OK;
   return hri_fail_memory(error, t->ends.count * sizeof *t->ends.items, "a row of data");
+}
+
+/* A message of a turn, which may say itself that it does not count. */
+static hr_status talk_end_turn(converter *c, const char *role, const hri_turn *turn, hr_error *error) {
+  talk *t = &c->talk;
+  const bool assistant = strcmp(role, "assistant") == 0;
+  if (assistant && turn->silent && !hri_array_push(&t->silent, t->ends.count))
+    return hri_fail_memory(error, t->silent.count * sizeof *t->silent.items, "a row of data");
+  return talk_end_message(c, assistant && !turn->silent, error);
 }
 
 static void talk_separate(converter *c) {
@@ -321,14 +331,14 @@ static hr_status add_message(converter *c, const hri_turn *turn, hr_error *error
   if (!turn->sharegpt) {
     if (!is_role(c, role)) return unknown_role(c, turn, error);
     add_raw(c, turn->object);
-    return talk_end_message(c, strcmp(role, "assistant") == 0, error);
+    return talk_end_turn(c, role, turn, error);
   }
   role = role_of(turn->role);
   if (!role) return unknown_role(c, turn, error);
   hri_text_add(&c->talk.json, "{\"role\":\"%s\",\"content\":", role);
   add_raw(c, turn->content);
   hri_text_add(&c->talk.json, "}");
-  return talk_end_message(c, strcmp(role, "assistant") == 0, error);
+  return talk_end_turn(c, role, turn, error);
 }
 
 static hr_status add_messages(converter *c, hri_column column, hr_error *error) {
@@ -391,7 +401,7 @@ static hr_status add_answer(converter *c, const hr_rendered *whole, size_t messa
 static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scope scope, size_t first, spans *list,
                             hr_error *error) {
   size_t count = c->talk.ends.count, last = count, answers = 0;
-  if (scope == HR_LOSS_SCOPE_COMPLETION && first > 0) { /* all that follows the prompt */
+  if (scope == HR_LOSS_SCOPE_COMPLETION && first > 0 && c->talk.silent.count == 0) { /* all that follows the prompt */
     hr_span span = {.end = whole->bytes};
     HRI_TRY(prefix_length(c, whole, first, true, &span.begin, error));
     return hri_array_push(list, span) ? HR_OK : hri_fail_memory(error, sizeof span, "a row of data");
@@ -407,6 +417,23 @@ static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scop
   for (size_t i = 0; i < last; i++)
     if (c->talk.assistant.items[i]) HRI_TRY(add_answer(c, whole, i, list, error));
   return HR_OK;
+}
+
+/* What the template marks, but for messages that nobody is to learn from. */
+static hr_status find_marked(converter *c, const hr_rendered *whole, spans *list, hr_error *error) {
+  spans silent = {0};
+  hr_status status = HR_OK;
+  for (size_t i = 0; i < c->talk.silent.count && status == HR_OK; i++)
+    status = add_answer(c, whole, c->talk.silent.items[i], &silent, error);
+  for (size_t i = 0; i < whole->generated_count && status == HR_OK; i++) {
+    const hr_span span = whole->generated[i];
+    bool kept = true;
+    for (size_t k = 0; k < silent.count && kept; k++)
+      kept = span.end <= silent.items[k].begin || span.begin >= silent.items[k].end;
+    if (kept && !hri_array_push(list, span)) status = hri_fail_memory(error, sizeof span, "a row of data");
+  }
+  hri_array_free(&silent);
+  return status;
 }
 
 static bool is_blank(const char *text, uint64_t begin, uint64_t end) {
@@ -447,12 +474,17 @@ static hr_status convert_rendered(converter *c, const hr_rendered *whole, size_t
   bool generation = scope == HR_LOSS_SCOPE_ASSISTANT && whole->has_generation;
   if (whole->bytes > TALK_BYTES)
     return fail_row(c, error, "divide it", "the conversation has more than %d MiB", TALK_BYTES >> 20);
-  if (scope != HR_LOSS_SCOPE_ALL && !generation) HRI_TRY(find_spans(c, whole, scope, first, list, error));
+  if (generation) HRI_TRY(find_marked(c, whole, list, error));
+  else if (scope != HR_LOSS_SCOPE_ALL) HRI_TRY(find_spans(c, whole, scope, first, list, error));
   HRI_TRY(hri_encoder_run(c->dataset->encoder, c->where, whole->text, whole->bytes, true, &c->tokens, error));
-  if (generation) HRI_TRY(push_spans(c, whole->generated, whole->generated_count, false, error));
-  else HRI_TRY(push_spans(c, list->items, list->count, true, error));
+  HRI_TRY(push_spans(c, list->items, list->count, !generation, error));
   if (!generation) drop_blanks_behind_special(c, whole->text);
-  return finish(c, scope == HR_LOSS_SCOPE_ALL, error);
+  if (scope != HR_LOSS_SCOPE_ALL && list->count == 0 && c->talk.silent.count > 0)
+    return fail_row(c, error, "leave the row out; --loss all counts every token",
+                    "no label counts: all answers are of weight 0");
+  HRI_TRY(finish(c, scope == HR_LOSS_SCOPE_ALL, error));
+  if (scope != HR_LOSS_SCOPE_ALL) c->dataset->found.silent_answers += c->talk.silent.count;
+  return HR_OK;
 }
 
 static hr_status convert_talk(converter *c, size_t first, hr_error *error) {
@@ -645,6 +677,7 @@ hr_status hri_data_read_records(hri_dataset *dataset, hri_reader *reader, hr_err
   hri_text_deinit(&c.talk.json);
   hri_array_free(&c.talk.ends);
   hri_array_free(&c.talk.assistant);
+  hri_array_free(&c.talk.silent);
   hri_text_deinit(&c.text);
   hri_text_deinit(&c.scratch);
   return status;

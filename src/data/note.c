@@ -110,6 +110,11 @@ static void add_losses(hri_text *text, const hri_dataset *dataset) {
   const hri_data_found *found = &dataset->found;
   const hri_pack_result *packed = &dataset->packed;
   if (found->ignored[0]) hri_text_add(text, "; not used: %s", found->ignored);
+  if (found->silent_answers > 0) {
+    hri_text_add(text, "; ");
+    add_count(text, found->silent_answers, "answer");
+    hri_text_add(text, found->silent_answers == 1 ? " of weight 0 does not count" : " of weight 0 do not count");
+  }
   if (found->split_prefixes > 0) {
     hri_text_add(text, "; in ");
     add_count(text, found->split_prefixes, "row");

@@ -167,6 +167,22 @@ static hr_status scan_any(scanner *s, hri_slice *slice, char *kind, hr_error *er
   return HR_OK;
 }
 
+/* "weight": 0 or 1, as OpenAI's fine-tuning has it; null is none. */
+static hr_status scan_weight(scanner *s, hri_turn *turn, hr_error *error) {
+  const char kind = hri_json_scan_peek(&s->scan);
+  bool is_integer;
+  int64_t integer = 0;
+  double real;
+  if (kind == 'n') return hri_json_scan_skip(&s->scan, error);
+  if (kind != '-' && (kind < '0' || kind > '9'))
+    return hri_json_scan_fail(&s->scan, error, "weight of a message must be 0 or 1");
+  HRI_TRY(hri_json_scan_number(&s->scan, &is_integer, &integer, &real, error));
+  if (is_integer ? integer != 0 && integer != 1 : real != 0 && real != 1)
+    return hri_json_scan_fail(&s->scan, error, "weight of a message must be 0 or 1");
+  turn->silent |= is_integer ? integer == 0 : real == 0;
+  return HR_OK;
+}
+
 /* {"role": ..., "content": ...}, or from and value. */
 static hr_status scan_message(scanner *s, hri_turn *turn, hr_error *error) {
   bool has_content = false;
@@ -183,6 +199,11 @@ static hr_status scan_message(scanner *s, hri_turn *turn, hr_error *error) {
     } else if (strcmp(key, "content") == 0 || strcmp(key, "value") == 0) {
       HRI_TRY(scan_any(s, &turn->content, &kind, error));
       has_content = true;
+    } else if (strcmp(key, "weight") == 0) {
+      HRI_TRY(scan_weight(s, turn, error));
+    } else if (strcmp(key, "train") == 0) {
+      turn->silent |= hri_json_scan_peek(&s->scan) == 'f';
+      HRI_TRY(hri_json_scan_skip(&s->scan, error));
     } else {
       HRI_TRY(hri_json_scan_skip(&s->scan, error));
     }

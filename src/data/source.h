@@ -53,10 +53,10 @@ enum {
 
 /* What reading found, without the store and the lists: kept in a cache as it is. */
 typedef struct hri_data_found {
-  uint32_t facts;                                    /* HRI_DATA_* */
-  uint64_t document_count, token_count, label_count; /* labels: if no document is cut */
-  uint64_t empty_count, broken_count,
-      split_prefixes; /* split_prefixes: prompts whose tokens are no beginning of the whole's */
+  uint32_t facts;                                     /* HRI_DATA_* */
+  uint64_t document_count, token_count, label_count;  /* labels: if no document is cut */
+  uint64_t empty_count, broken_count, split_prefixes, /* prompts whose tokens are no beginning of the whole's */
+      silent_answers;                                 /* that say themselves that they do not count */
   hri_document longest[HR_DATA_LONGEST];
   uint32_t longest_count;
   char ignored[HRI_DATA_IGNORED_BYTES]; /* columns, with commas */

@@ -137,6 +137,46 @@ static void answers_are_found_turn_by_turn(void **state) {
   assert_string_equal(rows_of(&options), "<user>q</><assistant>a</><user>r</><assistant>[b</>]<user>!</>");
 }
 
+/* An answer may say itself that nobody is to learn from it: with marks of the template, without, and in ShareGPT's names. */
+static void answers_of_weight_0_do_not_count(void **state) {
+  static const char silent[] =
+      "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0},"
+      " {\"role\": \"user\", \"content\": \"r\"}, {\"role\": \"assistant\", \"content\": \"b\", \"weight\": 1},"
+      " {\"role\": \"user\", \"content\": \"s\"}, {\"train\": false, \"role\": \"assistant\", \"content\": \"c\"}]}";
+  hri_dataset_options options;
+  hri_dataset *dataset;
+  const char *path;
+  (void)state;
+  check("w.jsonl", silent, HR_LOSS_SCOPE_AUTO,
+        USER("q") ANSWER("a<|im_end|>\n") USER("r") ANSWER("[b<|im_end|>]\n") USER("s") ANSWER("c<|im_end|>\n"));
+  check("w.jsonl", silent, HR_LOSS_SCOPE_COMPLETION,
+        USER("q") ANSWER("a<|im_end|>\n") USER("r") ANSWER("[b<|im_end|>\n]") USER("s") ANSWER("c<|im_end|>\n"));
+  check("w.jsonl", silent, HR_LOSS_SCOPE_ALL,
+        "<[|im_start|>user\nq<|im_end|>\n" ANSWER("a<|im_end|>\n") USER("r") ANSWER("b<|im_end|>\n") USER("s")
+            ANSWER("c<|im_end|>\n") "]");
+  path = write_text("silent.jsonl", silent);
+  options = options_for(&path);
+  options.chat =
+      write_text("turns.jinja", "{% for m in messages %}{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}"
+                                "{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}");
+  assert_string_equal(rows_of(&options),
+                      "<user>q</><assistant>a</><user>r</><assistant>[b</>]<user>s</><assistant>c</>");
+  dataset = open_ok(&options);
+  assert_non_null(strstr(hri_dataset_note(dataset), "2 answers of weight 0 do not count"));
+  hri_dataset_destroy(dataset);
+  path =
+      write_text("silent.jsonl",
+                 "{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\","
+                 " \"weight\": 0.0}, {\"from\": \"human\", \"value\": \"r\"},"
+                 " {\"from\": \"gpt\", \"value\": \"b\", \"weight\": null}]}");
+  assert_string_equal(rows_of(&options), "<user>q</><assistant>a</><user>r</><assistant>[b</>]");
+  path = write_text("silent.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"},"
+                                    " {\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}");
+  open_fails(&options, "silent.jsonl:1: no label counts: all answers are of weight 0", "leave the row out");
+  path = write_text("silent.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}");
+  open_fails(&options, "weight of a message must be 0 or 1", "");
+}
+
 /* A template that writes answers differently once others follow has no such turns: refused, unless only the last one
  * counts. */
 static void templates_that_change_their_mind_are_refused(void **state) {
@@ -641,6 +681,7 @@ int main(void) {
       TEST(completions_may_be_messages),
       TEST(answers_of_the_assistant_count),
       TEST(answers_are_found_turn_by_turn),
+      TEST(answers_of_weight_0_do_not_count),
       TEST(templates_that_change_their_mind_are_refused),
       TEST(a_conversation_may_begin_with_the_assistant),
       TEST(a_search_without_end_is_refused),
