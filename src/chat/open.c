@@ -261,6 +261,8 @@ bool hri_chat_quotes(const hr_chat *chat, const char *word) {
   return false;
 }
 
+bool hri_chat_names(const hr_chat *chat, const char *word) { return strstr(chat->template->source, word) != NULL; }
+
 hr_status hr_chat_render(const hr_chat *chat, const char *json, uint64_t bytes, bool prompt, hr_rendered *out,
                          hr_error *error) {
   return hri_chat_render_json(chat->template, chat->tokens.items, chat->tokens.count, json, bytes, prompt, out, error);

@@ -16,5 +16,7 @@ hr_status hri_chat_render_json(const hri_template *template, const hri_token_nam
 
 /* Whether the template has `word` between quotes, as it has the names of roles that it writes in a way of their own. */
 bool hri_chat_quotes(const hr_chat *chat, const char *word);
+/* Whether `word` stands anywhere in the template. One that never names a member never writes it. */
+bool hri_chat_names(const hr_chat *chat, const char *word);
 
 #endif

@@ -227,6 +227,8 @@ static hr_status talk_begin(converter *c, hr_error *error) {
   t->ends.count = t->assistant.count = t->silent.count = 0;
   t->tail = "]";
   if (bytes > 0) {
+    if (memchr(tools, '{', bytes) && !hri_chat_names(c->dataset->chat, "tools"))
+      c->dataset->found.facts |= HRI_DATA_TOOLS_LOST;
     hri_text_add(&t->json, "{\"tools\":");
     hri_text_add_bytes(&t->json, tools, bytes);
     hri_text_add(&t->json, ",\"messages\":");
@@ -330,6 +332,7 @@ static hr_status add_message(converter *c, const hri_turn *turn, hr_error *error
   talk_separate(c);
   if (!turn->sharegpt) {
     if (!is_role(c, role)) return unknown_role(c, turn, error);
+    if (turn->calls && !hri_chat_names(c->dataset->chat, "tool_calls")) c->dataset->found.facts |= HRI_DATA_TOOLS_LOST;
     add_raw(c, turn->object);
     return talk_end_turn(c, role, turn, error);
   }

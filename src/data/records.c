@@ -201,6 +201,9 @@ static hr_status scan_message(scanner *s, hri_turn *turn, hr_error *error) {
       has_content = true;
     } else if (strcmp(key, "weight") == 0) {
       HRI_TRY(scan_weight(s, turn, error));
+    } else if (strcmp(key, "tool_calls") == 0) {
+      turn->calls = hri_json_scan_peek(&s->scan) == '[';
+      HRI_TRY(hri_json_scan_skip(&s->scan, error));
     } else if (strcmp(key, "train") == 0) {
       turn->silent |= hri_json_scan_peek(&s->scan) == 'f';
       HRI_TRY(hri_json_scan_skip(&s->scan, error));

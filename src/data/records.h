@@ -57,6 +57,7 @@ typedef struct hri_turn {
   hri_slice object, content;
   hri_slice answer; /* history: the second of the pair; content is the first */
   bool sharegpt;    /* named from and value */
+  bool calls;       /* has tool_calls */
   bool silent;      /* nobody is to learn from it: weight 0 (OpenAI), or train false (axolotl) */
 } hri_turn;
 

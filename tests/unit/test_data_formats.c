@@ -263,6 +263,39 @@ static void tools_reach_the_template(void **state) {
   }
 }
 
+/* A template that never names tools writes none, and an empty answer where a call stood: the note says so. */
+static void lost_tools_are_told(void **state) {
+  static const char call[] = "{\"role\": \"assistant\", \"tool_calls\": [{\"name\": \"f\"}]}",
+                    answer[] = "{\"role\": \"assistant\", \"content\": \"b\"}";
+  static const struct {
+    const char *chat, *message, *tools;
+    bool lost;
+  } cases[] = {{"chatml", call, "[]", true},
+               {"chatml", answer, "[{\"name\": \"f\"}]", true},
+               {"chatml", answer, "[]", false},
+               {"knows.jinja", call, "[{\"name\": \"f\"}]", false}};
+  const char *knows =
+      write_text("knows.jinja",
+                 "{% for t in tools or [] %}{{ t.name }}{% endfor %}{% for m in messages %}{% generation %}"
+                 "{{ m.content or m.tool_calls[0].name }}{% endgeneration %}{% endfor %}");
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char content[400];
+    const char *path;
+    hri_dataset_options options;
+    hri_dataset *dataset;
+    (void)snprintf(content, sizeof content,
+                   "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}, %s], \"tools\": %s}", cases[i].message,
+                   cases[i].tools);
+    path = write_text("lost.jsonl", content);
+    options = options_for(&path);
+    options.chat = strcmp(cases[i].chat, "chatml") == 0 ? "chatml" : knows;
+    dataset = open_ok(&options);
+    assert_int_equal(strstr(hri_dataset_note(dataset), "tools or tool_calls of rows are lost") != NULL, cases[i].lost);
+    hri_dataset_destroy(dataset);
+  }
+}
+
 static void sharegpt_names_are_mapped(void **state) {
   (void)state;
   check(
@@ -682,6 +715,7 @@ int main(void) {
       TEST(answers_of_the_assistant_count),
       TEST(answers_are_found_turn_by_turn),
       TEST(answers_of_weight_0_do_not_count),
+      TEST(lost_tools_are_told),
       TEST(templates_that_change_their_mind_are_refused),
       TEST(a_conversation_may_begin_with_the_assistant),
       TEST(a_search_without_end_is_refused),
