@@ -151,6 +151,13 @@ static hr_status check_sizes(const loader *l, hr_error *error) {
     return hri_fail(error, HR_ERROR_INPUT,
                     "%s: field 'config.default_vocab_size' is %llu, but special tokens (%llu) count and at most %d",
                     file, (unsigned long long)l->size, (unsigned long long)l->special_count, HRI_VOCAB_MAX_ID);
+  if (l->special_count / HRI_VOCAB_SPREAD >=
+      l->tokens.count) { /* those without a name are made up of this number alone */
+    hri_fail(error, HR_ERROR_INPUT,
+             "%s: field 'config.default_num_special_tokens' is %llu, but must be less than %d times the ranks, %llu",
+             file, (unsigned long long)l->special_count, HRI_VOCAB_SPREAD, (unsigned long long)l->tokens.count);
+    return hri_hint(error, HR_ERROR_INPUT, "fetch the file anew, if it is damaged");
+  }
   if (l->size - l->special_count > l->tokens.count)
     return hri_fail(error, HR_ERROR_INPUT,
                     "%s: field 'config.default_vocab_size' is %llu, but there are %llu ranks and %llu special tokens",

@@ -17,6 +17,10 @@ typedef struct pair {
   char *left, *right;
   uint64_t left_bytes, right_bytes;
 } pair; /* of a merge; they point into the text */
+typedef struct far_token {
+  char *content;
+  uint64_t bytes, id;
+} far_token; /* the same; of an id far above the tokens so far */
 typedef struct added_entry {
   char *content;
   hri_added_token flags;
@@ -29,6 +33,7 @@ typedef struct loader {
   hr_tokenizer *tokenizer;
   hri_json_scan scan;
   HRI_ARRAY(pair) merges;
+  HRI_ARRAY(far_token) far;
   HRI_ARRAY(added_entry) added;
   HRI_ARRAY(double) scores; /* of Unigram, by id */
   hri_json parts[PART_COUNT];
@@ -100,15 +105,36 @@ static hr_status read_scored(loader *l, hr_error *error) {
   }
 }
 
+/* Those that had to wait until it was known how many tokens there are. */
+static hr_status take_far(loader *l, hr_error *error) {
+  const uint64_t tokens = l->tokenizer->vocab.count + l->far.count;
+  for (size_t i = 0; i < l->far.count; i++) {
+    const far_token *t = &l->far.items[i];
+    if (!hri_vocab_may_have(t->id, tokens)) {
+      hri_fail(
+          error, HR_ERROR_INPUT,
+          "%s: token '%.60s' has the id %llu, but the vocabulary has %llu tokens; from %d on an id is less than %d times their number",
+          l->tokenizer->file, t->content, (unsigned long long)t->id, (unsigned long long)tokens, HRI_VOCAB_FREE_IDS,
+          HRI_VOCAB_SPREAD);
+      return hri_hint(error, HR_ERROR_INPUT, "fetch the file anew, if it is damaged");
+    }
+    HRI_TRY(hri_build_token(l->tokenizer, t->content, t->bytes, t->id, error));
+  }
+  l->far.count = 0;
+  return HR_OK;
+}
+
 static hr_status read_numbered(loader *l, hr_error *error) {
-  char *content;
-  uint64_t id;
+  far_token t;
   HRI_TRY(hri_json_scan_object(&l->scan, error));
   for (;;) {
-    HRI_TRY(hri_json_scan_key(&l->scan, &content, error));
-    if (!content) return HR_OK;
-    HRI_TRY(hri_json_scan_u64(&l->scan, &id, error));
-    HRI_TRY(hri_build_token(l->tokenizer, content, l->scan.bytes, id, error));
+    HRI_TRY(hri_json_scan_key(&l->scan, &t.content, error));
+    if (!t.content) return take_far(l, error);
+    HRI_TRY(hri_json_scan_u64(&l->scan, &t.id, error));
+    t.bytes = l->scan.bytes;
+    if (t.id > HRI_VOCAB_MAX_ID || hri_vocab_may_have(t.id, l->tokenizer->vocab.count))
+      HRI_TRY(hri_build_token(l->tokenizer, t.content, t.bytes, t.id, error));
+    else if (!hri_array_push(&l->far, t)) return hri_fail_memory(error, sizeof t, "the tokens of the tokenizer");
   }
 }
 
@@ -443,6 +469,7 @@ hr_status hri_build_parse_json(char *bytes, uint64_t count, hr_tokenizer *tokeni
   for (uint32_t i = 0; i < PART_COUNT; i++) hri_json_deinit(&l.parts[i]);
   hri_array_free(&l.merges);
   hri_array_free(&l.scores);
+  hri_array_free(&l.far);
   hri_array_free(&l.added);
   return status;
 }

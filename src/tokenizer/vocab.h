@@ -10,7 +10,9 @@ enum {
   HRI_TOKEN_MODEL = 1,   /* known to the merges; an added token that the model lacks has only the next bit */
   HRI_TOKEN_ADDED = 2,   /* found in the text before anything else looks at it */
   HRI_TOKEN_SPECIAL = 4, /* left out of decoded text on request */
-  HRI_VOCAB_MAX_ID = (1 << 24) - 1
+  HRI_VOCAB_MAX_ID = (1 << 24) - 1,
+  HRI_VOCAB_FREE_IDS = 1 << 20, /* below it an id may stand alone: no vocabulary known has as many */
+  HRI_VOCAB_SPREAD = 16         /* from there on so many ids for each token */
 };
 #define HRI_TOKEN_NONE 0xFFFFFFFFu
 
@@ -37,6 +39,10 @@ static inline uint32_t hri_vocab_find_model(const hri_vocab *vocab, const char *
 }
 static inline bool hri_vocab_has(const hri_vocab *vocab, uint32_t id) {
   return id < vocab->size && vocab->start[id] != HRI_TOKEN_NONE;
+}
+/* Whether a file with so many tokens may have this id: tables are as long as the highest, and three tokens are not worth 150 MB. */
+static inline bool hri_vocab_may_have(uint64_t id, uint64_t tokens) {
+  return id < HRI_VOCAB_FREE_IDS || id / HRI_VOCAB_SPREAD < tokens;
 }
 static inline const char *hri_vocab_content(const hri_vocab *vocab, uint32_t id) {
   return vocab->pool + vocab->start[id];

@@ -828,7 +828,8 @@ static void test_whisper_config(void **state) {
 }
 
 /* Tekken: `specials` as JSON, NULL for none; all bytes and the first pairs. */
-static void write_tekken(const char *specials, uint32_t ranks, uint32_t size, const char *pattern) {
+static void write_tekken(const char *specials, uint32_t special_count, uint32_t ranks, uint32_t size,
+                         const char *pattern) {
   hri_text out = {0};
   hri_text_add(&out, "{\"vocab\":[");
   for (uint32_t rank = 0; rank < ranks; rank++) {
@@ -837,8 +838,8 @@ static void write_tekken(const char *specials, uint32_t ranks, uint32_t size, co
     hri_text_add(&out, "%s{\"rank\":%u,\"token_bytes\":\"%s\",\"token_str\":\"\\u0000\"}", rank ? "," : "", rank, code);
   }
   hri_text_add(&out,
-               "]%s%s,\"config\":{\"pattern\":\"%s\",\"default_vocab_size\":%u,\"default_num_special_tokens\":30}}",
-               specials ? ",\"special_tokens\":" : "", specials ? specials : "", pattern, size);
+               "]%s%s,\"config\":{\"pattern\":\"%s\",\"default_vocab_size\":%u,\"default_num_special_tokens\":%u}}",
+               specials ? ",\"special_tokens\":" : "", specials ? specials : "", pattern, size, special_count);
   write_text("tekken.json", out.chars);
   hri_text_deinit(&out);
 }
@@ -846,20 +847,24 @@ static void write_tekken(const char *specials, uint32_t ranks, uint32_t size, co
 static void test_tekken(void **state) {
   static const struct {
     const char *specials;
-    uint32_t ranks, size;
+    uint32_t special_count, ranks, size;
     const char *pattern, *message;
-  } bad[] = {{NULL, 256, 287, ".+", "there are 256 ranks and 30 special tokens"},
-             {NULL, 300, 29, ".+", "field 'config.default_vocab_size' is 29"},
-             {NULL, 200, 230, ".+", "no token for the byte 0xC8"},
-             {NULL, 300, 330, "(", "field 'config.pattern'"},
-             {"[{\"rank\":1,\"token_str\":\"<unk>\"}]", 300, 330, ".+", "entry 0 must have the rank 0"},
-             {"[{\"rank\":0}]", 300, 330, ".+", "an entry without 'token_str'"},
-             {"[{\"rank\":0,\"token_str\":\"x\"},{\"rank\":1,\"token_str\":\"x\"}]", 300, 330, ".+",
-              "two special tokens are called 'x'"}};
+  } bad[] = {{NULL, 30, 256, 287, ".+", "there are 256 ranks and 30 special tokens"},
+             {NULL, 30, 300, 29, ".+", "field 'config.default_vocab_size' is 29"},
+             {NULL, 30, 200, 230, ".+", "no token for the byte 0xC8"},
+             {NULL, 30, 300, 330, "(", "field 'config.pattern'"},
+             {"[{\"rank\":1,\"token_str\":\"<unk>\"}]", 30, 300, 330, ".+", "entry 0 must have the rank 0"},
+             {"[{\"rank\":0}]", 30, 300, 330, ".+", "an entry without 'token_str'"},
+             {"[{\"rank\":0,\"token_str\":\"x\"},{\"rank\":1,\"token_str\":\"x\"}]", 30, 300, 330, ".+",
+              "two special tokens are called 'x'"},
+             /* names of 16 million tokens would be made up */
+             {NULL, 4096, 256, 4352, ".+",
+              "'config.default_num_special_tokens' is 4096, but must be less than 16 times"},
+             {NULL, 16776959, 256, 16777215, ".+", "'config.default_num_special_tokens' is 16776959"}};
   hr_tokenizer *tokenizer;
   (void)state;
   begin_directory(NULL);
-  write_tekken(NULL, 40000, 30030, "\\\\p{L}+|[^\\\\p{L}]+");
+  write_tekken(NULL, 30, 40000, 30030, "\\\\p{L}+|[^\\\\p{L}]+");
   tokenizer = open_directory();
   assert_int_equal(hr_tokenizer_size(tokenizer), 30030);
   expect_ids(tokenizer, "ab", HR_ENCODE_SPECIAL, (int32_t[]){1, 30 + PAIR_AB}, 2);
@@ -867,14 +872,14 @@ static void test_tekken(void **state) {
   expect_ids(tokenizer, "[INST]<SPECIAL_29>", 0, (int32_t[]){3, 29}, 2);
   assert_int_equal(hr_tokenizer_named(tokenizer, HR_TOKEN_EOS), 2);
   hr_tokenizer_close(tokenizer);
-  write_tekken("[{\"rank\":0,\"token_str\":\"<unk>\"},{\"rank\":1,\"token_str\":\"<s>\"}]", 300, 330, ".+");
+  write_tekken("[{\"rank\":0,\"token_str\":\"<unk>\"},{\"rank\":1,\"token_str\":\"<s>\"}]", 30, 300, 330, ".+");
   tokenizer = open_directory();
   expect_ids(tokenizer, "a<SPECIAL_2>", HR_ENCODE_SPECIAL, (int32_t[]){1, 30 + 'a', 2}, 3);
   assert_int_equal(hr_tokenizer_find(tokenizer, "[INST]"), -1);
   hr_tokenizer_close(tokenizer);
   for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
     hr_error error = {0};
-    write_tekken(bad[i].specials, bad[i].ranks, bad[i].size, bad[i].pattern);
+    write_tekken(bad[i].specials, bad[i].special_count, bad[i].ranks, bad[i].size, bad[i].pattern);
     assert_int_equal(hr_tokenizer_open(directory, &tokenizer, &error), HR_ERROR_INPUT);
     if (!strstr(error.message, bad[i].message)) fail_msg("case %zu: %s", i, error.message);
   }
@@ -1157,6 +1162,10 @@ static const struct {
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0}}}", "field 'model.merges' is missing"},
     {"{\"model\":{\"type\":\"BPE\",\"merges\":[]}}", "field 'model.vocab' is missing"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{},\"merges\":[]}}", "the vocabulary is empty"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"x\":16777215},\"merges\":[]}}",
+     "token 'x' has the id 16777215, but the vocabulary has 2 tokens; from 1048576 on an id is less than 16 times their number"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"x\":1048576},\"merges\":[]}}", "has the id 1048576"},
+    {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"x\":16777216},\"merges\":[]}}", "at most 16777215 is supported"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"a\":1},\"merges\":[]}}",
      "token 'a' is in the vocabulary twice"},
     {"{\"model\":{\"type\":\"BPE\",\"vocab\":{\"a\":0,\"b\":0},\"merges\":[]}}",
@@ -1225,6 +1234,32 @@ static const struct {
     {"{\"decoder\":{\"type\":\"CTC\"}," MODEL "}", "decoder 'CTC' is not supported"},
     {"{\"decoder\":{\"type\":\"BPEDecoder\",\"suffix\":\"\"}," MODEL "}", "suffix is not empty"},
 };
+
+/* Ids with holes are a vocabulary like others, in whatever order they come: those of a model that was pruned. */
+static void test_sparse_ids(void **state) {
+  enum { TOKENS = 70000, APART = 16 };
+  hri_text json = {0};
+  hr_tokenizer *tokenizer;
+  (void)state;
+  begin_directory(NULL);
+  hri_text_add(&json, "{\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{");
+  for (uint32_t k = TOKENS; k-- > 0;) hri_text_add(&json, "\"t%u\":%u%s", k, APART * k, k ? "," : "}}}");
+  write_text("tokenizer.json", json.chars);
+  tokenizer = open_directory();
+  assert_int_equal(hr_tokenizer_size(tokenizer), APART * (TOKENS - 1) + 1);
+  for (uint32_t k = 0; k < TOKENS; k += TOKENS - 1) {
+    char name[16];
+    (void)snprintf(name, sizeof name, "t%u", k);
+    assert_int_equal(hr_tokenizer_find(tokenizer, name), APART * k);
+  }
+  hr_tokenizer_close(tokenizer);
+  hri_text_deinit(&json);
+  write_text("tokenizer.json", "{\"model\":{\"type\":\"BPE\",\"merges\":[],\"vocab\":{\"a\":0,\"x\":1048575}}}");
+  tokenizer = open_directory();
+  assert_int_equal(hr_tokenizer_size(tokenizer), 1048576);
+  hr_tokenizer_close(tokenizer);
+  assert_int_equal(remove_directory(NULL), 0);
+}
 
 static void test_refusals(void **state) {
   (void)state;
@@ -1459,6 +1494,7 @@ int main(void) {
       cmocka_unit_test(test_null_and_blanks),
       cmocka_unit_test(test_long_added_tokens),
       cmocka_unit_test(test_unknown_without_token),
+      cmocka_unit_test(test_sparse_ids),
       cmocka_unit_test(test_refusals),
       cmocka_unit_test(test_misuse),
       cmocka_unit_test(test_threads),
