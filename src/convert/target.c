@@ -145,7 +145,7 @@ static hr_status make_parent(hri_target *t, hr_error *error) {
 }
 
 hr_status hri_target_begin(hri_target *t, hr_error *error) {
-  if (t->directory) HRI_TRY(make_parent(t, error));
+  HRI_TRY(make_parent(t, error));
   (void)hri_scratch_sweep(t->parent);
   HRI_TRY(hri_scratch_open(t->parent, true, &t->scratch, error));
   HRI_TRY(hri_scratch_path(t->scratch, t->directory ? "new" : "new.gguf", t->made, error));

@@ -42,7 +42,9 @@ run convert typed.gguf llama-back/ --force --type f32; expect_rc 0
 [ ! -e llama-back/merges.txt ] || fail "the directory that stood there was not replaced"
 ls -d .headroom-* *.replaced* 2>/dev/null && fail "something beside the target was left"
 run convert typed.gguf none/such/place; expect_rc 0; [ -s none/such/place/config.json ] || fail "directories on the way were not made"
-run convert llama-back nowhere/x.gguf; refuses 1; expect_err 'nowhere/x.gguf'
+run convert llama-back file/of/x.gguf; expect_rc 0; [ -s file/of/x.gguf ] || fail "directories on the way to a file were not made"
+run convert chat nowhere/at/x.gguf; refuses 5; [ ! -e nowhere ] || fail "a conversion that failed left directories"
+run convert llama-back typed.gguf/x.gguf; refuses 1; expect_err 'typed.gguf'
 
 # Usage.
 run convert; refuses 2; expect_err 'the model to convert is missing'
