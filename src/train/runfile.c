@@ -340,22 +340,17 @@ static void add_change(hri_text *to, uint64_t step, const char *kind, const char
   hri_json_end_object(&w);
 }
 
-/* An attempt that repeats another one's changes is the same change. */
 void hri_run_changed(hri_rundir *r, uint64_t from_step, const char *kind, const char *text) {
-  hri_text one = {0};
-  add_change(&one, from_step, kind, text);
-  if (one.failed || !r->changes.length || !strstr(hri_text_get(&r->changes), hri_text_get(&one)))
-    add_change(&r->changes, from_step, kind, text);
-  hri_text_deinit(&one);
+  add_change(&r->changes, from_step, kind, text);
 }
 
-/* Those of a list that begin at `last` or before. */
-static void take_changes(hri_rundir *r, const hri_json *list, uint64_t last) {
+/* Those of a list that begin before `until`. */
+static void take_changes(hri_rundir *r, const hri_json *list, uint64_t until) {
   for (uint64_t k = 0; k < hri_json_count(list); k++) {
     hri_json item = hri_json_item(list, k);
     const char *text;
     uint64_t step;
-    if (hri_json_get_u64(&item, "from_step", 0, last, &step, NULL) != HR_OK) continue;
+    if (hri_json_get_u64(&item, "from_step", 0, INT64_MAX, &step, NULL) != HR_OK || step >= until) continue;
     if (hri_json_get_string(&item, "machine", &text, NULL) == HR_OK) add_change(&r->changes, step, "machine", text);
     if (hri_json_get_string(&item, "allowed", &text, NULL) == HR_OK) add_change(&r->changes, step, "allowed", text);
   }
@@ -414,7 +409,7 @@ hr_status hri_run_take_over(hri_rundir *r, hr_error *error) {
   if (status == HR_ERROR_INPUT && !(error && error->hint[0]))
     hri_hint(error, status, "put it back as it was; or move it away, and give MODEL, --data and the options once more");
   if (status != HR_OK) goto out;
-  if (hri_json_get_array(&root, "changes", &changes, NULL) == HR_OK) take_changes(r, &changes, INT64_MAX);
+  if (hri_json_get_array(&root, "changes", &changes, NULL) == HR_OK) take_changes(r, &changes, UINT64_MAX);
   if (hri_json_get_object(&root, "final", &final, NULL) == HR_OK) {
     if (hri_json_has(&final, "files")) status = hri_files_get(&final, "files", &r->final_before, error);
     if (status == HR_OK && hri_json_has(&final, "next")) status = hri_files_get(&final, "next", &r->final_next, error);

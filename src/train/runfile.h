@@ -24,7 +24,8 @@ hr_status hri_run_write(hri_rundir *run, const hri_progress *progress, const cha
                         hr_error *error);
 /* What of an earlier run.json stays: the list of final files, and changes. A run.json that cannot be read is INPUT. */
 hr_status hri_run_take_over(hri_rundir *run, hr_error *error);
-/* The run goes on from here: what changed behind `step` is of steps that are set aside. */
+/* The run goes on from the checkpoint of `step`: what changed behind it is of steps that are set aside, and what did right there is
+ * of attempts that left no checkpoint, or whose checkpoints are set aside. What this one differs in is all compared anew. */
 void hri_run_changes_cut(hri_rundir *run, uint64_t step);
 /* Records that the run goes on differently from here: `kind` is "machine" or "allowed". */
 void hri_run_changed(hri_rundir *run, uint64_t from_step, const char *kind, const char *text);

@@ -226,6 +226,8 @@ kill -9 $pid; wait $pid 2>/dev/null
 run train --resume changed --lr 2e-4; refuses 2; expect_err 'lr was 0.03 and is 0.0002'
 cp -r changed before; run train --resume before --from step-2; refuses 2; expect_err 'allowed to differ from step 4 on, behind this checkpoint'
 run train --resume before --lr 3e-2 --steps 6 --allow-different steps -q; expect_rc 0; grep -q 'lr 0.03' err && fail "the values of the checkpoint are said to differ"
+grep -q '"allowed": "lr' before/run.json && fail "what only the killed attempt was allowed is still recorded"
+grep -q '"allowed": "steps 4 -> 6"' before/run.json || fail "what this attempt was allowed is not recorded"
 cp -r changed back; run train --resume back --from step-2 --lr 1e-5 --steps 6 --allow-different lr,steps -q; expect_rc 0
 grep -q '"from_step": 4' back/run.json && fail "a change of steps that were set aside is still told"
 "$program" train --resume changed -q >again.out 2>again.err &
