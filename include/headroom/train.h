@@ -160,13 +160,14 @@ typedef struct hr_generate_options {
   const int32_t *stop_ids; /* tokens that end the text; NULL: those of hr_stop_tokens */
   uint32_t stop_id_count;
   uint64_t max_tokens;
-  /* As transformers has them, in this order: the penalty on the scores, then temperature, top_k, top_p, min_p. */
+  /* As transformers has them, in this order: the penalty on the scores, then temperature, top_k, top_p, min_p. Finite and at least 0;
+   * top_p and min_p at most 1. Anything else is USAGE, before a token is read. */
   double
-      repetition_penalty; /* of tokens in prompt and answer: scores above 0 are divided by it, others multiplied; 1 = off */
-  double temperature;     /* 0 = always the most likely token */
-  uint32_t top_k;         /* 0 = off */
-  double top_p;           /* 1 = off */
-  double min_p;           /* leaves out what is less likely than min_p times the most likely token; 0 = off */
+      repetition_penalty; /* of tokens in prompt and answer: scores above 0 are divided by it, others multiplied; 1 and 0 = off */
+  double temperature; /* 0 = always the most likely token */
+  uint32_t top_k;     /* 0 = off */
+  double top_p;       /* 1 = off */
+  double min_p;       /* leaves out what is less likely than min_p times the most likely token; 0 = off */
   uint64_t seed;
   void (*on_event)(void *context, const hr_event *event);
   void (*on_token)(void *context, int32_t token); /* each new token as it is made */

@@ -5,6 +5,7 @@
  * fed over what the cache held there: programs read it up to the length that they are told. The last token of a prompt
  * is always fed, since its logits are wanted. */
 #include <assert.h>
+#include <math.h>
 #include <string.h>
 #include <time.h>
 
@@ -59,6 +60,27 @@ static hr_status prompt_ids(const hr_job *job, const hr_generate_options *o, int
       return hri_hint(error, HR_ERROR_USAGE,
                       "name the tokenizer that belongs to the model (--tokenizer), or put it into its directory");
     }
+  }
+  return HR_OK;
+}
+
+/* Comparisons with what is no number would choose a token all the same. */
+static hr_status check_options(const hr_generate_options *o, hr_error *error) {
+  const struct {
+    const char *name;
+    double value, most;
+  } numbers[] = {{"repetition_penalty", o->repetition_penalty, INFINITY},
+                 {"temperature", o->temperature, INFINITY},
+                 {"top_p", o->top_p, 1},
+                 {"min_p", o->min_p, 1}};
+  for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) {
+    const double value = numbers[k].value, most = numbers[k].most;
+    if (isfinite(value) && value >= 0 && value <= most) continue;
+    if (isinf(most))
+      hri_fail(error, HR_ERROR_USAGE, "%s is %g; it must be finite and at least 0", numbers[k].name, value);
+    else hri_fail(error, HR_ERROR_USAGE, "%s is %g; it must lie between 0 and %g", numbers[k].name, value, most);
+    return hri_hint(error, HR_ERROR_USAGE,
+                    "begin with hr_generate_options_init and set hr_generate_options.%s after it", numbers[k].name);
   }
   return HR_OK;
 }
@@ -197,6 +219,7 @@ hr_status hr_generator_run(hr_generator *generator, const hr_generate_options *o
   uint64_t count;
   hr_status status;
   memset(result, 0, sizeof *result);
+  HRI_TRY(check_options(options, error));
   HRI_TRY(take_prompt(&generator->session.plan->spec, options, &ids, &count, error));
   status = run(generator, options, ids, count, result, error);
   hri_free(ids);
@@ -218,6 +241,7 @@ hr_status hr_generate(const hr_job *job, const hr_generate_options *options, hr_
   hr_status status;
   memset(result, 0, sizeof *result);
   HRI_TRY(check_job(job, error));
+  HRI_TRY(check_options(options, error));
   HRI_TRY(take_prompt(job, options, &ids, &count, error)); /* before anything is planned or read */
   status = hr_generator_open(job, options->on_event, options->context, &g, error);
   if (status == HR_OK) status = run(g, options, ids, count, result, error);

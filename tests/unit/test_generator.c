@@ -1,6 +1,7 @@
 /* One generator, many prompts (src/train/generator.c): what the cache keeps changes no token, whatever the prompts have
  * in common; a stop leaves it usable; planned bytes are reserved bytes. The yardstick is hr_generate, which starts from
  * nothing each time. */
+#include <math.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -173,6 +174,45 @@ static void a_stop_leaves_it_usable(void **state) {
   assert_int_equal(hri_mem_live_bytes(), live);
 }
 
+/* The command line checks its own; a program may hand over any double. */
+static void numbers_without_a_meaning_are_refused(void **state) {
+  enum { NUMBERS = 4 };
+  static const char *const names[NUMBERS] = {"temperature", "top_p", "min_p", "repetition_penalty"};
+  static const double bad[] = {NAN, INFINITY, -INFINITY, -0.5};
+  hr_job job = job_of("llama");
+  hr_generator *g;
+  hr_generate_result result;
+  hr_error error;
+  int32_t ids[8] = {0};
+  answer to, again;
+  (void)state;
+  assert_int_equal(hr_generator_open(&job, NULL, NULL, &g, &error), HR_OK);
+  hr_generate_options fine = options_for(ids, 8, &to);
+  run(g, &fine, &result);
+  for (size_t n = 0; n < NUMBERS; n++)
+    for (size_t k = 0; k <= sizeof bad / sizeof *bad; k++) {
+      hr_generate_options options = options_for(ids, 8, &again);
+      double *const members[NUMBERS] = {&options.temperature, &options.top_p, &options.min_p,
+                                        &options.repetition_penalty};
+      char value[32];
+      if (k == sizeof bad / sizeof *bad && members[n] != &options.top_p && members[n] != &options.min_p) continue;
+      *members[n] = k < sizeof bad / sizeof *bad ? bad[k] : 1.5; /* a share */
+      (void)snprintf(value, sizeof value, "%s is %g;", names[n], *members[n]);
+      error = (hr_error){0};
+      assert_int_equal(hr_generator_run(g, &options, &result, &error), HR_ERROR_USAGE);
+      if (!strstr(error.message, value) || !strstr(error.hint, names[n]))
+        fail_msg("'%s', hint '%s'", error.message, error.hint);
+      assert_int_equal(hr_generate(&job, &options, &result, &error), HR_ERROR_USAGE);
+      assert_int_equal(again.count, 0);
+    }
+  fine = options_for(ids, 8, &again); /* and nothing was changed by them */
+  fine.repetition_penalty = 0;
+  run(g, &fine, &result);
+  assert_int_equal(result.kept_tokens, 7);
+  assert_memory_equal(again.tokens, to.tokens, ANSWER * sizeof *to.tokens);
+  hr_generator_close(g);
+}
+
 /* Answers of one generator are other draws, and all of them those of the seed. */
 static void each_answer_draws_anew(void **state) {
   hr_job job = job_of("llama");
@@ -286,9 +326,13 @@ static void no_value_of_ours_is_told(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(the_cache_changes_no_token), cmocka_unit_test(a_stop_leaves_it_usable),
-      cmocka_unit_test(each_answer_draws_anew),     cmocka_unit_test(without_positions),
-      cmocka_unit_test(what_was_forgotten_is_told), cmocka_unit_test(no_value_of_ours_is_told),
+      cmocka_unit_test(the_cache_changes_no_token),
+      cmocka_unit_test(a_stop_leaves_it_usable),
+      cmocka_unit_test(numbers_without_a_meaning_are_refused),
+      cmocka_unit_test(each_answer_draws_anew),
+      cmocka_unit_test(without_positions),
+      cmocka_unit_test(what_was_forgotten_is_told),
+      cmocka_unit_test(no_value_of_ours_is_told),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
