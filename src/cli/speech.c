@@ -17,14 +17,13 @@ hr_status speech_open(cli_speech *s, const hr_model *model, bool chat, const hr_
   if (status == HR_OK && place[0]) status = hr_tokenizer_open(place, &s->tokenizer, error);
   if (status == HR_OK && s->tokenizer) s->bytes = false;
   if (status != HR_OK || !chat) return status;
-  if (!s->tokenizer && s->bytes &&
-      data->chat_template) { /* though rows of a template may have trained it, byte by byte */
+  if (!s->tokenizer && s->bytes) { /* though rows of a template may have trained it, byte by byte */
     hri_fail(error, HR_ERROR_USAGE,
-             "%s has no tokenizer: a template's marks would be text to it, and none would end an answer", model->name);
+             "%s is byte-level: a template's marks would be text to it, and none would end an answer", model->name);
     return hri_hint(
         error, HR_ERROR_USAGE,
-        "name a directory with tokenizer.json (--tokenizer DIR for a preset); or write the marks yourself: headroom "
-        "generate MODEL --prompt TEXT --stop MARK");
+        "write the marks yourself: headroom generate MODEL --prompt TEXT --stop MARK; or name the tokenizer, if it "
+        "was trained with one (--tokenizer DIR)");
   }
   if (!s->tokenizer) {
     hri_fail(error, HR_ERROR_USAGE, "%s has no tokenizer, and so no chat template", model->name);

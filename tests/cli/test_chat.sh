@@ -233,8 +233,10 @@ converse $chat --quantize nf4 --max-tokens 5 <<<'line 7'; expect_rc 0; expect_er
 
 # Refusals.
 run chat; refuses 2; expect_err 'MODEL'
-run chat micro-llama-bytes; refuses 2; expect_err 'no tokenizer'
-run generate micro-llama-bytes --chat --chat-template chatml --prompt x; refuses 2; expect_err 'marks would be text to it'; expect_err '--stop MARK'
+for template in '' '--chat-template chatml'; do
+  run generate micro-llama-bytes --chat $template --prompt x; refuses 2; expect_err 'byte-level: .*marks would be text to it'; expect_err 'write the marks yourself: .*--stop MARK'
+  run chat micro-llama-bytes $template </dev/null; refuses 2; expect_err 'write the marks yourself'
+done
 run chat $shape --tokenizer words --chat-template plain.jinja; refuses 2; expect_err 'no weights'
 run chat run/final; refuses 5; expect_err 'chatml'
 run $chat --json; refuses 2; expect_err 'no option of `headroom chat`'
