@@ -339,20 +339,44 @@ static const char *laptop_row(const char *dashed) {
   return hri_nearest(dashed, names, ROW_COUNT);
 }
 
-/* Rows that a name, which is none of them, is near to: what it goes on from, then those that are as near as any. */
+/* Whether a name goes on from what several cards are called together, in front of their first dash: "v100s" from "v100". */
+static bool goes_on_from(const char *plain, const char *row_name) {
+  const size_t length = strcspn(row_name, "-");
+  return row_name[length] && isdigit((unsigned char)row_name[length - 1]) && strncmp(plain, row_name, length) == 0 &&
+         !isdigit((unsigned char)plain[length]);
+}
+
+/* Whether two names have the same letters in front of their number: "mi100" and "mi300x", but not "h100". */
+static bool same_series(const char *plain, const char *row_name) {
+  char own[PLAIN_BYTES];
+  size_t length = 0;
+  plain_name(row_name, strlen(row_name), own);
+  while (isalpha((unsigned char)own[length])) length++;
+  return strncmp(plain, own, length) == 0 && !isalpha((unsigned char)plain[length]);
+}
+
+/* Rows that a name, which is none of them, is near to: what it goes on from, then those that are as near as any; of its own series
+ * alone, where there are such. */
 static size_t near_rows(const char *dashed, size_t found[NEAR_ROWS]) {
   char plain[PLAIN_BYTES];
-  unsigned least = UINT_MAX;
+  unsigned least = UINT_MAX, distances[ROW_COUNT];
   size_t count = 0, within;
+  bool series = false;
   plain_name(dashed, strlen(dashed), plain);
   within = row_within(dashed, plain);
   if (within < ROW_COUNT) found[count++] = within;
+  for (size_t i = 0; i < ROW_COUNT && within == ROW_COUNT && count < NEAR_ROWS; i++)
+    if (goes_on_from(plain, rows[i].name)) found[count++] = i;
+  if (within == ROW_COUNT && count > 0) return count;
   for (size_t i = 0; i < ROW_COUNT; i++) {
-    unsigned distance = distance_of(dashed, plain, rows[i].name);
-    if (distance < least) least = distance;
+    const bool same = same_series(plain, rows[i].name);
+    distances[i] = distance_of(dashed, plain, rows[i].name);
+    if (distances[i] == UINT_MAX || (series && !same)) continue;
+    if (distances[i] < least || same > series) least = distances[i];
+    series = same;
   }
   for (size_t i = 0; i < ROW_COUNT && least < UINT_MAX && count < NEAR_ROWS; i++)
-    if (i != within && distance_of(dashed, plain, rows[i].name) == least) found[count++] = i;
+    if (i != within && distances[i] == least && same_series(plain, rows[i].name) == series) found[count++] = i;
   return count;
 }
 
