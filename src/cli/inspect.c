@@ -404,7 +404,8 @@ static hr_status refuse_of_one(const cli_config *config, hr_error *error) {
 /* It reads the files of a run, and no snapshot. */
 static hr_status check_verify(const cli_config *config, hr_error *error) {
   const cli_settings *own = &config->own;
-  const void *const idle[] = {&own->html, &own->export, &own->at, &own->top, &own->by, &own->wide, &config->job.device};
+  const void *const idle[] = {&own->html, &own->export,           &own->at,           &own->top, &own->by,
+                              &own->wide, &own->max_memory_bytes, &config->job.device};
   return config_refuse_idle(config, idle, sizeof idle / sizeof *idle, "beside --verify, which looks at no snapshot",
                             "leave one of the two out", error);
 }

@@ -170,6 +170,7 @@ cat >run/run.json <<'JSON'
 JSON
 printf '{"step":%d,"process_resident_bytes":%d}\n' 1 1200000000 2 1200000100 >run/metrics.jsonl
 run explain run; expect_rc 0; expect_out '^unknown after 2 of 100 steps$'; expect_out '^UNDECIDABLE from this run$'
+run explain run --max-memory 1KiB; refuses 5; expect_err "^headroom: run: needs more memory than the 1.00 KiB"
 if [ -n "$have_python" ]; then
 python3 - <<'PY'
 import struct

@@ -174,7 +174,7 @@ for command in "inspect --json" "replay --json" "inspect --by size" "replay --se
     sed -i "s|/dev/fd/[0-9]*|$real|" out; cmp -s out from-file || fail "another answer from a pipe"; }
 done
 last='headroom inspect - FILE'; "$program" inspect - "$real" <"$real" >out 2>err; rc=$?; expect_rc 0; expect_out 'no difference'
-for option in "--html x.html" "--export csv x.csv" "--at peak" "--top 3" "--by size" --wide "--device 0"; do
+for option in "--html x.html" "--export csv x.csv" "--at peak" "--top 3" "--by size" --wide "--device 0" "--max-memory 1GiB"; do
   # shellcheck disable=SC2086
   run inspect missing --verify $option; refuses 2; expect_err "^headroom: ${option%% *} does nothing beside --verify"; expect_err 'try: leave one'
 done
