@@ -188,8 +188,8 @@ struct hri_backend {
   /* Reserves each tier's arena in one piece, once, before the first launch, and fills it with HRI_POISON in check mode,
    * else with zeros; a run beside another one takes over its arenas, which must be there. MEMORY. */
   hr_status (*reserve)(void *run, hr_error *error);
-  /* Waits for what runs; what nobody waited for is not handed over any more: neither bytes of reads, whose memory may
-   * be gone, nor nodes. NULL is fine. */
+  /* Waits for what runs; what nobody waited for of this run is not handed over any more: neither bytes of reads, whose memory may
+   * be gone, nor nodes. Runs beside it keep theirs. NULL is fine. */
   void (*release)(void *run);
   uint64_t (*reserved_bytes)(const void *run, hri_tier tier); /* as made; 0 when they are another run's */
   uint64_t (*address)(const void *run, hri_tier tier);        /* of an arena, for reports alone; 0: none */

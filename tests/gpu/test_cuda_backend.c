@@ -435,14 +435,23 @@ static void runs_train_save_and_go_on(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(families_train_as_on_the_cpu),           cmocka_unit_test(techniques_train_as_on_the_cpu),
-      cmocka_unit_test(products_take_what_their_library_has),   cmocka_unit_test(what_is_made_again_changes_no_bit),
-      cmocka_unit_test(a_library_without_epilogues_trains_too), cmocka_unit_test(memory_that_grows_is_told),
-      cmocka_unit_test(every_order_gives_the_same_bits),        cmocka_unit_test(a_missing_wait_is_found),
-      cmocka_unit_test(bytes_behind_a_storage_are_found),       cmocka_unit_test(the_device_holds_what_was_planned),
-      cmocka_unit_test(a_device_without_room_is_refused),       cmocka_unit_test(captures_that_fail_leave_nothing),
-      cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),   cmocka_unit_test(more_rows_than_blocks_are_refused),
-      cmocka_unit_test(what_a_real_device_lacks_is_named),      cmocka_unit_test(runs_train_save_and_go_on),
+      cmocka_unit_test(families_train_as_on_the_cpu),
+      cmocka_unit_test(techniques_train_as_on_the_cpu),
+      cmocka_unit_test(products_take_what_their_library_has),
+      cmocka_unit_test(what_is_made_again_changes_no_bit),
+      cmocka_unit_test(a_library_without_epilogues_trains_too),
+      cmocka_unit_test(memory_that_grows_is_told),
+      cmocka_unit_test(every_order_gives_the_same_bits),
+      cmocka_unit_test(a_missing_wait_is_found),
+      cmocka_unit_test(bytes_behind_a_storage_are_found),
+      cmocka_unit_test(the_device_holds_what_was_planned),
+      cmocka_unit_test(a_device_without_room_is_refused),
+      cmocka_unit_test(captures_that_fail_leave_nothing),
+      cmocka_unit_test(a_missing_kernel_is_told_by_the_plan),
+      cmocka_unit_test(more_rows_than_blocks_are_refused),
+      cmocka_unit_test(a_release_keeps_reads_of_other_runs),
+      cmocka_unit_test(what_a_real_device_lacks_is_named),
+      cmocka_unit_test(runs_train_save_and_go_on),
   };
   return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -214,4 +214,32 @@ static void compare_with_cpu(variant v, const char *what) {
   drop(&other);
 }
 
+/* Of two runs in the same arenas one is released: what it asked for is not handed over any more, what the other asked for is. */
+static void a_release_keeps_reads_of_other_runs(void **state) {
+  const variant v = {.model = "micro-gpt2-bytes", .optimizer = HR_OPTIMIZER_ADAMW, .on_other = true};
+  hri_executor *beside;
+  hri_control left, now, gone, untouched;
+  hri_mark mark, other;
+  hri_session s = {0};
+  hr_job job;
+  hr_error error = {0};
+  (void)state;
+  describe(&v, &job);
+  must(hri_session_plan(&s, &job, &v.compile, &error), &error);
+  must(hri_session_load(&s, NULL, NULL, &error), &error);
+  must(hri_executor_create_beside(s.executor, &s.plan->job, &s.plan->placement, HRI_IN(HRI_STEP), &beside, &error),
+       &error);
+  launch_step(&s, &v, 0, &left, &mark);
+  must(hri_executor_fetch(beside, &gone, &other, &error), &error);
+  memset(&gone, 0x55, sizeof gone);
+  memset(&untouched, 0x55, sizeof untouched);
+  hri_executor_destroy(beside);
+  must(hri_executor_wait(s.executor, mark, &error), &error);
+  must(hri_executor_read(s.executor, s.plan->job.control, 0, &now, sizeof now, &error), &error);
+  assert_true(isfinite(now.loss_sum) && now.loss_sum > 0);
+  assert_memory_equal(&left, &now, sizeof now);
+  assert_memory_equal(&gone, &untouched, sizeof gone);
+  hri_session_close(&s);
+}
+
 #endif

@@ -647,8 +647,8 @@ static hri_mark tiny_push(tiny_machine *m, tiny_command *c) {
 
 /* ---- the contract ---- */
 
-/* Without delivery, nobody's memory is touched: the caller's may be gone. */
-static hr_status tiny_drain(tiny_machine *m, hri_mark mark, bool deliver, hr_error *error) {
+/* Of a run that is released no memory is touched: the caller's may be gone. */
+static hr_status tiny_drain(tiny_machine *m, hri_mark mark, const tiny_run *released, hr_error *error) {
   hr_status status;
   tiny_command *ready = NULL, **end = &ready;
   pthread_mutex_lock(&m->lock);
@@ -665,6 +665,7 @@ static hr_status tiny_drain(tiny_machine *m, hri_mark mark, bool deliver, hr_err
   while (ready) { /* on the caller's thread, in order */
     tiny_command *c = ready;
     const hri_work *w = &c->run->work;
+    const bool deliver = c->run != released;
     ready = c->next;
     if (c->kind == TINY_READ && status == HR_OK && deliver) memcpy(c->to, c->data, c->bytes);
     for (size_t at = 0;
@@ -677,7 +678,7 @@ static hr_status tiny_drain(tiny_machine *m, hri_mark mark, bool deliver, hr_err
 }
 
 static hr_status tiny_wait(void *run, hri_mark mark, hr_error *error) {
-  return tiny_drain(((tiny_run *)run)->machine, mark, true, error);
+  return tiny_drain(((tiny_run *)run)->machine, mark, NULL, error);
 }
 
 static bool tiny_transfers(const hri_job *job, hri_program_kind program) {
@@ -799,7 +800,7 @@ static hr_status tiny_reserve(void *run, hr_error *error) {
 static void tiny_release(void *run) {
   tiny_run *r = run;
   tiny_machine *m = r ? r->machine : NULL;
-  if (m) (void)tiny_drain(m, m->issued, false, NULL);
+  if (m) (void)tiny_drain(m, m->issued, r, NULL);
   if (m && r->owns) {
     (void)tiny_push(m, tiny_new(TINY_STOP, r));
     pthread_join(m->queue_thread, NULL);

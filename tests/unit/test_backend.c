@@ -484,6 +484,7 @@ int main(void) {
 #if !defined(__SANITIZE_THREAD__) /* data races are what it is about */
       cmocka_unit_test(orders_that_do_not_wait_give_other_bits),
 #endif
+      cmocka_unit_test(a_release_keeps_reads_of_other_runs),
       cmocka_unit_test(runs_train_save_and_go_on),
       cmocka_unit_test(a_run_ends_with_the_step_that_diverged),
       cmocka_unit_test(nodes_told_late_are_filed_by_program),

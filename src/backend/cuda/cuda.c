@@ -111,21 +111,12 @@ static hr_status check_room(void *self, const uint64_t arena_bytes[HRI_TIER_COUN
 
 /* ---- a run ---- */
 
-/* What nobody waited for is not told any more. */
-static void forget(hri_cuda_machine *m, const hri_cuda_run *run) {
-  size_t kept = 0;
-  for (size_t k = 0; k < m->launched.count; k++)
-    if (m->launched.items[k].run != run) m->launched.items[kept++] = m->launched.items[k];
-  m->launched.count = kept;
-}
-
 static void release(void *run) {
   hri_cuda_run *r = run;
   if (!r) return;
   if (r->machine) {
     (void)hri_cuda_machine_finish(r->machine, NULL);
-    forget(r->machine, r);
-    for (uint32_t k = 0; k < HRI_CUDA_SLOTS; k++) r->machine->reads[k].to = NULL;
+    hri_cuda_machine_forget(r->machine, r);
   }
   hri_cuda_programs_destroy(r);
   if (r->owns) hri_cuda_machine_destroy(r->machine);
@@ -226,7 +217,7 @@ static hr_status write_bytes(void *run, hri_id tensor, uint64_t offset, const vo
 static hr_status read_bytes(void *run, hri_id tensor, uint64_t offset, void *to, uint64_t bytes, hri_mark *mark,
                             hr_error *error) {
   hri_cuda_run *r = run;
-  return hri_cuda_machine_read(r->machine, bytes_of(r, tensor, offset, bytes), to, bytes, mark, error);
+  return hri_cuda_machine_read(r->machine, r, bytes_of(r, tensor, offset, bytes), to, bytes, mark, error);
 }
 
 /* Nodes of programs that ran as graphs: in issue order, without seconds. */

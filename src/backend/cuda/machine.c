@@ -159,23 +159,33 @@ hr_status hri_cuda_machine_write(hri_cuda_machine *m, unsigned char *at, const v
 
 static uint64_t part_of(uint64_t bytes) { return bytes < HRI_CUDA_SLOT_BYTES ? bytes : HRI_CUDA_SLOT_BYTES; }
 
-static hr_status read_part(hri_cuda_machine *m, const unsigned char *at, unsigned char *to, uint64_t bytes,
-                           hr_error *error) {
+static hr_status read_part(hri_cuda_machine *m, const struct hri_cuda_run *reader, const unsigned char *at,
+                           unsigned char *to, uint64_t bytes, hr_error *error) {
   hri_cuda_slot *slot = &m->reads[m->next_read++ % HRI_CUDA_SLOTS];
   HRI_TRY(hand_over(m, slot, error));
   HRI_TRY(m->gpu->calls->copy(m->gpu, slot->memory, at, bytes, hri_cuda_main(m), error));
   HRI_TRY(m->gpu->calls->record(m->gpu, slot->copied, hri_cuda_main(m), error));
   slot->to = to;
+  slot->reader = reader;
   slot->bytes = bytes;
   slot->mark = m->issued + 1;
   return HR_OK;
 }
 
-hr_status hri_cuda_machine_read(hri_cuda_machine *m, const unsigned char *at, void *to, uint64_t bytes, hri_mark *mark,
-                                hr_error *error) {
+hr_status hri_cuda_machine_read(hri_cuda_machine *m, const struct hri_cuda_run *reader, const unsigned char *at,
+                                void *to, uint64_t bytes, hri_mark *mark, hr_error *error) {
   for (uint64_t done = 0, part; done < bytes; done += part) {
     part = part_of(bytes - done);
-    HRI_TRY(note(m, read_part(m, at + done, (unsigned char *)to + done, part, error)));
+    HRI_TRY(note(m, read_part(m, reader, at + done, (unsigned char *)to + done, part, error)));
   }
   return hri_cuda_machine_mark(m, mark, error);
+}
+
+void hri_cuda_machine_forget(hri_cuda_machine *m, const struct hri_cuda_run *run) {
+  size_t kept = 0;
+  for (size_t k = 0; k < m->launched.count; k++)
+    if (m->launched.items[k].run != run) m->launched.items[kept++] = m->launched.items[k];
+  m->launched.count = kept;
+  for (uint32_t k = 0; k < HRI_CUDA_SLOTS; k++)
+    if (m->reads[k].reader == run) m->reads[k].to = NULL;
 }

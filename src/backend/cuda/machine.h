@@ -15,10 +15,11 @@
 enum { HRI_CUDA_MARKS = 64 };
 
 typedef struct hri_cuda_slot {
-  unsigned char *memory; /* pinned */
-  hri_gpu_event *copied; /* the last copy out of it, or into it */
-  uint64_t used;         /* of writes: bytes that copies were queued of */
-  void *to;              /* of a read: where its bytes go; NULL: nothing waits in it */
+  unsigned char *memory;             /* pinned */
+  hri_gpu_event *copied;             /* the last copy out of it, or into it */
+  uint64_t used;                     /* of writes: bytes that copies were queued of */
+  void *to;                          /* of a read: where its bytes go; NULL: nothing waits in it */
+  const struct hri_cuda_run *reader; /* of a read: whose it is */
   uint64_t bytes;
   hri_mark mark;
 } hri_cuda_slot;
@@ -65,7 +66,9 @@ hr_status hri_cuda_machine_wait(hri_cuda_machine *machine, hri_mark mark, hr_err
 /* `at`: in an arena; `from` and `to`: any memory of the host. A write has taken its bytes over when it returns. */
 hr_status hri_cuda_machine_write(hri_cuda_machine *machine, unsigned char *at, const void *from, uint64_t bytes,
                                  hr_error *error);
-hr_status hri_cuda_machine_read(hri_cuda_machine *machine, const unsigned char *at, void *to, uint64_t bytes,
-                                hri_mark *mark, hr_error *error);
+hr_status hri_cuda_machine_read(hri_cuda_machine *machine, const struct hri_cuda_run *reader, const unsigned char *at,
+                                void *to, uint64_t bytes, hri_mark *mark, hr_error *error);
+/* A run is over: its reads are not handed over any more, and nobody is told of its nodes. */
+void hri_cuda_machine_forget(hri_cuda_machine *machine, const struct hri_cuda_run *run);
 
 #endif

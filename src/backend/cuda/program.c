@@ -219,7 +219,7 @@ static hr_status get(void *context, uint64_t offset, void *to, uint64_t bytes, h
     HRI_TRY(m->gpu->calls->copy(m->gpu, to, w->at + offset, bytes, hri_cuda_main(m), error));
     return hri_cuda_machine_finish(m, error);
   }
-  HRI_TRY(hri_cuda_machine_read(m, w->at + offset, to, bytes, &mark, error));
+  HRI_TRY(hri_cuda_machine_read(m, w->run, w->at + offset, to, bytes, &mark, error));
   return hri_cuda_machine_wait(m, mark, error);
 }
 
@@ -260,7 +260,7 @@ static hr_status run_on_host(hri_cuda_run *r, const hri_node *node, hr_error *er
 
 static hr_status read_now(hri_cuda_run *r, const unsigned char *at, void *to, uint64_t bytes, hr_error *error) {
   hri_mark mark;
-  HRI_TRY(hri_cuda_machine_read(r->machine, at, to, bytes, &mark, error));
+  HRI_TRY(hri_cuda_machine_read(r->machine, r, at, to, bytes, &mark, error));
   return hri_cuda_machine_wait(r->machine, mark, error);
 }
 
