@@ -49,4 +49,22 @@ last='an unknown command'
 last='./dev clean'; ./dev clean >out 2>err || fail "failed"; [ "$(ls build)" = venv ] || fail "what is left: $(ls build)"
 last='./dev clean all'; ./dev clean all >out 2>err || fail "failed"; [ ! -e build ] || fail "build is left"
 last='./dev help'; ./dev help >out 2>err || fail "failed"; expect_out '^  *\./dev build'
+
+# What PyTorch's wheels are recorded with is asked of pip before anything is fetched: one line says what there is.
+mkdir -p oracle work/venv/bin
+cp "$here/../oracle/record.sh" oracle
+printf '#!/bin/sh\nexit 1\n' >work/venv/bin/python
+cat >work/venv/bin/pip <<'C'
+#!/bin/sh
+case "$*" in
+  "index versions torch") printf 'torch (2.14.1)\nAvailable versions: 2.14.1, 2.14.0, 2.13.0, 2.1.2\n' ;;
+  *) echo "$*" >>called; exit 1 ;;
+esac
+C
+chmod +x work/venv/bin/*
+last='record.sh without the newest version'
+bash oracle/record.sh work >out 2>err; rc=$?
+expect_rc 1; expect_no_out; expect_err '^record.sh: pip has no torch 2\.4\.1 .* 2\.15\.0, only 2\.14\.1, 2\.14\.0, 2\.13\.0, 2\.1\.2: name an index'
+[ "$(grep -c '' err)" -eq 1 ] || fail "more than one line"
+[ ! -e called ] || fail "pip was asked for more: $(cat called)"
 finish
