@@ -24,13 +24,16 @@ typedef struct input {
   FILE *file;
   char first[4096];
   size_t first_count;
+  bool is_snapshot;
 } input;
 
+/* Before a reading begins: what a file is, is not what its --max-memory is for. */
 static hr_status input_open(input *in, const char *path, hr_error *error) {
   in->path = strcmp(path, "-") == 0 ? "standard input" : path;
   in->file = text_open(path, "the input", error);
   if (!in->file) return error->code;
   in->first_count = fread(in->first, 1, sizeof in->first, in->file);
+  in->is_snapshot = hr_snapshot_recognise(in->first, in->first_count);
   return HR_OK;
 }
 
@@ -193,18 +196,11 @@ static hr_status check_job(const cli_config *config, const char *states, hr_erro
 }
 
 /* A log or a snapshot. */
-static hr_status explain_file(const cli_config *config, reading *r, hr_explanation **explanation, hr_error *error) {
-  static input in;
-  hr_status status = input_open(&in, config->operands[0], error);
-  if (status != HR_OK) return status;
-  if (hr_snapshot_recognise(in.first, in.first_count)) {
-    status = read_snapshot(config, &in, &r->limits, explanation, error);
-  } else {
-    status = check_job(config, "a text states its device's total", error);
-    if (status == HR_OK) status = read_log(&in, explanation, error);
-  }
-  text_close(in.file);
-  return status;
+static hr_status explain_file(const cli_config *config, input *in, reading *r, hr_explanation **explanation,
+                              hr_error *error) {
+  if (in->is_snapshot) return read_snapshot(config, in, &r->limits, explanation, error);
+  HRI_TRY(check_job(config, "a text states its device's total", error));
+  return read_log(in, explanation, error);
 }
 
 /* Of several ranks the one that failed first is explained: what the others met may be its doing. */
@@ -224,10 +220,11 @@ static hr_status explain_ranks(const cli_config *config, reading *r, ranks *all,
 }
 
 hr_status command_explain(cli_config *config, hr_error *error) {
+  static input in;
   hr_explanation *explanation = NULL;
   hr_run_explanation *run = NULL;
   hr_status status;
-  ranks all = {0};
+  ranks all;
   reading r;
   bool has_ranks, is_run;
   if (config->operand_count == 0) {
@@ -236,15 +233,17 @@ hr_status command_explain(cli_config *config, hr_error *error) {
                     "headroom explain FILE (a log or a snapshot), a run directory, or - for standard input");
   }
   HRI_TRY(check_job(config, NULL, error));
-  has_ranks = ranks_are_in(config->operands[0]);
+  has_ranks = ranks_find(config->operands[0], &all);
   is_run = !has_ranks && is_directory(config->operands[0]);
   if (is_run && holds_run(config->operands[0])) HRI_TRY(check_job(config, "a run states its budget", error));
+  if (!is_run && !has_ranks) HRI_TRY(input_open(&in, config->operands[0], error));
   reading_begin(&r, config, config->operands[0]);
   if (is_run) status = hr_explain_run(config->operands[0], &run, error);
   else if (has_ranks) status = explain_ranks(config, &r, &all, &explanation, error);
-  else status = explain_file(config, &r, &explanation, error);
+  else status = explain_file(config, &in, &r, &explanation, error);
   status = reading_end(&r, status, error); /* the plan of --model is not the file's */
-  if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, all.count ? &all : NULL, error);
+  text_close(in.file);
+  if (status == HR_OK) status = show(config, run ? run->explanation : explanation, run, has_ranks ? &all : NULL, error);
   hr_explanation_destroy(explanation);
   hr_run_explanation_destroy(run);
   ranks_free(&all);

@@ -412,6 +412,7 @@ static hr_status check_verify(const cli_config *config, hr_error *error) {
 
 hr_status command_inspect(cli_config *config, hr_error *error) {
   inspect_side sides[2] = {{0}};
+  ranks all;
   reading r;
   hr_status status;
   if (config->operand_count == 0) {
@@ -432,12 +433,14 @@ hr_status command_inspect(cli_config *config, hr_error *error) {
     return hri_hint(error, HR_ERROR_USAGE, "leave one of the files out");
   }
   HRI_TRY(check_outputs(config, error));
-  reading_begin(&r, config, config->operands[0]);
-  if (config->operand_count == 1 && ranks_are_in(config->operands[0])) {
+  if (config->operand_count == 1 && ranks_find(config->operands[0], &all)) {
+    reading_begin(&r, config, config->operands[0]);
     status = refuse_of_one(config, error);
-    if (status == HR_OK) status = ranks_inspect(config, &r, config->operands[0], error);
+    if (status == HR_OK) status = ranks_inspect(config, &r, config->operands[0], &all, error);
+    ranks_free(&all);
     return reading_end(&r, status, error);
   }
+  reading_begin(&r, config, config->operands[0]);
   status = inspect_open(config, &r, config->operands[0], &sides[0], error);
   if (status == HR_OK && config->operand_count == 2)
     status = inspect_open(config, &r, config->operands[1], &sides[1], error);

@@ -13,7 +13,6 @@
 
 #include <ctype.h>
 #include <dirent.h>
-#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -95,46 +94,38 @@ static void number(ranks *all) {
   for (uint32_t k = 0; k < all->count; k++) all->rows[k].rank = k;
 }
 
-/* Calls `visit` for each snapshot until it says no; false when the directory cannot be read. */
-static bool each_snapshot(const char *directory, bool (*visit)(ranks *all, const char *path), ranks *all) {
+static void take_one(ranks *all, const char *path) {
+  all->rows = text_grow(all->rows, (all->count + 1) * sizeof *all->rows);
+  all->rows[all->count++] = (rank_row){.path = text_copy(path, strlen(path)), .rank = rank_of(path)};
+}
+
+/* In the order of the files, so that faults are told in it. */
+static void take_all(ranks *all, const char *directory) {
   char path[4096];
   struct dirent *entry;
   DIR *dir = opendir(directory);
-  bool more = true;
-  if (!dir) return false;
-  while (more && (entry = readdir(dir))) {
+  while (dir && (entry = readdir(dir))) {
     int length = snprintf(path, sizeof path, "%s/%s", directory, entry->d_name);
-    if (entry->d_name[0] == '.' || length < 0 || (size_t)length >= sizeof path || !is_snapshot(path)) continue;
-    more = visit(all, path);
+    if (entry->d_name[0] != '.' && length >= 0 && (size_t)length < sizeof path && is_snapshot(path))
+      take_one(all, path);
   }
-  (void)closedir(dir);
-  return true;
+  if (dir) (void)closedir(dir);
+  if (all->count) qsort(all->rows, all->count, sizeof *all->rows, row_order);
 }
 
-static bool count_one(ranks *all, const char *path) {
-  (void)path;
-  all->count++;
-  return false;
-}
-
-static bool take_one(ranks *all, const char *path) {
-  all->rows = text_grow(all->rows, (all->count + 1) * sizeof *all->rows);
-  all->rows[all->count++] = (rank_row){.path = text_copy(path, strlen(path)), .rank = rank_of(path)};
-  return true;
-}
-
-bool ranks_are_in(const char *path) {
+bool ranks_find(const char *path, ranks *all) {
   static const char *const of_runs[] = {"run.json", "../run.json", "memory/snapshot.pickle.gz",
                                         "memory/plan.pickle.gz"};
-  ranks all = {0};
   char file[4096];
   struct stat info;
+  *all = (ranks){.first_failed = NO_RANK};
   if (strcmp(path, "-") == 0 || stat(path, &info) != 0 || !S_ISDIR(info.st_mode)) return false; /* "-": a stream */
   for (size_t k = 0; k < sizeof of_runs / sizeof *of_runs; k++) {
     (void)snprintf(file, sizeof file, "%.4000s/%s", path, of_runs[k]);
     if (stat(file, &info) == 0) return false;
   }
-  return each_snapshot(path, count_one, &all) && all.count > 0;
+  take_all(all, path);
+  return all->count > 0;
 }
 
 /* ---- what each says ---- */
@@ -218,13 +209,7 @@ static void find_places(ranks *all) {
 }
 
 hr_status ranks_read(reading *r, const char *directory, uint64_t at, ranks *all, hr_error *error) {
-  hr_status status;
-  *all = (ranks){.first_failed = NO_RANK};
-  if (!each_snapshot(directory, take_one, all))
-    return hri_fail(error, HR_ERROR_IO, "cannot read the directory %s: %s", directory, strerror(errno));
-  qsort(all->rows, all->count, sizeof *all->rows, row_order); /* so that faults are told in the order of the files */
-  status = read_rows(r, at, all, error);
-  if (status != HR_OK) return status;
+  HRI_TRY(read_rows(r, at, all, error));
   number(all);
   find_places(all);
   reading_about(r, directory);
@@ -371,18 +356,16 @@ static hr_status write_all(const cli_config *config, const ranks *all, const ins
   return status;
 }
 
-hr_status ranks_inspect(const cli_config *config, reading *r, const char *directory, hr_error *error) {
+hr_status ranks_inspect(const cli_config *config, reading *r, const char *directory, ranks *all, hr_error *error) {
   inspect_side sides[2] = {{0}};
-  ranks all;
-  hr_status status = ranks_read(r, directory, config->own.at, &all, error);
-  if (status == HR_OK && all.lowest != all.highest) {
-    status = inspect_open(config, r, all.rows[all.lowest].path, &sides[0], error);
-    if (status == HR_OK) status = inspect_open(config, r, all.rows[all.highest].path, &sides[1], error);
+  hr_status status = ranks_read(r, directory, config->own.at, all, error);
+  if (status == HR_OK && all->lowest != all->highest) {
+    status = inspect_open(config, r, all->rows[all->lowest].path, &sides[0], error);
+    if (status == HR_OK) status = inspect_open(config, r, all->rows[all->highest].path, &sides[1], error);
   }
   if (status == HR_OK)
-    status = config->own.json ? write_all(config, &all, sides, error) : print_all(config, &all, sides, error);
+    status = config->own.json ? write_all(config, all, sides, error) : print_all(config, all, sides, error);
   inspect_close(&sides[0]);
   inspect_close(&sides[1]);
-  ranks_free(&all);
   return status;
 }

@@ -34,9 +34,10 @@ struct ranks {
   uint32_t highest, lowest, first_failed;
 };
 
-/* Whether a path is a directory with snapshots that no run of headroom train has to do with. */
-bool ranks_are_in(const char *path);
-/* All snapshots of such a directory that can be read, one or more; the others are in `unread`. `at`: the instant, as in
+/* Whether a path is a directory with snapshots that no run of headroom train has to do with: their names, in order. To be asked
+ * before a reading begins: what a file is, is not what its --max-memory is for. The caller frees them, whatever the answer. */
+bool ranks_find(const char *path, ranks *all);
+/* Reads those that were found: one or more can be read, the others are in `unread`. `at`: the instant, as in
  * hr_inspect_options. */
 hr_status ranks_read(reading *r, const char *directory, uint64_t at, ranks *all, hr_error *error);
 void ranks_free(ranks *all);
@@ -46,6 +47,6 @@ void ranks_print(const ranks *all);
 void ranks_write(const ranks *all, json_writer *json);
 
 /* headroom inspect DIR: the table, and what the highest has beyond the lowest. */
-hr_status ranks_inspect(const cli_config *config, reading *r, const char *directory, hr_error *error);
+hr_status ranks_inspect(const cli_config *config, reading *r, const char *directory, ranks *all, hr_error *error);
 
 #endif

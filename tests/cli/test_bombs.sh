@@ -62,6 +62,10 @@ run explain failures.log --max-memory 100KiB; refuses 5; expect_err '^headroom: 
 # Good files need little, and what is made of them counts: the same file is read with its need and refused with half of it.
 good=$here/../snapshots/real/2.15/backward-oom.pickle.gz
 limited inspect "$good"; expect_rc 0
+# What a file is, is told whatever the limit: it is refused as a snapshot, and not taken for a log or a run.
+mkdir ranks; for rank in 0 1; do cp "$good" ranks/snapshot_rank$rank.pickle.gz; done
+for command in inspect explain replay; do run $command "$good" --max-memory 20KiB; refuses 5; expect_err "^headroom: $good: needs more memory than the 20.00 KiB"; done
+for command in inspect explain; do run $command ranks --max-memory 20KiB; refuses 5; expect_err '^headroom: ranks/snapshot_rank0.pickle.gz: needs more memory than the 20.00 KiB'; done
 limited explain "$good"; expect_rc 0
 limited replay "$good" --search; expect_rc 0
 run explain "$good" --max-memory 64MiB; expect_rc 0
