@@ -253,9 +253,20 @@ static void print_man(void) {
     (void)printf(".TP\n.B %d\n%s.\n", exit_codes[i].code, exit_codes[i].meaning);
 }
 
+/* The manual page, a completion script and a topic are three things to print. */
+static hr_status check_topic(const cli_config *config, hr_error *error) {
+  const bool completion = config_chosen(config, &config->own.completion);
+  const char *topic = config->operand_count ? config->operands[0] : NULL;
+  if (config->own.man + completion + (topic != NULL) < 2) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "%s and %s%s are printed one at a time", config->own.man ? "--man" : "--completion",
+           topic ? "the help of " : "--completion", topic ? topic : "");
+  return hri_hint(error, HR_ERROR_USAGE, "one after the other");
+}
+
 hr_status command_help(cli_config *config, hr_error *error) {
   const cli_command *topic;
   hri_near search;
+  HRI_TRY(check_topic(config, error));
   if (config->own.man) {
     print_man();
     return HR_OK;

@@ -1,9 +1,11 @@
 /* headroom merge: adapters into the weights of their model. */
+#include <errno.h>
 #include <string.h>
 #include <unistd.h>
 
 #include <headroom/merge.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/output.h"
@@ -27,11 +29,17 @@ typedef struct rows_result {
   uint64_t tokens;
 } rows_result;
 
+/* Before a merge of minutes. */
 static hr_status check_data(const cli_config *config, hr_error *error) {
+  const void *const of_data[] = {&config->job.sequence_length, &config->job.precision, &config->job.threads,
+                                 &config->run.data.chat_template};
+  if (config->run.data_path_count == 0)
+    return config_refuse_idle(config, of_data, sizeof of_data / sizeof *of_data,
+                              "without --data: it is of the rows on which the loss is told",
+                              "add --data PATH, or leave it out", error);
   for (uint32_t i = 0; i < config->run.data_path_count; i++)
     if (access(config->run.data_paths[i], R_OK) != 0)
-      return hri_fail(error, HR_ERROR_USAGE, "--data %s cannot be read", config->run.data_paths[i]);
-  if (config->run.data_path_count == 0) return HR_OK;
+      return hri_fail_errno(error, errno, "open", config->run.data_paths[i]);
   if (config->operand_count == 2 && !config->own.weights) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE,
            "--data compares with the function that was trained, and none was with these weights");

@@ -171,8 +171,13 @@ for kind in nf4+dq fp4; do
 done
 run merge base-llama/final q-llama-fp4/final --onto dequantized --out seen --data held.txt --seq 13; expect_rc 0; expect_out 'on 3692 labels: loss .* as trained beside fp4, .* difference [+-]0.00000'
 run merge base-llama/final lora-llama/final --out seen-plain --data held.txt --seq 13; expect_rc 0; expect_out 'as trained, .* difference [+-]0.00000'
-run merge base-llama/final lora-llama/final --out never --data nosuch.txt; refuses 2; expect_err 'nosuch.txt cannot be read'
-run merge base-llama/final lora-llama/final --out never --data -; refuses 2; expect_err 'data - cannot be read'; [ ! -e never ] || fail 'the model was written before its rows were looked for'
+run merge base-llama/final lora-llama/final --out never --data nosuch.txt; refuses 1; expect_err 'cannot open nosuch.txt: No such file'
+run merge base-llama/final lora-llama/final --out never --data -; refuses 1; expect_err 'cannot open -'
+for option in "--seq 13" "--threads 1" "--precision bf16" "--chat-template chatml"; do
+  # shellcheck disable=SC2086
+  run merge base-llama/final lora-llama/final --out never $option; refuses 2; expect_err "^headroom: ${option%% *} does nothing without --data"
+done
+[ ! -e never ] || fail 'the model was written before its rows were looked for'
 run merge base-llama/final lora-llama/final second/final --out never --data held.txt; refuses 2; expect_err 'the function that was trained'
 run merge base-llama/final q-llama-fp4/final --onto dequantized --quantize nf4 --out never; refuses 2; expect_err 'trained beside fp4 weights, not nf4'
 run merge base-llama/final q-llama-fp4/final q-llama-int8/final --onto dequantized --out never; refuses 2; expect_err 'int8 weights, not fp4'

@@ -81,6 +81,9 @@ run plan gpt2-124m --micro-bacth 2; refuses 2; expect_err 'unknown option --micr
 run plan gpt2-124m --schedule cosin; refuses 2; expect_err 'try: --schedule cosine'
 run plan gpt2-123m; refuses 2; expect_err 'gpt2-124m'
 run plan gpt2-124m --device rtx-4091; refuses 2; expect_err 'rtx-4090'
+run help plan --man; refuses 2; expect_err '^headroom: --man and the help of plan are printed one at a time'
+run help techniques --completion zsh; refuses 2; expect_err 'the help of techniques'
+run help --man --completion zsh; refuses 2; expect_err '^headroom: --man and --completion are'
 run help pln; refuses 2; expect_err 'headroom help plan'
 run plan gpt2-124m --qqqqqqqq; refuses 2; expect_err 'plan --help'
 # What other trainers call it is known: one name of each kind, and those that a plan and a training are asked for most.
