@@ -176,7 +176,7 @@ extern char **environ;
 
 void config_environment_name(const hr_field *o, char out[64]) {
   size_t used = (size_t)snprintf(out, 64, "HEADROOM_%s", o->name);
-  for (size_t i = 0; i < used && i < 63; i++) out[i] = out[i] == '-' ? '_' : (char)toupper((unsigned char)out[i]);
+  for (size_t i = 0; i < used && i < 63; i++) out[i] = (char)(out[i] == '-' ? '_' : toupper((unsigned char)out[i]));
 }
 
 const cli_variable config_variables[] = {
@@ -251,7 +251,8 @@ hr_status config_environment(cli_config *config, hr_error *error) {
       char *path = text_copy(text, length);
       if (length > 0) status = config_set(config, id, path, ORIGIN_ENVIRONMENT, place, error);
       free(path);
-      text += length + (text[length] == ':');
+      text += length;
+      if (*text) text++;
     }
     if (status != HR_OK) return status;
   }
@@ -280,7 +281,7 @@ hr_status config_resume(cli_config *config, hr_error *error) {
   char place[128];
   hr_run_record *run;
   hr_status status;
-  bool skip[MAX_OPTIONS];
+  bool skip[MAX_OPTIONS] = {false};
   if (!directory) return HR_OK;
   status = hr_run_open(directory, config->run.resume_from, &run, error);
   if (status == HR_ERROR_USAGE && config_chosen(config, &config->run.model_source))

@@ -13,6 +13,7 @@
 typedef enum states { STATES_SAME = 0, STATES_8BIT, STATES_PAGED, STATES_KINDS } states;
 
 typedef struct change {
+  double time; /* of a step, as a share of the job's own: assumed, to order by */
   bool checkpointing, expandable;
   bool shards;      /* several ranks share weights, gradients and states, where each has them all */
   bool to_host;     /* evaluation gives its logits to the host after each batch */
@@ -22,7 +23,6 @@ typedef struct change {
   bool half, pure;  /* autocast to 16 bits; 16-bit weights and states */
   bool in_backward; /* torchtune's optimizer_in_bwd: no gradient waits for another */
   int effect;
-  double time; /* of a step, as a share of the job's own: assumed, to order by */
   uint32_t parts;
 } change;
 

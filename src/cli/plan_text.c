@@ -180,7 +180,7 @@ static void print_roles(FILE *stream, const hr_plan *plan) {
 }
 
 static char bar_letter(const hr_tier_plan *tier, uint32_t role, uint64_t need) {
-  return is_small(tier->max_by_role[role], need) ? '-' : role_letter(role);
+  return (char)(is_small(tier->max_by_role[role], need) ? '-' : role_letter(role));
 }
 
 /* A letter per share of the larger of need and budget; '|' marks the budget. */
@@ -200,7 +200,7 @@ static void print_bar(FILE *stream, const hr_plan *plan) {
           : fixed ? need
                   : sum + tier->at_peak_by_role[part];
     end = (size_t)((double)sum / (double)whole * (double)columns + 0.5);
-    for (; at < end && at < columns; at++) bar[at] = gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need);
+    for (; at < end && at < columns; at++) bar[at] = (char)(gap ? '.' : fixed ? 'x' : bar_letter(tier, part, need));
   }
   bar[mark] = '|';
   (void)fprintf(stream, "   [%s] | budget\n", bar);
