@@ -170,6 +170,51 @@ hr_status config_refuse_idle(const cli_config *config, const void *const *member
   return HR_OK;
 }
 
+static bool is_one_of(hr_optimizer optimizer, const hr_optimizer *list, size_t count) {
+  for (size_t k = 0; k < count; k++)
+    if (list[k] == optimizer) return true;
+  return false;
+}
+#define IS_ONE_OF(optimizer, ...)                                                                                      \
+  is_one_of((optimizer), (const hr_optimizer[]){__VA_ARGS__},                                                          \
+            sizeof(hr_optimizer[]){__VA_ARGS__} / sizeof(hr_optimizer))
+
+hr_status config_refuse_unused(const cli_config *config, hr_error *error) {
+  const hr_job *job = &config->job;
+  const hr_optimizer o = job->optimizer;
+  const bool adam = IS_ONE_OF(o, HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_ADAMW8BIT),
+             in_codes = IS_ONE_OF(o, HR_OPTIMIZER_ADAMW8BIT, HR_OPTIMIZER_LION8BIT),
+             lion = IS_ONE_OF(o, HR_OPTIMIZER_LION, HR_OPTIMIZER_LION8BIT), adafactor = o == HR_OPTIMIZER_ADAFACTOR,
+             skips = job->on_nonfinite == HR_ON_NONFINITE_SKIP || job->precision == HR_PRECISION_FP16;
+  const struct {
+    const void *member;
+    bool used;
+    const void *by;
+    const char *remedy;
+  } rules[] = {
+      {&job->beta1, adam || lion, &job->optimizer, "--optimizer adamw or lion"},
+      {&job->epsilon, adam, &job->optimizer, "--optimizer adamw"},
+      {&job->momentum, o == HR_OPTIMIZER_MOMENTUM, &job->optimizer, "--optimizer momentum"},
+      {&job->adafactor_decay, adafactor, &job->optimizer, "--optimizer adafactor"},
+      {&job->adafactor_epsilon, adafactor, &job->optimizer, "--optimizer adafactor"},
+      {&job->adafactor_clip, adafactor, &job->optimizer, "--optimizer adafactor"},
+      {&job->states_8bit, in_codes, &job->optimizer, "--optimizer adamw8bit or lion8bit"},
+      {&job->decay, job->schedule == HR_SCHEDULE_WSD, &job->schedule, "--schedule wsd"},
+      {&job->min_lr_ratio, job->schedule != HR_SCHEDULE_CONSTANT, &job->schedule, "--schedule linear, cosine or wsd"},
+      {&job->max_skipped, skips, &job->on_nonfinite, "--on-nonfinite skip"},
+      {&job->epochs, config_origin(config, &job->steps) != ORIGIN_FLAG, &job->steps, "--epochs without --steps"},
+  };
+  for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+    char value[OPTION_VALUE_BYTES], where[OPTION_VALUE_BYTES + 64], remedy[96];
+    const option_id by = option_at(config, rules[k].by);
+    if (rules[k].used) continue;
+    (void)snprintf(where, sizeof where, "with --%s %s", option_get(by)->name, config_value_text(config, by, value));
+    (void)snprintf(remedy, sizeof remedy, "%s, or leave it out", rules[k].remedy);
+    HRI_TRY(config_refuse_idle(config, &rules[k].member, 1, where, remedy, error));
+  }
+  return HR_OK;
+}
+
 /* ---- environment ---- */
 
 extern char **environ;
@@ -247,12 +292,11 @@ hr_status config_environment(cli_config *config, hr_error *error) {
       continue;
     }
     while (*text && status == HR_OK) { /* like PATH: colons between them */
-      size_t length = strcspn(text, ":");
-      char *path = text_copy(text, length);
-      if (length > 0) status = config_set(config, id, path, ORIGIN_ENVIRONMENT, place, error);
+      const char *end = strchrnul(text, ':');
+      char *path = text_copy(text, (size_t)(end - text));
+      if (*path) status = config_set(config, id, path, ORIGIN_ENVIRONMENT, place, error);
       free(path);
-      text += length;
-      if (*text) text++;
+      text = *end ? end + 1 : end;
     }
     if (status != HR_OK) return status;
   }

@@ -414,6 +414,23 @@ static hr_status check_purpose(const cli_config *config, hr_error *error) {
   return HR_OK;
 }
 
+/* What only --engine pytorch has. */
+static hr_status check_own_engine(const cli_config *config, hr_error *error) {
+  const struct {
+    bool given;
+    const char *name, *why;
+  } rules[] = {{config->own.engine_conf != NULL, "engine-conf", "Headroom's own engine has no such settings"},
+               {config->own.alloc_conf != NULL, "alloc-conf", "Headroom's own engine reserves once"},
+               {config->own.ranks > 1, "ranks", "Headroom's own engine runs on one device"},
+               {config->own.snapshot != NULL, "snapshot", "--timeline shows a plan of Headroom's own over time"}};
+  for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
+    if (!rules[k].given) continue;
+    hri_fail(error, HR_ERROR_USAGE, "--%s is of --engine pytorch: %s", rules[k].name, rules[k].why);
+    return hri_hint(error, HR_ERROR_USAGE, "add --engine pytorch, or leave --%s out", rules[k].name);
+  }
+  return HR_OK;
+}
+
 hr_status command_plan(cli_config *config, hr_error *error) {
   hr_purpose purpose = config->own.purpose;
   hr_frontier frontier = {.count = 0};
@@ -428,17 +445,9 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   HRI_TRY(check_shown(config, error));
   HRI_TRY(check_purpose(config, error));
   status = config_job(config, purpose, error);
+  if (status == HR_OK) status = config_refuse_unused(config, error);
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
-  if (status == HR_OK && config->own.engine_conf)
-    status = hri_fail(error, HR_ERROR_USAGE, "--engine-conf is of --engine pytorch");
-  if (status == HR_OK && config->own.alloc_conf)
-    status =
-        hri_fail(error, HR_ERROR_USAGE, "--alloc-conf is of --engine pytorch: Headroom's own engine reserves once");
-  if (status == HR_OK && config->own.ranks > 1)
-    status =
-        hri_fail(error, HR_ERROR_USAGE, "--ranks is of --engine pytorch: Headroom's own engine runs on one device");
-  if (status == HR_OK && config->own.snapshot)
-    status = hri_fail(error, HR_ERROR_USAGE, "--snapshot is of --engine pytorch; --timeline shows a plan over time");
+  if (status == HR_OK) status = check_own_engine(config, error);
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);
   if (status == HR_OK) status = show(config, plan, &frontier, &found, error);
   if (status == HR_OK) status = check_limit(config, plan_need(plan), error);

@@ -242,6 +242,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (status != HR_OK) return status;
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
+  if (status == HR_OK) status = config_refuse_unused(config, error);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
   if (status == HR_OK) status = check_evaluations(config, error);
   if (status == HR_OK) status = check_outputs(config, &run, error);

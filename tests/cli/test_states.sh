@@ -11,6 +11,7 @@ whole="--seq 16 --micro-batch 2 --data text.txt --schedule constant --lr 1e-3 --
 for optimizer in adafactor adamw8bit lion8bit; do
   for more in "--accumulate 2" "--precision bf16 --recompute block --states-8bit all" \
     "--precision bf16-pure --clip 0 --update in-backward --states-8bit all"; do
+    [ $optimizer != adafactor ] || more=${more/ --states-8bit all/} # which has none
     job="$model $whole --optimizer $optimizer $more"
     rm -rf whole killed
     # shellcheck disable=SC2086

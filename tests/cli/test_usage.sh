@@ -190,6 +190,24 @@ run plan gpt2-124m extra; refuses 2; expect_err 'extra'
 run plan gpt2-124m --update in-backward --clip 1; refuses 2; expect_err 'exclude'
 run plan gpt2-124m --update in-backward --on-nonfinite skip; refuses 2; expect_err 'exclude'; expect_err 'skipping would keep .* of gradients alive'
 run plan gpt2-124m --max-skipped 0; refuses 2; expect_err 'max-skipped'
+# What an optimizer or a schedule has no place for changes nothing, and is refused: sgd takes no momentum here, as PyTorch's does.
+while read -r option rest; do
+  # shellcheck disable=SC2086
+  run plan micro-llama-bytes $option ${rest%%:*}; refuses 2; expect_err "^headroom: $option does nothing with ${rest#*: }"; expect_err ', or leave it out'
+done <<'E'
+--momentum 0.9 --optimizer sgd: --optimizer sgd
+--momentum 0.9: --optimizer adamw
+--betas 0.9,0.98 --optimizer sgd: --optimizer sgd
+--eps 1e-6 --optimizer lion: --optimizer lion
+--adafactor-clip 2: --optimizer adamw
+--states-8bit all: --optimizer adamw
+--decay 0.2: --schedule linear
+--min-lr-ratio 0.1 --schedule constant: --schedule constant
+--max-skipped 3: --on-nonfinite stop
+--epochs 2 --steps 5: --steps 5
+E
+run plan micro-llama-bytes --optimizer momentum --momentum 0.5 --schedule wsd --decay 0.2 --on-nonfinite skip --max-skipped 3; expect_rc 0
+HEADROOM_MOMENTUM=0.5 run plan micro-llama-bytes; expect_rc 0 # which is for several commands
 run plan gpt2-124m --dropout 1; refuses 2; expect_err 'dropout is 1; it must be at least 0 and below 1'
 run plan llama-2-7b --dropout 0.1 --seq 5000000; refuses 2; expect_err 'masks reach to'
 run plan gpt2-124m --label-smoothing 1.5; refuses 2; expect_err 'label-smoothing'
