@@ -1,4 +1,5 @@
 /* headroom explain: a log, a snapshot or a run directory, to one cause. */
+#include <assert.h>
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
@@ -170,6 +171,7 @@ static hr_status show(cli_config *config, hr_explanation *explanation, const hr_
                       hr_error *error) {
   explain_result result = {.explanation = explanation, .run = run, .ranks = all};
   hr_status status = HR_OK;
+  assert(explanation); /* whoever succeeded made one */
   if (config->own.model) status = explain_plan(config, &explanation->failures[explanation->primary], &result, error);
   if (status != HR_OK) return status;
   if (config->own.json) explain_write_json(&result);

@@ -13,17 +13,17 @@
 typedef enum states { STATES_SAME = 0, STATES_8BIT, STATES_PAGED, STATES_KINDS } states;
 
 typedef struct change {
-  double time; /* of a step, as a share of the job's own: assumed, to order by */
+  double time;   /* of a step, as a share of the job's own: assumed, to order by */
+  states states; /* of AdamW: in 8 bits, or those in pages of the host */
+  uint32_t rows; /* of a micro-step; as many micro-steps more as there are fewer */
+  int effect;
+  uint32_t parts;
   bool checkpointing, expandable;
   bool shards;      /* several ranks share weights, gradients and states, where each has them all */
   bool to_host;     /* evaluation gives its logits to the host after each batch */
   bool liger;       /* Liger's kernels: the same mathematics in another order, no logits */
-  states states;    /* of AdamW: in 8 bits, or those in pages of the host */
-  uint32_t rows;    /* of a micro-step; as many micro-steps more as there are fewer */
   bool half, pure;  /* autocast to 16 bits; 16-bit weights and states */
   bool in_backward; /* torchtune's optimizer_in_bwd: no gradient waits for another */
-  int effect;
-  uint32_t parts;
 } change;
 
 enum { MOST_CHANGES = 2048, MOST_ROWS = 64 };

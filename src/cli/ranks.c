@@ -176,7 +176,7 @@ static void pass_over(ranks *all, rank_row *row, const char *message) {
 /* Keeps the rows that can be read; the first fault where none can. */
 static hr_status read_rows(reading *r, uint64_t at, ranks *all, hr_error *error) {
   const uint32_t count = all->count;
-  hr_error first;
+  hr_error first = {0};
   all->count = 0;
   for (uint32_t k = 0; k < count; k++) {
     rank_row row = all->rows[k];

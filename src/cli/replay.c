@@ -42,7 +42,7 @@ static void print_row(const hr_replay_result *r, const char *note) {
                    (unsigned long long)r->failed_event + 1); /* as inspect's --at counts */
   else (void)snprintf(fails, sizeof fails, "no");
   (void)printf("%12s %12s %8llu %12llu", FIGURE_TEXT(r->reserved_peak_bytes), FIGURE_TEXT(r->allocated_peak_bytes),
-               (unsigned long long)r->retries, (unsigned long long)(r->device_allocs + r->device_frees));
+               (unsigned long long)r->retries, (unsigned long long)r->device_allocs + r->device_frees);
   if (is_narrow()) {
     char text[HR_REPLAY_CONF_BYTES + 384];
     (void)snprintf(text, sizeof text, "%s%s; %s%s", conf_name(r), note, r->failed ? "fails: " : "",
@@ -192,9 +192,9 @@ static hr_status check_words(const cli_config *config, hr_error *error) {
     hri_fail(error, HR_ERROR_USAGE, "there is nothing to replay");
     return hri_hint(error, HR_ERROR_USAGE, "headroom replay SNAPSHOT --search");
   }
-  if (config->own.alloc_conf && config->own.search)
-    return hri_fail(error, HR_ERROR_USAGE, "--search tries settings of its own: leave --alloc-conf out");
-  return HR_OK;
+  if (!config->own.alloc_conf || !config->own.search) return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--search tries settings of its own, and --alloc-conf names some");
+  return hri_hint(error, HR_ERROR_USAGE, "leave one of the two out");
 }
 
 static void print_results(const char *path, const hr_snapshot *snapshot, const hr_replay *r,
@@ -213,7 +213,7 @@ static void print_results(const char *path, const hr_snapshot *snapshot, const h
 
 hr_status command_replay(cli_config *config, hr_error *error) {
   hr_replay_options options;
-  hr_replay replay;
+  hr_replay replay = {0};
   hr_replay_result *results = NULL;
   hr_snapshot *snapshot = NULL;
   uint32_t count = 0;

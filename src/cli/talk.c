@@ -65,7 +65,7 @@ static void memory_bar(const hr_metrics *m, char out[64]) {
   double resident = (double)held_bytes(m) / budget * BAR_CELLS,
          reserved = (double)m->device_reserved_bytes / budget * BAR_CELLS;
   out[0] = '[';
-  for (int i = 0; i < BAR_CELLS; i++) out[i + 1] = i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.';
+  for (int i = 0; i < BAR_CELLS; i++) out[i + 1] = (char)(i + 0.5 < resident ? '#' : i + 0.5 < reserved ? '=' : '.');
   out[BAR_CELLS + 1] = ']';
   out[BAR_CELLS + 2] = 0;
 }
