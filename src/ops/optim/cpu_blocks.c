@@ -498,7 +498,7 @@ INLINE void step_range(const hri_update_args *args, const numbers *all, const hr
       block_step(&a, &f, &t, k, i, n, bits[HRI_ROUNDED_WEIGHT] + at, (const uint8_t *const *)b->codes, old_scales, b,
                  before);
     }
-    *scales[0] = b->scales[0];
+    *scales[0] = b->scales[0]; // NOLINT(clang-analyzer-core.uninitialized.Assign): block_step left it
     if (two) *scales[1] = b->scales[1];
   }
   encode_rest(&blocks[which ^ 1], &t, k.rule);
