@@ -21,15 +21,23 @@ void hri_labels_destroy(hri_labels *labels); /* NULL is fine */
 
 /* ---- clock.c ---- */
 
+/* The counter, the epoch's microseconds, and the monotonic clock before and after both. */
+typedef struct hri_clock_reading {
+  uint64_t before_ns, ticks;
+  int64_t us;
+  uint64_t after_ns;
+} hri_clock_reading;
+
 /* Epoch microseconds from the processor's counter, set right by the system's clock some fifty times a second. */
 typedef struct hri_clock {
   uint64_t base_ticks, valid_ticks; /* from base on, the counter may be believed for so long; 0: not yet */
   uint64_t rate;                    /* microseconds per tick, times 2^32 */
   int64_t base_us, last_us;
-  uint64_t start_ticks, start_ns; /* of the span over which the rate is measured; ns of the monotonic clock */
+  hri_clock_reading start; /* of the span over which the rate is measured */
 } hri_clock;
 
-int64_t hri_clock_adjust(hri_clock *clock, uint64_t ticks); /* what hri_clock_us does at times */
+int64_t hri_clock_adjust(hri_clock *clock); /* what hri_clock_us does at times */
+void hri_clock_learn(hri_clock *clock, const hri_clock_reading *now);
 
 #if defined(__x86_64__) || defined(__i386__)
 static inline uint64_t hri_clock_ticks(void) { return __builtin_ia32_rdtsc(); }
@@ -40,7 +48,7 @@ static inline uint64_t hri_clock_ticks(void) { return 0; } /* the system's clock
 static inline int64_t hri_clock_us(hri_clock *clock) {
   const uint64_t ticks = hri_clock_ticks(), passed = ticks - clock->base_ticks;
   int64_t us;
-  if (__builtin_expect(passed >= clock->valid_ticks, 0)) us = hri_clock_adjust(clock, ticks);
+  if (__builtin_expect(passed >= clock->valid_ticks, 0)) us = hri_clock_adjust(clock);
   else us = clock->base_us + (int64_t)((passed * clock->rate) >> 32);
   if (us < clock->last_us) us = clock->last_us;
   return clock->last_us = us;
