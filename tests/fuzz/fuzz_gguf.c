@@ -1,8 +1,10 @@
 /* The GGUF reader on any file. What it accepts must be consistent: keys and tensors are found by their names, every
  * value can be asked for under every type, every tensor can be read and, where its type is decoded, decoded; and any values
  * are put into blocks of every type that is written, which are decoded again. Before that the file is taken for a
- * model, whose list of keys that were not understood is text, and its tokenizer keys for a tokenizer. */
+ * model, whose list of keys that were not understood is text, its tokenizer keys for a tokenizer, and what says that it
+ * holds adapters for those of a preset. */
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
@@ -101,17 +103,39 @@ static void check_tensor(const hri_gguf *file, uint32_t index) {
   free(raw);
 }
 
-static void check_uses(const hri_gguf *file) {
-  hri_lexicon lexicon;
+/* What it says of a file of adapters is how to name it instead. */
+static void check_model(const hri_gguf *file) {
   hr_model model;
   hr_error error = {0};
-  bool found = false;
-  if (hri_gguf_model(file, &model, &error) == HR_OK) {
+  hr_status status = hri_gguf_model(file, &model, &error);
+  if (hri_gguf_has(file, "adapter.type")) {
+    require(status == HR_ERROR_USAGE && strstr(error.message, "input") && strstr(error.hint, "--adapter"));
+  } else if (status == HR_OK) {
     require(memchr(model.unread_keys, 0, sizeof model.unread_keys) != NULL);
     for (const char *c = model.unread_keys; *c; c++) require(*c >= ' ' && *c <= '~');
   } else {
-    require_told(error.code, &error);
+    require_told(status, &error);
   }
+}
+
+static void check_adapters(int fd) {
+  hr_model model;
+  hr_error error = {0};
+  char path[32];
+  (void)snprintf(path, sizeof path, "/proc/self/fd/%d", fd);
+  require(hr_model_preset("micro-llama-bytes", &model, NULL) == HR_OK);
+  if (hri_gguf_adapter_open(path, &model, &error) == HR_OK) {
+    require(model.lora.rank > 0 && model.lora.alpha > 0);
+  } else {
+    require((error.code == HR_ERROR_INPUT || error.code == HR_ERROR_UNSUPPORTED) && strstr(error.message, path));
+  }
+}
+
+static void check_uses(const hri_gguf *file) {
+  hri_lexicon lexicon;
+  hr_error error = {0};
+  bool found = false;
+  check_model(file);
   hri_lexicon_init(&lexicon);
   require_told(hri_lexicon_from_gguf(file, &lexicon, &found, &error), &error);
   if (found && lexicon.sentencepiece && lexicon.merges.count == 0)
@@ -130,6 +154,7 @@ int LLVMFuzzerTestOneInput(const uint8_t *data, size_t size) {
     for (uint32_t i = 0; i < hri_gguf_key_count(file); i++) check_key(file, i);
     for (uint32_t i = 0; i < hri_gguf_key_count(file); i++) require(hri_gguf_key_asked(file, i));
     for (uint32_t i = 0; i < hri_gguf_count(file); i++) check_tensor(file, i);
+    if (hri_gguf_has(file, "adapter.type")) check_adapters(fd);
     hri_gguf_close(file);
   } else {
     require(error.code == HR_ERROR_INPUT && strstr(error.message, "input"));
