@@ -385,11 +385,11 @@ static hr_status check_outputs(const cli_config *config, hr_error *error) {
   hr_export_format format = HR_EXPORT_CHROME_TRACE;
   if (config->own.html) HRI_TRY(output_check("html", config->own.html, OUTPUT_PAGE, error));
   if (config->own.export_count == 0) return HR_OK;
+  HRI_TRY(export_format(config, &format, error)); /* there are two values */
   files[1].path = config->own.export[1];
   HRI_TRY(outputs_check_apart(files, sizeof files / sizeof *files, error));
-  HRI_TRY(export_format(config, &format, error));
-  return output_check("export", config->own.export[1],
-                      format == HR_EXPORT_SPEEDSCOPE ? OUTPUT_SPEEDSCOPE : OUTPUT_OTHER, error);
+  return output_check("export", files[1].path, format == HR_EXPORT_SPEEDSCOPE ? OUTPUT_SPEEDSCOPE : OUTPUT_OTHER,
+                      error);
 }
 
 /* A page, an export and a device are of one snapshot: of each rank the device is shown that failed. */

@@ -102,6 +102,7 @@ run inspect oom.json --export collapsed live.txt; expect_rc 0; grep -q forward l
 run inspect oom.json --export csv events.csv; expect_rc 0; [ "$(wc -l <events.csv)" -gt 100 ] || fail "the table of events is short"
 run inspect oom.json --export chart x; refuses 2; expect_err 'not one of: chrome'
 run inspect oom.json --export csv; refuses 2; expect_err 'a format and a file'
+run inspect oom.json --html one.html --export csv; refuses 2; expect_err 'a format and a file, 1 values'; [ ! -e one.html ] || fail "a page was written"
 run inspect oom.json larger.json --export csv r.csv; refuses 2
 run inspect oom.json larger.json --html r.html; expect_rc 0; expect_out '^live .* -> .*\+'
 grep -q 'larger.json</h1>' r.html || fail "the page of two snapshots is not about the second"
