@@ -20,8 +20,9 @@ run train $job --data text.txt --out plain --steps 2 --quiet; expect_rc 0
 [ -e plain/memory/snapshot.pickle.gz ] && fail "a snapshot without --record-memory"
 run inspect plain; expect_rc 0; expect_err 'plan.pickle.gz'
 
-# A trail that is cut under a run is lost, and the run is not.
-"$program" train $job --data text.txt --out cut --steps 100000 --save-every 20 --quiet >out 2>err &
+# A trail that is cut under a run is lost, and the run is not. A sanitizer leaves the signal to the program: where it has a handler of its own,
+# the program has none (src/snapshot/trail.c).
+ASAN_OPTIONS=${ASAN_OPTIONS:+$ASAN_OPTIONS:}handle_sigbus=0 "$program" train $job --data text.txt --out cut --steps 100000 --save-every 20 --quiet >out 2>err &
 pid=$!
 await '[ -e cut/checkpoints/last ]'
 : >cut/memory/trail; before=$(readlink cut/checkpoints/last)
