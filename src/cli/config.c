@@ -179,7 +179,7 @@ static bool is_one_of(hr_optimizer optimizer, const hr_optimizer *list, size_t c
   is_one_of((optimizer), (const hr_optimizer[]){__VA_ARGS__},                                                          \
             sizeof(hr_optimizer[]){__VA_ARGS__} / sizeof(hr_optimizer))
 
-hr_status config_refuse_unused(const cli_config *config, hr_error *error) {
+void config_warn_unused(const cli_config *config) {
   const hr_job *job = &config->job;
   const hr_optimizer o = job->optimizer;
   const bool adam = IS_ONE_OF(o, HR_OPTIMIZER_ADAMW, HR_OPTIMIZER_ADAMW8BIT),
@@ -205,14 +205,13 @@ hr_status config_refuse_unused(const cli_config *config, hr_error *error) {
       {&job->epochs, config_origin(config, &job->steps) != ORIGIN_FLAG, &job->steps, "--epochs without --steps"},
   };
   for (size_t k = 0; k < sizeof rules / sizeof *rules; k++) {
-    char value[OPTION_VALUE_BYTES], where[OPTION_VALUE_BYTES + 64], remedy[96];
+    char value[OPTION_VALUE_BYTES];
     const option_id by = option_at(config, rules[k].by);
-    if (rules[k].used) continue;
-    (void)snprintf(where, sizeof where, "with --%s %s", option_get(by)->name, config_value_text(config, by, value));
-    (void)snprintf(remedy, sizeof remedy, "%s, or leave it out", rules[k].remedy);
-    HRI_TRY(config_refuse_idle(config, &rules[k].member, 1, where, remedy, error));
+    if (rules[k].used || config_origin(config, rules[k].member) != ORIGIN_FLAG) continue;
+    (void)fprintf(stderr, "warning: --%s does nothing with --%s %s: %s, or leave it out\n",
+                  option_get(option_at(config, rules[k].member))->name, option_get(by)->name,
+                  config_value_text(config, by, value), rules[k].remedy);
   }
-  return HR_OK;
 }
 
 /* ---- environment ---- */

@@ -155,9 +155,9 @@ static inline bool config_option_chosen(const cli_config *config, option_id id) 
  * sentence "--NAME does nothing ", `remedy` says what to do. A recipe or the environment is for several commands. */
 hr_status config_refuse_idle(const cli_config *config, const void *const *members, size_t count, const char *where,
                              const char *remedy, hr_error *error);
-/* The same for options of a training that its optimizer, its schedule or another option leave without a meaning: --momentum of
- * --optimizer sgd. */
-hr_status config_refuse_unused(const cli_config *config, hr_error *error);
+/* Warns of options of a training that its optimizer, its schedule or another option leave without a meaning, --momentum of
+ * --optimizer sgd: what is offered beside a plan is the same command with some words more, which may do that. */
+void config_warn_unused(const cli_config *config);
 /* True when a person chose the value, now or for the run that goes on. */
 static inline bool config_chosen(const cli_config *config, const void *member) {
   return config_origin(config, member) > ORIGIN_DEFAULT;

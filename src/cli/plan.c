@@ -445,7 +445,7 @@ hr_status command_plan(cli_config *config, hr_error *error) {
   HRI_TRY(check_shown(config, error));
   HRI_TRY(check_purpose(config, error));
   status = config_job(config, purpose, error);
-  if (status == HR_OK) status = config_refuse_unused(config, error);
+  if (status == HR_OK && purpose == HR_PURPOSE_TRAIN && !config->own.quiet) config_warn_unused(config);
   if (status == HR_OK && plan_engine_chosen(config)) return other_engine(config, error);
   if (status == HR_OK) status = check_own_engine(config, error);
   if (status == HR_OK) status = plan_make(config, &plan, &frontier, &found, error);

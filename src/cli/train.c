@@ -134,7 +134,8 @@ static void print_steps(const hr_run_result *result, bool stopped) {
   }
   (void)printf("%s%llu step%s in %s, %s tokens/s", stopped ? "stopped after " : "trained ", (unsigned long long)done,
                done == 1 ? "" : "s", SECONDS_TEXT(result->seconds), COUNT_TEXT(result->tokens_per_second));
-  if (result->steps_before) (void)printf("; %llu steps in all", (unsigned long long)result->steps);
+  if (result->steps_before)
+    (void)printf("; %llu step%s in all", (unsigned long long)result->steps, result->steps == 1 ? "" : "s");
   (void)printf("\n");
 }
 
@@ -242,7 +243,7 @@ hr_status command_train(cli_config *config, hr_error *error) {
   if (status != HR_OK) return status;
   if (config->own.show_config) return config_show_for(config, HR_PURPOSE_TRAIN, error);
   status = config_job(config, HR_PURPOSE_TRAIN, error);
-  if (status == HR_OK) status = config_refuse_unused(config, error);
+  if (status == HR_OK && !config->own.quiet) config_warn_unused(config);
   if (status == HR_OK) status = train_options(config, &separator, &run, error);
   if (status == HR_OK) status = check_evaluations(config, error);
   if (status == HR_OK) status = check_outputs(config, &run, error);

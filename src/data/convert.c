@@ -250,6 +250,7 @@ static hr_status talk_end_message(converter *c, bool assistant, hr_error *error)
 static hr_status talk_end_turn(converter *c, const char *role, const hri_turn *turn, hr_error *error) {
   talk *t = &c->talk;
   const bool assistant = strcmp(role, "assistant") == 0;
+  if (assistant && turn->weighed && scope_of(c) != HR_LOSS_SCOPE_ALL) c->dataset->found.facts |= HRI_DATA_WEIGHED;
   if (assistant && turn->silent && !hri_array_push(&t->silent, t->ends.count))
     return hri_fail_memory(error, t->silent.count * sizeof *t->silent.items, "a row of data");
   return talk_end_message(c, assistant && !turn->silent, error);
@@ -393,39 +394,72 @@ static hr_status prefix_length(converter *c, const hr_rendered *whole, size_t me
 typedef HRI_ARRAY(hr_span) spans;
 
 static hr_status add_answer(converter *c, const hr_rendered *whole, size_t message, spans *list, hr_error *error) {
-  hr_span span;
+  hr_span span = {0};
   HRI_TRY(prefix_length(c, whole, message, true, &span.begin, error));
   span.end = whole->bytes;
   if (message + 1 < c->talk.ends.count) HRI_TRY(prefix_length(c, whole, message + 1, false, &span.end, error));
   return hri_array_push(list, span) ? HR_OK : hri_fail_memory(error, sizeof span, "a row of data");
 }
 
+/* Whether an answer that nobody is to learn from stands at or behind message `first`. */
+static bool is_silent_from(const talk *t, size_t first) {
+  return t->silent.count > 0 && t->silent.items[t->silent.count - 1] >= first;
+}
+
+/* Finding answers renders the conversation twice for each: more than that takes too long. */
+static hr_status limit_search(converter *c, const hr_rendered *whole, size_t answers, hr_error *error) {
+  if (answers <= SEARCH_BYTES / (2 * (whole->bytes + 1))) return HR_OK;
+  return fail_row(c, error, "divide it, or give a template with {% generation %}",
+                  "finding %zu answers in a conversation of %llu bytes would take too long", answers,
+                  (unsigned long long)whole->bytes);
+}
+
 /* Where the labels that count are. `first`: messages before it are the prompt. */
 static hr_status find_spans(converter *c, const hr_rendered *whole, hr_loss_scope scope, size_t first, spans *list,
                             hr_error *error) {
   size_t count = c->talk.ends.count, last = count, answers = 0;
-  if (scope == HR_LOSS_SCOPE_COMPLETION && first > 0 && c->talk.silent.count == 0) { /* all that follows the prompt */
+  if (scope == HR_LOSS_SCOPE_COMPLETION && first > 0) {
     hr_span span = {.end = whole->bytes};
-    HRI_TRY(prefix_length(c, whole, first, true, &span.begin, error));
-    return hri_array_push(list, span) ? HR_OK : hri_fail_memory(error, sizeof span, "a row of data");
+    if (!is_silent_from(&c->talk, first)) { /* all that follows the prompt */
+      HRI_TRY(prefix_length(c, whole, first, true, &span.begin, error));
+      return hri_array_push(list, span) ? HR_OK : hri_fail_memory(error, sizeof span, "a row of data");
+    }
+    for (size_t i = first; i < count; i++)
+      if (c->talk.assistant.items[i]) HRI_TRY(add_answer(c, whole, i, list, error));
+    return HR_OK;
   }
   while (last > 0 && !c->talk.assistant.items[last - 1]) last--;
   if (last == 0) return HR_OK;
   if (scope == HR_LOSS_SCOPE_COMPLETION) return add_answer(c, whole, last - 1, list, error);
   for (size_t i = 0; i < last; i++) answers += c->talk.assistant.items[i];
-  if (answers > SEARCH_BYTES / (2 * (whole->bytes + 1)))
-    return fail_row(c, error, "divide it, or give a template with {% generation %}",
-                    "finding %zu answers in a conversation of %llu bytes would take too long", answers,
-                    (unsigned long long)whole->bytes);
+  HRI_TRY(limit_search(c, whole, answers, error));
   for (size_t i = 0; i < last; i++)
     if (c->talk.assistant.items[i]) HRI_TRY(add_answer(c, whole, i, list, error));
   return HR_OK;
 }
 
-/* What the template marks, but for messages that nobody is to learn from. */
+/* What the template marks, one stretch for each answer, but for those that nobody is to learn from. */
+static hr_status take_marked(const talk *t, const hr_rendered *whole, spans *list, hr_error *error) {
+  size_t silent = 0, mark = 0;
+  for (size_t i = 0; i < t->ends.count; i++) {
+    const bool skipped = silent < t->silent.count && t->silent.items[silent] == i;
+    silent += skipped;
+    if (!skipped && !t->assistant.items[i]) continue;
+    if (!skipped && !hri_array_push(list, whole->generated[mark]))
+      return hri_fail_memory(error, sizeof *list->items, "a row of data");
+    mark++;
+  }
+  return HR_OK;
+}
+
+/* The same where a template marks otherwise: an answer's place is searched. */
 static hr_status find_marked(converter *c, const hr_rendered *whole, spans *list, hr_error *error) {
   spans silent = {0};
-  hr_status status = HR_OK;
+  size_t answers = c->talk.silent.count;
+  hr_status status;
+  for (size_t i = 0; i < c->talk.ends.count; i++) answers += c->talk.assistant.items[i];
+  if (answers == whole->generated_count) return take_marked(&c->talk, whole, list, error);
+  status = limit_search(c, whole, c->talk.silent.count, error);
   for (size_t i = 0; i < c->talk.silent.count && status == HR_OK; i++)
     status = add_answer(c, whole, c->talk.silent.items[i], &silent, error);
   for (size_t i = 0; i < whole->generated_count && status == HR_OK; i++) {

@@ -167,19 +167,28 @@ static hr_status scan_any(scanner *s, hri_slice *slice, char *kind, hr_error *er
   return HR_OK;
 }
 
-/* "weight": 0 or 1, as OpenAI's fine-tuning has it; null is none. */
+/* "weight": 0 or 1, as OpenAI's fine-tuning has it, also as false or "0". What is neither counts as 1, and is said. */
 static hr_status scan_weight(scanner *s, hri_turn *turn, hr_error *error) {
   const char kind = hri_json_scan_peek(&s->scan);
   bool is_integer;
   int64_t integer = 0;
   double real;
-  if (kind == 'n') return hri_json_scan_skip(&s->scan, error);
-  if (kind != '-' && (kind < '0' || kind > '9'))
-    return hri_json_scan_fail(&s->scan, error, "weight of a message must be 0 or 1");
+  char *text;
+  if (kind == '"') {
+    HRI_TRY(hri_json_scan_string(&s->scan, &text, error));
+    turn->silent |= strcmp(text, "0") == 0;
+    turn->weighed |= strcmp(text, "0") != 0 && strcmp(text, "1") != 0;
+    return HR_OK;
+  }
+  if (kind != '-' && (kind < '0' || kind > '9')) {
+    turn->silent |= kind == 'f';
+    turn->weighed |= kind == '{' || kind == '[';
+    return hri_json_scan_skip(&s->scan, error);
+  }
   HRI_TRY(hri_json_scan_number(&s->scan, &is_integer, &integer, &real, error));
-  if (is_integer ? integer != 0 && integer != 1 : real != 0 && real != 1)
-    return hri_json_scan_fail(&s->scan, error, "weight of a message must be 0 or 1");
-  turn->silent |= is_integer ? integer == 0 : real == 0;
+  if (is_integer) real = (double)integer;
+  turn->silent |= real == 0;
+  turn->weighed |= real != 0 && real != 1;
   return HR_OK;
 }
 
@@ -202,8 +211,9 @@ static hr_status scan_message(scanner *s, hri_turn *turn, hr_error *error) {
     } else if (strcmp(key, "weight") == 0) {
       HRI_TRY(scan_weight(s, turn, error));
     } else if (strcmp(key, "tool_calls") == 0) {
-      turn->calls = hri_json_scan_peek(&s->scan) == '[';
-      HRI_TRY(hri_json_scan_skip(&s->scan, error));
+      hri_slice calls;
+      HRI_TRY(scan_any(s, &calls, &kind, error));
+      turn->calls = memchr(s->begin + calls.begin, '{', calls.end - calls.begin) != NULL; /* no empty list */
     } else if (strcmp(key, "train") == 0) {
       turn->silent |= hri_json_scan_peek(&s->scan) == 'f';
       HRI_TRY(hri_json_scan_skip(&s->scan, error));

@@ -59,6 +59,7 @@ typedef struct hri_turn {
   bool sharegpt;    /* named from and value */
   bool calls;       /* has tool_calls */
   bool silent;      /* nobody is to learn from it: weight 0 (OpenAI), or train false (axolotl) */
+  bool weighed;     /* its weight is neither 0 nor 1 */
 } hri_turn;
 
 typedef struct hri_cell {

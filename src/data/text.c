@@ -41,7 +41,8 @@ static hr_status check_begin(hri_dataset *dataset, const hri_reader *reader, hr_
 /* The first `bytes` bytes of what is pending become tokens. */
 static hr_status encode_part(walk *w, size_t bytes, hr_error *error) {
   const hri_encoder *e = w->dataset->encoder;
-  if (hri_utf8_valid(hri_text_get(&w->pending), bytes) < bytes) w->dataset->found.facts |= HRI_DATA_NOT_UTF8;
+  if (e->tokenizer && hri_utf8_valid(hri_text_get(&w->pending), bytes) < bytes)
+    w->dataset->found.facts |= HRI_DATA_NOT_UTF8;
   if (hri_data_store_count(w->dataset) == w->first_token)
     HRI_TRY(hri_data_put_ids(w->dataset, e->before, e->before_count, error));
   HRI_TRY(hri_encoder_run(e, w->path, hri_text_get(&w->pending), bytes, false, &w->tokens, error));

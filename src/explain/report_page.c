@@ -16,17 +16,6 @@ static size_t next_line(const hri_oom_place *p) {
   return at;
 }
 
-/* A name and behind a dash in the line below what it is, of which another follows or went before. */
-static bool is_in_glossary(const hri_oom_place *p) {
-  enum { NEAR = 400 };
-  static const char dash[] = "\xe2\x80\x94 ", inner[] = " \xe2\x80\x94 ";
-  const size_t at = next_line(p), to = at + NEAR < p->count ? at + NEAR : p->count;
-  const size_t from = p->before_count > NEAR ? p->before_count - NEAR : 0;
-  if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || !hri_match_at(p->text, at, p->count, dash)) return false;
-  return hri_match_part(p->text, at + sizeof dash - 1, to, inner) ||
-         hri_match_part(p->before, from, p->before_count, inner);
-}
-
 /* What explains the words to a reader, as the next sentence: "This happens when your GPU is full." Who tells of their own
  * says when it happens, too ("This usually happens at night"), and programs explain themselves ("This error means ..."). */
 static bool is_explained(const hri_oom_place *p) {
@@ -53,7 +42,6 @@ static bool is_explained(const hri_oom_place *p) {
     return true;
   if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, shown) && !hri_voice_opens(p)) return true;
-  if (is_in_glossary(p)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
   if (hri_match_any(p->text, p->line, p->at, "i|i'm|we|am|our"))
     return false; /* who meets it; a page may ask for "my" model */
@@ -201,9 +189,10 @@ static bool is_entry_of_reference(const hri_oom_place *p) {
     return true;
   if (is_in_list_of_threads(p)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, "cause |causes |reason |explanation ") &&
-      !hri_match_at(p->text, next_line(p), p->count,
-                    "cause unknown|cause nobody|cause not |cause is not |reason unknown") &&
-      hri_match_any(p->text, p->line_end, end, "solution|solutions|resolution|workaround"))
+      !hri_match_at(
+          p->text, next_line(p), p->count,
+          "cause unknown|cause nobody|cause not |cause is not |reason unknown|cause i |cause my |cause we |reason code") &&
+      hri_match_any(p->text, p->line_end, end, "solution|solutions|workaround"))
     return true;
   if (hri_match_at(p->text, p->line, p->at, "failure pattern: |failure mode: |pattern: |symptom: |symptoms: ") &&
       hri_match_at(p->text, next_line(p), p->count, "root cause|cause: |causes: |reason: "))

@@ -205,7 +205,7 @@ static hr_status search(hr_explainer *e, size_t limit, hr_error *error) {
     }
     after = read_message(e, at, m);
     if (e->message.kind != HRI_OOM_NOTHING) {
-      e->parsed++;
+      e->parsed += !e->message.exact; /* of those there may be any number before the message that ended the run */
       untangle(e, at, m, after);
       HRI_TRY(hri_scan_keep(&e->kept, &e->message, w, at, error));
     }

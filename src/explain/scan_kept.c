@@ -28,11 +28,12 @@ static bool is_device_kind(hri_oom_kind kind) {
          kind == HRI_OOM_BARE || kind == HRI_OOM_REPORT;
 }
 
-/* True when a message repeats a failure that is known: a wrapper's error after the first, a summary of all ranks. */
-static bool is_repeat(const hr_oom_failure *old, hri_oom_kind old_kind, const hr_oom_failure *failure,
+/* True when a message repeats a failure that is known: a wrapper's error after the first, a summary of all ranks. `exact`: that one is the
+ * allocator's log line alone, of which only a message close behind it is one. */
+static bool is_repeat(const hr_oom_failure *old, hri_oom_kind old_kind, bool exact, const hr_oom_failure *failure,
                       hri_oom_kind kind) {
   if (!ranks_agree(old->rank, failure->rank)) return false;
-  if (!has_request(failure) && is_device_kind(kind) && is_device_kind(old_kind)) return true;
+  if (!has_request(failure) && is_device_kind(kind) && is_device_kind(old_kind)) return !exact || is_near(old, failure);
   return kind == old_kind && strcmp(old->source, failure->source) == 0 && hri_oom_same_figures(old, failure) &&
          (old->device_index == failure->device_index || failure->device_index < 0 || old->device_index < 0);
 }
@@ -128,7 +129,7 @@ static kinship kinship_with(const hri_scan_kept *k, size_t i, const hri_oom_mess
   const hr_oom_failure *old = &k->failures.items[i], *failure = &message->failure;
   const hri_scan_origin *origin = &k->origins.items[i];
   const bool foreign = message->kind == HRI_OOM_FOREIGN;
-  const bool repeats = is_repeat(old, origin->kind, failure, message->kind);
+  const bool repeats = is_repeat(old, origin->kind, origin->exact, failure, message->kind);
   if (message->kind == HRI_OOM_CACHING && is_part(old, failure)) return TELLS_MORE;
   if (message->exact && origin->exact && !repeats && asks_again(old, failure)) return TELLS_MORE;
   if (foreign && !message->anybodys && is_guess(old, origin->kind, failure))
@@ -169,10 +170,10 @@ static size_t find_general(const hri_scan_kept *k, const hr_oom_failure *failure
 
 /* ---- which says most ---- */
 
-/* Device failures with figures first; then other device failures and plain host failures; then the allocator's log line
- * alone, behind which it asked again, mostly with success; then what is another framework's, its own line before one that
- * may be anybody's; kills and library errors that may only follow from another failure last. The first of the best wins. */
-enum { LEAST = 1, ANYBODYS, FOREIGN, ASKED_AGAIN, PLAIN, WITH_FIGURES };
+/* Device failures with figures first; then other device failures and plain host failures; then what is another framework's, its own
+ * line before one that may be anybody's; then kills and library errors that may only follow from another failure; the allocator's log
+ * line alone, behind which it asked again, mostly with success, last. The first of the best wins. */
+enum { ASKED_AGAIN = 1, LEAST, ANYBODYS, FOREIGN, PLAIN, WITH_FIGURES };
 static int weight_of(const hr_oom_failure *failure, hri_oom_kind kind, bool exact) {
   if (kind == HRI_OOM_ENDED) return LEAST;
   if (kind == HRI_OOM_FOREIGN || kind == HRI_OOM_FOREIGN_LIKELY)
@@ -224,7 +225,8 @@ static void judge(const hri_scan_kept *k, hri_oom_message *message, const hri_sc
 
 /* In place of the i-th failure. */
 static void replace(hri_scan_kept *k, size_t i, hri_oom_message *message) {
-  message->failure.repeats = k->failures.items[i].repeats;
+  message->failure.repeats =
+      k->origins.items[i].exact ? 0 : k->failures.items[i].repeats; /* those of requests that were served */
   k->failures.items[i] = message->failure;
   k->origins.items[i] = (hri_scan_origin){message->kind, message->exact, message->general};
 }

@@ -9,7 +9,7 @@
 #define RECORD                                                                                                         \
   "import functools, os, torch\n"                                                                                      \
   "\n"                                                                                                                 \
-  "@functools.cache\n"                                                                                                 \
+  "@functools.lru_cache(None)\n"                                                                                       \
   "def record_memory():\n"                                                                                             \
   "    torch.cuda.memory._record_memory_history(max_entries=1000000)  # PyTorch 2.1 and later\n"                       \
   "    def dump(device, allocated, device_allocated, device_free):\n"                                                  \

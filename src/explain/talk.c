@@ -199,7 +199,8 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
       "\xe3\x82\x88\xe3\x81\x8f\xe3\x81\x82\xe3\x82\x8b|\xe3\x82\x88\xe3\x81\x8f\xe8\xa6\x8b\xe3\x82\x8b|\xe9\x81\xbf\xe3\x81\x91\xe3\x82\x89\xe3\x82\x8c\xe3\x81\xaa\xe3\x81\x84|\xe6\x9c\x80\xe5\xb8\xb8\xe8\xa7\x81|"
       "m\xc3\xa1s com\xc3\xban|m\xc3\xa1s frecuente|plus courant|plus fr\xc3\xa9quent|h\xc3\xa4ufigste|pi\xc3\xb9 comun|mais comum";
   /* where another part of the sentence begins: what was usual or meant before it is no condition of what came */
-  static const char joints[] = ",|: |\xe3\x80\x82|\xe3\x80\x81|\xef\xbc\x8c|\xef\xbc\x9a|(";
+  static const char joints[] =
+      ",|: | - | \xe2\x80\x94 | \xe2\x80\x93 |\xe3\x80\x82|\xe3\x80\x81|\xef\xbc\x8c|\xef\xbc\x9a|(";
   static const char purpose[] = "\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b"; /* Russian: in order to */
   size_t last = from;
   for (size_t at = hri_match_first(text, from, to, joints); at < to; at = hri_match_first(text, at + 1, to, joints))

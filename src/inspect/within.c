@@ -264,31 +264,40 @@ static bool grows_evenly(const window *w, const made *rows, size_t begin, size_t
   return middle >= first && (middle - first) * 4 >= grown && (middle - first) * 4 <= grown * 3;
 }
 
-/* The oldest life in whose place this one came: freed between its making and `until`, smaller, but half as large or more.
- * Its own index: none. */
-static uint64_t place_of(const hri_lives *l, uint64_t life, uint64_t until) {
+/* The oldest life in whose place this one came: freed between its making and `until`, smaller, but by `most` bytes at most. Its own
+ * index: none. */
+static uint64_t place_of(const hri_lives *l, uint64_t life, uint64_t until, uint64_t most) {
   const hri_life *by = &l->lives[life];
   for (uint64_t k = 0; k < life; k++) {
     const uint64_t gone = hri_life_gone(&l->lives[k]), size = l->lives[k].size;
-    if (gone > by->alloc && gone < until && size < by->size && size >= by->size / 2) return k;
+    if (gone > by->alloc && gone < until && size < by->size && size + most >= by->size) return k;
   }
   return life;
 }
 
-enum { MOST_PLACES = 64 }; /* tokens between two texts of a conversation, which lines of their own add */
+enum {
+  MOST_PLACES = 64, /* tokens between two texts of a conversation, which lines of their own add */
+  MOST_TOKENS = 32  /* that one of these lines adds at once: more is a text that another cache was for */
+};
+
+/* Where the next life of the same stack is made: each layer's tensor is joined and let go before the next one's, while those of
+ * another text go when all of this one's are there. */
+static uint64_t next_of_stack(const window *w, uint64_t life) {
+  const hri_lives *l = w->in->lives;
+  for (uint64_t k = life + 1; k < l->count; k++)
+    if (l->lives[k].stack == l->lives[life].stack) return l->lives[k].alloc;
+  return w->to;
+}
 
 /* Whether the first of them took the place of one that is from before the recording, be it by a few of other lines: a ring of
  * events holds the last tokens of a long text. */
-static bool rose_before(const window *w, const made *rows, size_t count) {
+static bool rose_before(const window *w, const made *rows, double bytes_per_token) {
   const hri_lives *l = w->in->lives;
-  uint64_t life = rows->life, until = w->to;
-  for (size_t k = count; k-- > 1;)
-    if (made_life(w, &rows[k])->size > made_life(w, rows)->size) until = made_life(w, &rows[k])->alloc;
+  uint64_t life = rows->life;
   for (int n = 0; n < MOST_PLACES && l->before_count; n++) {
-    const uint64_t old = place_of(l, life, until);
+    const uint64_t old = place_of(l, life, next_of_stack(w, life), (uint64_t)(MOST_TOKENS * bytes_per_token));
     if (old == life) return false;
     if (old < l->before_count) return true;
-    until = l->lives[life].alloc;
     life = old;
   }
   return false;
@@ -324,7 +333,7 @@ static bool add_cache(window *w, const made *rows, size_t count) {
   g.steps_seen = sizes;
   g.steps_grown = sizes - 1;
   g.bytes_per_step = (double)g.bytes / g.steps_grown;
-  if (begin == 0 && rose_before(w, rows, count)) g.bytes += kept * first->size;
+  if (begin == 0 && rose_before(w, rows, g.bytes_per_step / kept)) g.bytes += kept * first->size;
   return hri_array_push(&w->found, g);
 }
 

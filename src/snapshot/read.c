@@ -149,11 +149,15 @@ static hr_status read_all(hri_snapshot_source *source, const char *name, hr_snap
   HRI_TRY_OUT(hri_snapshot_decoder_init(&d, name, error));
   HRI_TRY_OUT(which == NOTATION_PICKLE ? hri_read_pickle(&d, source, &whole) : hri_read_json(&d, source, &whole));
   d.at = hri_snapshot_source_offset(source);
-  if (which == NOTATION_PICKLE) HRI_TRY_OUT(refuse_several(source, error));
   if (!d.complete) HRI_TRY_OUT(hri_snapshot_decoder_end(&d, whole, source->end_offset, snapshot));
   if (d.complete) {
     d.builder.snapshot->byte_count = source->end_offset;
     HRI_TRY_OUT(hri_snapshot_build_end(&d.builder, snapshot, error));
+  }
+  if (which == NOTATION_PICKLE) status = refuse_several(source, error);
+  if (status != HR_OK) {
+    hr_snapshot_destroy(*snapshot);
+    *snapshot = NULL;
   }
 out:
   hri_snapshot_decoder_deinit(&d);

@@ -40,7 +40,7 @@ void hri_doubt_words(const hri_session *session, const hri_dataset *data) {
   (void)snprintf(
       text, sizeof text,
       "%.100s has no tokenizer, so each byte of the data is a token, and its vocabulary of %u is not one of bytes; "
-      "--tokenizer DIR names the tokenizer that its weights were trained with",
+      "unless its weights were trained on bytes, name their tokenizer: --tokenizer DIR",
       model->name, model->vocabulary_size);
   hri_session_tell(session, HR_EVENT_WARNING, NULL, text);
 }

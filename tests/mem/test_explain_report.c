@@ -181,8 +181,9 @@ static void test_more_than_are_kept(void **state) {
  * run near the device's edge writes many such pairs, for requests that were then served; the message that ended it is what there is to
  * explain, behind one of them and behind more than are kept. Where it has the request of the last pair they are one failure. */
 static void test_requests_that_were_served(void **state) {
-  static const uint32_t pairs[] = {1, 2, 3 * HR_OOM_MAX_FAILURES};
-  static char text[8 * HR_OOM_MAX_FAILURES * 160];
+  enum { MANY = 12000 }; /* more than messages are read of any other kind */
+  static const uint32_t pairs[] = {1, 2, 3 * HR_OOM_MAX_FAILURES, MANY};
+  static char text[2 * (MANY + 4) * 160];
   (void)state;
   for (size_t i = 0; i < 2 * COUNT(pairs); i++) {
     const uint32_t last = pairs[i / 2];
@@ -195,7 +196,7 @@ static void test_requests_that_were_served(void **state) {
           text + count, sizeof text - count,
           "[W1128 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device 0 while trying to allocate %u bytes (free: "
           "%u, total: 419430400).\n",
-          (last + (same ? 20 : 21) - k / 2 - 1) << 20, (k % 2 + 1) << 20);
+          ((last - k / 2 - 1) % 300 + (same ? 20 : 21)) << 20, (k % 2 + 1) << 20);
     (void)snprintf(
         text + count, sizeof text - count,
         "saved oom-rank0.pickle\ntorch.OutOfMemoryError: CUDA out of memory. Tried to allocate 20.00 MiB. GPU 0 has a total "

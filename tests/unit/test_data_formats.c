@@ -173,8 +173,27 @@ static void answers_of_weight_0_do_not_count(void **state) {
   path = write_text("silent.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"q\"},"
                                     " {\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0}]}");
   open_fails(&options, "silent.jsonl:1: no label counts: all answers are of weight 0", "leave the row out");
-  path = write_text("silent.jsonl", "{\"messages\": [{\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5}]}");
-  open_fails(&options, "weight of a message must be 0 or 1", "");
+  /* other weights count as 1, which is said; of a prompt they say nothing, and answers of a prompt stay one */
+  path = write_text("silent.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"q\", \"weight\": 2},"
+                                    " {\"role\": \"assistant\", \"content\": \"a\", \"weight\": 0.5},"
+                                    " {\"role\": \"user\", \"content\": \"r\"},"
+                                    " {\"role\": \"assistant\", \"content\": \"b\", \"weight\": false}]}");
+  assert_string_equal(rows_of(&options), "<user>q</><assistant>[a</>]<user>r</><assistant>b</>");
+  dataset = open_ok(&options);
+  assert_non_null(strstr(hri_dataset_note(dataset), "weights of answers other than 0 count as 1"));
+  hri_dataset_destroy(dataset);
+  path = write_text("silent.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\","
+                                    " \"content\": \"a\", \"weight\": 0}, {\"role\": \"user\", \"content\": \"r\"}],"
+                                    " \"completion\": [{\"role\": \"assistant\", \"content\": \"b\"},"
+                                    " {\"role\": \"user\", \"content\": \"s\"},"
+                                    " {\"role\": \"assistant\", \"content\": \"c\"}]}");
+  assert_string_equal(rows_of(&options),
+                      "<user>q</><assistant>a</><user>r</><assistant>[b</><user>s</><assistant>c</>]");
+  path =
+      write_text("silent.jsonl", "{\"prompt\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\","
+                                 " \"content\": \"a\"}, {\"role\": \"user\", \"content\": \"r\"}],"
+                                 " \"completion\": [{\"role\": \"assistant\", \"content\": \"b\", \"train\": false}]}");
+  open_fails(&options, "silent.jsonl:1: no label counts: all answers are of weight 0", "leave the row out");
 }
 
 /* A template that writes answers differently once others follow has no such turns: refused, unless only the last one
