@@ -113,7 +113,7 @@ static void print_chart(FILE *stream, const course *s) {
     (void)fprintf(stream, "%10s |",
                   row == CHART_ROWS || row == CHART_ROWS / 2 ? SIZE_TEXT(chart.top / CHART_ROWS * row) : "");
     for (uint32_t i = 0; i < chart.columns; i++)
-      line[i] = chart.most[i] > level ? '#' : chart.held[i] > level ? '.' : ' ';
+      line[i] = " .#"[chart.most[i] > level ? 2 : chart.held[i] > level ? 1 : 0];
     print_trimmed(stream, line, chart.columns);
   }
   if (l.row == 0) print_limit(stream, &chart, &l);
