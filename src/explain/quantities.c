@@ -206,14 +206,27 @@ static void read_caching(const char *text, size_t whole, hri_oom_message *messag
   if (is_of_two(text, count, once, HRI_COUNT(once))) drop_shared(message, true);
 }
 
+/* Whether the number behind `words` ends there as the line goes on: else it was cut. */
+static bool is_whole_count(const char *text, size_t count, const char *words, const char *behind) {
+  size_t at = hri_oom_word(text, 0, count, words) + strlen(words);
+  while (at < count && text[at] == ' ') at++;
+  while (at < count && (hri_is_digit(text[at]) ||
+                        (text[at] == ',' && at + 1 < count && hri_is_digit(text[at + 1])))) /* groups of thousands */
+    at++;
+  return hri_match_at(text, at, count, behind);
+}
+
 /* "... on device 0 while trying to allocate 3630170112 bytes (free: 202833920, total: 25250627584)": bytes, unrounded. */
 static void read_exact(const char *text, size_t count, hri_oom_message *message) {
   static const struct {
-    const char *words;
+    const char *words, *behind;
     hr_oom_figure figure;
-  } places[] = {{"while trying to allocate", HR_OOM_REQUESTED}, {"free:", HR_OOM_FREE}, {"total:", HR_OOM_TOTAL}};
+  } places[] = {{"while trying to allocate", " bytes", HR_OOM_REQUESTED},
+                {"free:", ",", HR_OOM_FREE},
+                {"total:", ")", HR_OOM_TOTAL}};
   for (size_t i = 0; i < HRI_COUNT(places); i++)
-    (void)hri_oom_count_after(text, count, places[i].words, &message->failure.figures[places[i].figure]);
+    if (is_whole_count(text, count, places[i].words, places[i].behind))
+      (void)hri_oom_count_after(text, count, places[i].words, &message->failure.figures[places[i].figure]);
   message->exact = true;
   read_device(text, count, &message->failure);
 }
