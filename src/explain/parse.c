@@ -64,7 +64,8 @@ static size_t caching_end(const char *text, size_t after, size_t end, bool cut) 
   if (text[after - 1] & 0x80) return end - after < TRANSLATED ? end : after + TRANSLATED; /* in words of its own */
   if (hri_match_end(text, 0, after,
                     "with oom on device")) { /* "... (free: N, total: N).": behind it often comes the next one */
-    end = hri_oom_word(text, after, end - after < EXACT ? end : after + EXACT, "with oom on device");
+    end = hri_oom_word(text, after, end - after < EXACT ? end : after + EXACT,
+                       "memory allocation failed with oom on device");
     at = hri_oom_word(text, hri_oom_word(text, after, end, "total"), end, ")");
     return at < end ? at + 1 : end;
   }
