@@ -193,10 +193,8 @@ static bool is_when(const hri_oom_around *a, size_t from) {
          !hri_match_any(a->text, from, a->at, HRI_OWN "|was|were|got");
 }
 
-/* "Whatever takes more will be killed": nothing was. */
-static bool is_to_come(const hri_oom_around *a, size_t from) {
-  return hri_match_end(a->text, from, skip_adverbs(a->text, from, a->at), HRI_TO_BE) &&
-         !hri_match_any(a->text, from, a->at, "my|the process|it");
+bool hri_oom_is_to_be(const char *text, size_t from, size_t verb, size_t at) {
+  return hri_match_end(text, from, verb, HRI_TO_BE) && !hri_match_any(text, from, at, "my|the process|it");
 }
 
 bool hri_oom_is_told_kill(const hri_oom_around *a) {
@@ -206,7 +204,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->at > a->start && (hri_is_name(a->text[a->at - 1]) || strchr("-./", a->text[a->at - 1]))) return false;
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
-  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || is_when(a, from) || is_to_come(a, from))
+  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || is_when(a, from) ||
+      hri_oom_is_to_be(a->text, from, skip_adverbs(a->text, from, a->at), a->at))
     return false;
   if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
       hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||

@@ -5,7 +5,6 @@
  * The neighbours may rely on this: a phrase never begins before its line, and ends in it unless the line may have been
  * wrapped (phrase_end). What else the sentence says is not judged here, but for errors of another kind (is_other): "how to
  * avoid X" has the phrase X. */
-#include "explain/lexicon.h"
 #include "explain/match.h"
 #include "explain/report_parts.h"
 #include "explain/wording.h"
@@ -312,8 +311,7 @@ static bool find_kill(const char *text, size_t line, size_t from, size_t to, siz
   *p = (hri_oom_phrase){from, to, false, true};
   if (hri_match_next(text, from, to, "kill|kills|killed|killing") != to || (from > line && text[from - 1] == '_') ||
       (from > line && text[from - 1] == '(') || hri_match_end(text, line, from, "successfully ") ||
-      (from > line && hri_match_end(text, line, from - 1, HRI_TO_BE) &&
-       !hri_match_any(text, hri_sentence_start(text, line, from), from, "my|the process|it")) ||
+      (from > line && hri_oom_is_to_be(text, hri_sentence_start(text, line, from), from - 1, from)) ||
       hri_match_at(text, to, count, " process | the | exceeded| for exceeding") ||
       hri_oom_is_by_other_signal(&around) || is_one_cause(text, line, from))
     return false;

@@ -390,7 +390,6 @@ static bool is_drawn(const hri_oom_place *p) {
 
 /* An item that begins with an error and goes on to explain it: "- cuda error: out of memory: the gpu is full". */
 static bool is_explained_item(const hri_oom_place *p, size_t first) {
-  /* where another part of the sentence begins: what was usual or meant before it is no condition of what came */
   static const char joints[] = ": | - | -> | \xe2\x80\x94 | \xe2\x80\x93 | \xe2\x86\x92 ";
   const size_t at = hri_oom_word(p->text, first, p->line_end, "out of memory"), end = at + strlen("out of memory");
   size_t joint;
