@@ -92,7 +92,7 @@ typedef enum hr_products_origin {
 } hr_products_origin;
 typedef struct hr_products {
   hr_products_origin origin;
-  char text[64];     /* "products 1, bf16 by dot" */
+  char text[64];     /* "products 2, bf16 by dot" */
   char digest[24];   /* MEASURED: of the file, "xxh3:..." */
   char problem[768]; /* SHIPPED: why a file that is there was not used, with its name; "": there is none */
 } hr_products;

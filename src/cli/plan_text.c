@@ -341,9 +341,8 @@ static void print_time(FILE *stream, const hr_plan *plan) {
 
 /* What decides bits and scratch of products, and who chose it: where bf16 is computed, on a CPU. */
 static void print_products(FILE *stream, const hr_plan *plan) {
-  static const char version[] = "products 1, ";
   const hr_products *p = &hr_plan_get(plan)->products;
-  const char *codes = strncmp(p->text, version, strlen(version)) == 0 ? p->text + strlen(version) : p->text;
+  const char *version = strstr(p->text, ", "), *codes = version ? version + 2 : p->text; /* "products 2, bf16 by dot" */
   char text[1200] = "";
   if (p->origin == HR_PRODUCTS_NONE || hr_plan_job(plan)->precision == HR_PRECISION_FP32) return;
   add(text, sizeof text, "%s, ", codes);

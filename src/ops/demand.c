@@ -143,6 +143,7 @@ hri_gemm_shape hri_demand_product(const hri_job *job, const hri_node *node, uint
     s.n = (int64_t)hri_rows(b);
     s.k = (int64_t)hri_columns(b);
     s.accumulate = o[2].access == HRI_ADD;
+    s.in_blocks = node->attr.i[0] != 0;
     break;
   default:
     s.kind = HRI_GEMM_DW;
@@ -164,6 +165,7 @@ hri_gemm_shape hri_demand_pack(const hri_job *job, const hri_node *node, uint32_
   s.n = s.kind == HRI_GEMM_DW ? 1 : (int64_t)hri_rows(b);
   s.k = (int64_t)hri_columns(b);
   s.packed = true;
+  s.in_blocks = node->attr.i[2] != 0;
   s.threads = (int)team;
   return s;
 }

@@ -47,6 +47,7 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
                      uint64_t chunk) {
   hri_emit emit = head_emit(program, unit, program == HRI_EVALUATE ? HRI_PHASE_EVALUATE : HRI_PHASE_LOSS);
   hri_attr attr = {.i = {(int64_t)vocabulary}, .f = {softcap, with_gradient ? smoothing : 0}};
+  hri_attr in_blocks = {0};
   uint64_t rows, columns, padded;
   hri_id dhidden = HRI_NONE, losses, dw, db;
   hri_dtype dtype;
@@ -56,6 +57,7 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
   columns = job->tensors.items[hidden].stored[1];
   dtype = (hri_dtype)job->tensors.items[hidden].dtype;
   padded = job->tensors.items[head].stored[0];
+  in_blocks.i[0] = dtype == HRI_F32; /* a narrow dh is rounded by more than a chain can lose */
   losses = make(job, emit, HRI_ROLE_ACTIVATION, HRI_F32, "losses", rows, 0, 0, 0);
   if (job->failed) return HRI_NONE;
   job->tensors.items[losses].stored[0] = rows;
@@ -76,7 +78,7 @@ hri_id hri_pass_head(hri_job *job, uint8_t program, hri_id hidden, hri_id head, 
     hri_node_append(job, HRI_OP_CROSS_ENTROPY, emit, &attr,
                     (hri_operand[]){HRI_R(logits), HRI_R(t), HRI_R(job->control), {dlogits, HRI_WRITE}, HRI_W(l)}, 5);
     if (with_gradient)
-      hri_node_append(job, HRI_OP_LINEAR_DX, emit, NULL,
+      hri_node_append(job, HRI_OP_LINEAR_DX, emit, &in_blocks,
                       (hri_operand[]){HRI_R(dlogits), HRI_R(head), HRI_W(hri_tensor_rows(job, dhidden, begin, count))},
                       3);
     if (dw != HRI_NONE)

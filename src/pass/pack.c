@@ -15,6 +15,7 @@ typedef struct packed {
   hri_id value, tensor, node; /* what the plain operand shows; the packed tensor; the product that it was made for */
   uint64_t value_offset, rows;
   uint32_t last; /* position of the last product that reads it */
+  int64_t blocks;
   uint16_t op;
 } packed;
 
@@ -33,6 +34,9 @@ static uint64_t rows_of(const hri_job *job, const hri_node *node) {
   const hri_tensor *a = &job->tensors.items[hri_operands(job, node)[0].tensor];
   return hri_tensor_stored_elements(a) / a->stored[a->rank - 1];
 }
+
+/* A product whose sums go in blocks has its packed operand in such blocks. */
+static int64_t blocks_of(const hri_node *node) { return node->op == HRI_OP_LINEAR_DX ? node->attr.i[0] : 0; }
 
 /* ---- how much is live ---- */
 
@@ -95,7 +99,7 @@ static packed *shared(const packer *p, const hri_node *node) {
     bool chunks = node->phase == HRI_PHASE_LOSS && p->job->nodes.items[c->node].phase == HRI_PHASE_LOSS &&
                   p->job->nodes.items[c->node].program == node->program;
     if (c->value == plain->value && c->value_offset == plain->value_offset && c->op == node->op &&
-        c->rows == rows_of(p->job, node) && (all || chunks))
+        c->blocks == blocks_of(node) && c->rows == rows_of(p->job, node) && (all || chunks))
       return c;
   }
   return NULL;
@@ -141,7 +145,7 @@ static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
                    .site = node.site,
                    .origin = HRI_NONE};
   assert(hri_rule_get(node.op)->product != HRI_NO_PRODUCT);
-  hri_attr attr = {.i = {hri_rule_get(node.op)->product - 1, (int64_t)rows_of(job, &node)}};
+  hri_attr attr = {.i = {hri_rule_get(node.op)->product - 1, (int64_t)rows_of(job, &node), blocks_of(&node)}};
   id = hri_tensor_new(job, place, hri_name(job, "%s.packed", hri_name_get(job, tensor.key)), HRI_U8, 1, &bytes, NULL);
   if (job->failed) return HRI_NONE;
   job->tensors.items[id].dtype = tensor.dtype;
@@ -155,8 +159,14 @@ static hri_id make(packer *p, uint32_t at, uint64_t bytes) {
     hri_node_add_wait(job, pack, job->waits.items[node.wait_begin + w].node);
   if (carried) hri_order_push(job, HRI_BEGIN, pack);
   else if (!hri_array_push(&p->order, pack)) job->failed = true;
-  if (!hri_array_push(&p->copies,
-                      ((packed){tensor.value, id, product, tensor.value_offset, rows_of(job, &node), at, node.op})))
+  if (!hri_array_push(&p->copies, ((packed){.value = tensor.value,
+                                            .tensor = id,
+                                            .node = product,
+                                            .value_offset = tensor.value_offset,
+                                            .rows = rows_of(job, &node),
+                                            .last = at,
+                                            .blocks = blocks_of(&node),
+                                            .op = node.op})))
     job->failed = true;
   return id;
 }

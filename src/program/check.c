@@ -190,7 +190,8 @@ static hr_status check_packed(const checker *k, uint32_t at, uint32_t operand) {
   }
   packer = k->packer[t->storage];
   if (operand != 1 || !product || packer == HRI_NONE || job->nodes.items[packer].attr.i[0] != (int64_t)product - 1 ||
-      (uint64_t)job->nodes.items[packer].attr.i[1] != hri_tensor_stored_elements(a) / a->stored[a->rank - 1])
+      (uint64_t)job->nodes.items[packer].attr.i[1] != hri_tensor_stored_elements(a) / a->stored[a->rank - 1] ||
+      job->nodes.items[packer].attr.i[2] != (node->op == HRI_OP_LINEAR_DX ? node->attr.i[0] : 0))
     return complain(k, at, operand, "rule 7: a packed operand that was not packed for this");
   return HR_OK;
 }

@@ -24,7 +24,8 @@
   X(EMBED_BACKWARD, "embed_backward", "RRA") /* index[M], dy[M,C], dtable; i0 padding index or -1; f0 multiplies dy */ \
   /* linear */                                                                                              \
   X(LINEAR, "linear", "RRrA")              /* x[M,K], w[N,K], bias[N]?, y[M,N] */                           \
-  X(LINEAR_DX, "linear_dx", "RRA")         /* dy[M,N], w[N,K], dx[M,K] */                                   \
+  X(LINEAR_DX, "linear_dx", "RRA")         /* dy[M,N], w[N,K], dx[M,K]; i0 1: N is a vocabulary, and sums go in blocks \
+                                              where a backend says how (ops/linear/product.h) */            \
   X(LINEAR_DW, "linear_dw", "RRA")         /* dy[M,N], x[M,K], dw[N,K] */                                   \
   X(BIAS_GRADIENT, "bias_gradient", "RA")  /* dy[M,N], db[N] */                                             \
   /* products with more of the backward in them, where a backend has them (hri_backend.epilogues) */        \
@@ -84,7 +85,7 @@
   X(ACCUMULATE, "accumulate", "RA")        /* x, y: y (+)= x element by element, columns of either; sums in fp32 */ \
   X(CAST, "cast", "RW")                    /* from, to: same elements, f32, bf16 or f16, to nearest even */       \
   X(PACK, "pack", "RW")                    /* b of a product, the same in the layout that the product reads; \
-                                              i0 hri_product - 1; i1 the product's M */   \
+                                              i0 hri_product - 1; i1 the product's M; i2 i0 of a LINEAR_DX */ \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
   X(LAST_ROW, "last_row", "RRW")           /* x[M,C], control, y[1,C]: row row_count - 1 */                 \
   /* quant: i0 hri_quantization, i1 to i3 rows of up to three parts of w, each quantized alone (program/quantization.h), */ \

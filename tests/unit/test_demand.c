@@ -89,8 +89,8 @@ static void same_at(const char *level, const char *products) {
 }
 
 static void test_same_scratch_without_the_backend(void **state) {
-  static const char *const products[] = {"", "products 1, bf16 by fma", "products 1, bf16 by dot",
-                                         "products 1, bf16 by few fdf, forward dfd, dx fdf, dw dff"};
+  static const char *const products[] = {"", "products 2, bf16 by fma", "products 2, bf16 by dot",
+                                         "products 2, bf16 by few fdf, forward dfd, dx fdf, dw dff"};
   hri_gemm_table table;
   hri_isa own;
   hr_error error;

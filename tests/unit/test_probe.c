@@ -423,7 +423,7 @@ static hr_device_rates rates_for(hri_gemm_code fastest) {
     for (int row = 0; row < HR_PRODUCT_ROWS; row++)
       for (int width = 0; width < HR_PRODUCT_WIDTHS; width++)
         r.codes.flops[code][row][width] = code == (int)fastest ? 1.1e11 : 1e11;
-  (void)snprintf(r.libraries, sizeof r.libraries, "products 1, bf16 by %s", hri_gemm_code_name(fastest));
+  (void)snprintf(r.libraries, sizeof r.libraries, "products 2, bf16 by %s", hri_gemm_code_name(fastest));
   return r;
 }
 
@@ -456,7 +456,7 @@ static void test_the_choice_is_stored_for_all_teams(void **state) {
     assert_int_equal(hri_backend_open(&d, 2, &cpu, &error), HR_OK);
     assert_true(cpu->products.origin == HR_PRODUCTS_SHIPPED && !cpu->products.digest[0]);
     hri_backend_close(cpu);
-    (void)strcpy(d.products, "products 1, bf16 by guessing");
+    (void)strcpy(d.products, "products 2, bf16 by guessing");
     assert_int_equal(hri_backend_open(&d, 2, &cpu, &error), HR_ERROR_USAGE);
     assert_non_null(strstr(error.message, "guessing"));
   }

@@ -59,7 +59,7 @@ static uint64_t mix(uint64_t hash, uint64_t value) {
 static uint64_t hash_of(const hri_gemm_shape *s) {
   uint64_t flags = (uint64_t)s->kind | (uint64_t)s->type << 8 | (uint64_t)s->out << 12 | (uint64_t)s->bias << 16 |
                    (uint64_t)s->accumulate << 17 | (uint64_t)s->packed << 18 | (uint64_t)s->mixed << 20 |
-                   (uint64_t)s->other << 24;
+                   (uint64_t)s->in_blocks << 21 | (uint64_t)s->other << 24;
   const int64_t numbers[] = {s->m, s->n, s->k, s->threads, s->a_stride, s->b_stride, s->c_stride};
   uint64_t hash = mix(0, flags);
   for (size_t k = 0; k < sizeof numbers / sizeof *numbers; k++) hash = mix(hash, (uint64_t)numbers[k]);

@@ -6,7 +6,8 @@
  * with zeros, and so is the depth: the last tiles add nothing to what does not exist.
  *
  * Bits: within 32 terms the instruction sums even and odd ones apart and then adds both to c. Blocks of the depth begin
- * at multiples of 32 terms, so the order does not depend on them, on threads or on packing.
+ * at multiples of 32 terms, so the order does not depend on them, on threads or on packing. Where blocks are chains of
+ * their own (in_blocks) they are those of the shape alone.
  *
  * This file is compiled twice: for processors that have AMX, and with the operations on tiles written out in C, by which
  * the layouts and edges are tested anywhere. It never ran on a processor with AMX: isa.c compares a product before the
@@ -40,7 +41,7 @@ INLINE void store_sums(float *sums, int64_t stride) {
 /* The sums of a whole tile, from and to `sums`. */
 static void whole(const hri_gemm_tile *t, float *sums, int64_t stride) {
   const char *a = t->a, *b = t->b;
-  if (t->go_on) {
+  if (t->go_on && !t->apart) {
     load_sums(sums, stride);
   } else {
     HRI_TILE_ZERO(0);
@@ -61,18 +62,19 @@ static void whole(const hri_gemm_tile *t, float *sums, int64_t stride) {
   store_sums(sums, stride);
 }
 
-/* With a bias, a rounding or an edge the tile stands in a buffer of its own, and what exists of it goes to c. */
+/* With a bias, a rounding, an edge or something that is added at the end the tile stands in a buffer of its own, and what exists of it goes to c. */
 static void by_buffer(const hri_gemm_tile *t) {
   float buffer[TILE * TILE];
   hri_gemm_tile inner = *t;
-  inner.go_on = t->go_on || t->start;
-  for (int64_t r = 0; inner.go_on && r < TILE; r++)
+  inner.go_on = hri_gemm_has_begun(t);
+  for (int64_t r = 0; inner.go_on && !t->apart && r < TILE; r++)
     for (int64_t j = 0; j < TILE; j++)
       buffer[r * TILE + j] = r < t->rows && j < t->columns ? hri_gemm_began(t, r, j) : 0;
   whole(&inner, buffer, TILE);
   for (int64_t r = 0; r < t->rows; r++)
     for (int64_t j = 0; j < t->columns; j++) {
       float v = buffer[r * TILE + j];
+      if (t->apart && inner.go_on) v += hri_gemm_began(t, r, j);
       if (t->bias) v += t->bias[j];
       if (t->rounded) t->rounded[r * t->rounded_stride + j] = hri_bf16_round(v); /* no fp16 comes here */
       else t->sums[r * t->stride + j] = v;
@@ -80,6 +82,8 @@ static void by_buffer(const hri_gemm_tile *t) {
 }
 
 void HRI_ISA_NAME(hri_gemm_tile)(const hri_gemm_tile *t) {
-  if (t->rows == TILE && t->columns == TILE && !t->bias && !t->rounded && !t->start) whole(t, t->sums, t->stride);
+  bool added = t->apart && hri_gemm_has_begun(t);
+  if (t->rows == TILE && t->columns == TILE && !t->bias && !t->rounded && !t->start && !added)
+    whole(t, t->sums, t->stride);
   else by_buffer(t);
 }

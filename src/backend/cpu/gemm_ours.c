@@ -10,7 +10,8 @@
  * Bits: an element of c is one chain of multiply-adds over its terms, ascending, from zero or, when it accumulates,
  * from c. Then comes the bias, and the rounding where c is narrow. A block of the depth continues the chain where the one
  * before stopped: in c, or where that is narrow in fp32 scratch (the stage); a narrow c that is added to is widened as a tile takes it up. So the bits do not depend on tiles, blocks,
- * threads, rows or columns computed beside, nor on whether b came packed. */
+ * threads, rows or columns computed beside, nor on whether b came packed. Where the shape says so (in_blocks), a block of
+ * the depth is a chain from zero, to which what there was before is added; such blocks are the same on every level. */
 #include "backend/cpu/gemm_ours.h"
 
 #include <assert.h>
@@ -161,6 +162,7 @@ static hri_gemm_tile tile_of(const work *w) {
   bool rounds = w->shape->out != HRI_REAL_F32, ends = w->word + w->words == w->l.words;
   hri_gemm_tile t = {.depth = w->words,
                      .go_on = w->word > 0 || (w->shape->accumulate && !rounds),
+                     .apart = w->shape->in_blocks,
                      .rounded_to = w->shape->out,
                      .rounded_stride = w->l.p.c_row,
                      .stride = rounds ? w->l.stage_columns : w->l.p.c_row};

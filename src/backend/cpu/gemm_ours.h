@@ -26,7 +26,8 @@ typedef struct hri_gemm_ahead {
   int64_t jump; /* bytes from behind the last line of a row to the next row */
 } hri_gemm_ahead;
 
-/* c tile (=|+=) a panel . b panel. Each element is one chain of operations, terms ascending. */
+/* c tile (=|+=) a panel . b panel. Each element is one chain of operations, terms ascending, from what it begins with; or
+ * `apart`, from zero, and what it began with is added to the end of it. */
 typedef struct hri_gemm_tile {
   int64_t depth;         /* words */
   const void *a, *b;     /* panels of `rows` and of the level's tile columns */
@@ -34,6 +35,7 @@ typedef struct hri_gemm_tile {
   float *sums;           /* its first element: where the chain comes from when it goes on, and goes to unless rounded */
   int64_t stride;        /* elements between rows of sums */
   bool go_on;            /* from sums, else from zero or from `start` */
+  bool apart;
   const uint16_t *start; /* a narrow c that is added to, where its chain begins: laid out as `rounded`; or NULL */
   const float *bias;     /* added at the end, of the first column; or NULL */
   uint16_t *rounded;     /* where the finished tile goes in 16 bits, or NULL */
@@ -47,7 +49,8 @@ typedef struct hri_gemm_tile {
   int64_t source_lines;   /* so many of it at each HRI_GEMM_STEPS words */
 } hri_gemm_tile;
 
-/* What the chain of an element begins with, where it goes on or has a start. */
+/* Whether there is something before this tile's terms: what the chain of an element begins with, or is added to it. */
+static inline bool hri_gemm_has_begun(const hri_gemm_tile *t) { return t->go_on || t->start; }
 static inline float hri_gemm_began(const hri_gemm_tile *t, int64_t row, int64_t column) {
   return t->start ? hri_narrow_widen(t->start[row * t->rounded_stride + column], t->rounded_to)
                   : t->sums[row * t->stride + column];

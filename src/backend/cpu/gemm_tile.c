@@ -90,7 +90,46 @@ INLINE void put_rounded(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2],
   }
 }
 
+/* Sums that stand in a narrow c; `type` is a constant. */
+INLINE void take_narrow(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2], hri_real type) {
+  UNROLL for (int r = 0; r < rows; r++) {
+    sums[r][0] = hri_vload_real(t->start, r * t->rounded_stride, type);
+    sums[r][1] = hri_vload_real(t->start, r * t->rounded_stride + LANES, type);
+  }
+}
+
+/* What there was before this tile's terms. */
+INLINE void take_begun(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
+  if (t->start && t->rounded_to == HRI_REAL_F16) {
+    take_narrow(t, rows, sums, HRI_REAL_F16);
+  } else if (t->start) {
+    take_narrow(t, rows, sums, HRI_REAL_BF16);
+  } else {
+    UNROLL for (int r = 0; r < rows; r++) {
+      sums[r][0] = t->go_on ? hri_vload(t->sums + r * t->stride) : (vf){0};
+      sums[r][1] = t->go_on ? hri_vload(t->sums + r * t->stride + LANES) : (vf){0};
+    }
+  }
+}
+
+/* What the chains begin with. */
+INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
+  if (!t->apart) {
+    take_begun(t, rows, sums);
+  } else {
+    UNROLL for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (vf){0};
+  }
+}
+
+/* Chains that began at zero end in what there was before. */
+INLINE void add_begun(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
+  vf begun[TILE_ROWS][2];
+  take_begun(t, rows, begun);
+  UNROLL for (int r = 0; r < rows; r++) sums[r][0] += begun[r][0], sums[r][1] += begun[r][1];
+}
+
 INLINE void put(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
+  if (t->apart && hri_gemm_has_begun(t)) add_begun(t, rows, sums);
   if (t->bias) {
     vf bias[2] = {hri_vload(t->bias), hri_vload(t->bias + LANES)};
     UNROLL for (int r = 0; r < rows; r++) sums[r][0] += bias[0], sums[r][1] += bias[1];
@@ -103,28 +142,6 @@ INLINE void put(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
     UNROLL for (int r = 0; r < rows; r++) {
       hri_vstore(t->sums + r * t->stride, sums[r][0]);
       hri_vstore(t->sums + r * t->stride + LANES, sums[r][1]);
-    }
-  }
-}
-
-/* Sums from a narrow c; `type` is a constant. */
-INLINE void take_narrow(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2], hri_real type) {
-  UNROLL for (int r = 0; r < rows; r++) {
-    sums[r][0] = hri_vload_real(t->start, r * t->rounded_stride, type);
-    sums[r][1] = hri_vload_real(t->start, r * t->rounded_stride + LANES, type);
-  }
-}
-
-/* What the chains begin with. */
-INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
-  if (t->start && t->rounded_to == HRI_REAL_F16) {
-    take_narrow(t, rows, sums, HRI_REAL_F16);
-  } else if (t->start) {
-    take_narrow(t, rows, sums, HRI_REAL_BF16);
-  } else {
-    UNROLL for (int r = 0; r < rows; r++) {
-      sums[r][0] = t->go_on ? hri_vload(t->sums + r * t->stride) : (vf){0};
-      sums[r][1] = t->go_on ? hri_vload(t->sums + r * t->stride + LANES) : (vf){0};
     }
   }
 }
@@ -193,7 +210,7 @@ static void by_rows(const hri_gemm_tile *t) {
 static __attribute__((noinline)) void part(const hri_gemm_tile *t) {
   float buffer[TILE_ROWS * TILE_COLUMNS], bias[TILE_COLUMNS] = {0};
   hri_gemm_tile inner = *t;
-  inner.go_on = t->go_on || t->start;
+  inner.go_on = hri_gemm_has_begun(t);
   inner.start = NULL;
   for (int64_t r = 0; inner.go_on && r < t->rows; r++)
     for (int64_t j = 0; j < TILE_COLUMNS; j++)

@@ -31,12 +31,14 @@ static bool strides_fit(const hri_gemm_shape *s) {
 
 static hr_status check(const hri_gemm_shape *s, hr_error *error) {
   if ((unsigned)s->kind >= HRI_GEMM_KIND_COUNT || !types_fit(s) || !strides_fit(s) || s->m < 1 || s->n < 1 ||
-      s->k < 1 || s->threads < 1 || (s->bias && s->kind != HRI_GEMM_FORWARD))
+      s->k < 1 || s->threads < 1 || (s->bias && s->kind != HRI_GEMM_FORWARD) ||
+      (s->in_blocks && s->kind != HRI_GEMM_DX))
     return hri_fail(
         error, HR_ERROR_INTERNAL,
-        "matrix product: kind %d, types %d to %d, %lld x %lld x %lld, bias %d, accumulate %d, %d threads is no shape",
+        "matrix product: kind %d, types %d to %d, %lld x %lld x %lld, bias %d, accumulate %d, in blocks %d, %d threads is "
+        "no shape",
         (int)s->kind, (int)s->type, (int)s->out, (long long)s->m, (long long)s->n, (long long)s->k, (int)s->bias,
-        (int)s->accumulate, s->threads);
+        (int)s->accumulate, (int)s->in_blocks, s->threads);
   if (!fits(s->m, s->n) || !fits(s->m, s->k) || !fits(s->n, s->k))
     return hri_fail(error, HR_ERROR_USAGE, "matrix product: %lld x %lld x %lld does not fit the address space",
                     (long long)s->m, (long long)s->n, (long long)s->k);
@@ -97,7 +99,7 @@ hri_gemm_layout hri_gemm_layout_of(hri_isa level, hri_gemm_code code, const hri_
                        .tile_columns = 2 * t->lanes,
                        .word_terms = code == HRI_GEMM_FMA ? 1 : 2};
   int64_t panels = blocks(l.p.columns, l.tile_columns);
-  cut_depth(&l, t->block_words, tiles ? HRI_GEMM_WORDS_TILES : 1);
+  cut_depth(&l, s->in_blocks ? HRI_GEMM_BLOCK_TERMS / l.word_terms : t->block_words, tiles ? HRI_GEMM_WORDS_TILES : 1);
   if (hri_gemm_takes_dots(s)) {
     lay_out_few(&l, code, s);
     return l;
@@ -190,7 +192,7 @@ hri_gemm_table hri_gemm_table_fastest(hri_isa level, const hri_gemm_table *shipp
 
 /* ---- tables as text ---- */
 
-#define VERSION "products 1, bf16 by "
+#define VERSION "products 2, bf16 by "
 
 static bool same_codes(const hri_gemm_table *a, const hri_gemm_table *b) {
   return memcmp(a->code, b->code, sizeof a->code) == 0;

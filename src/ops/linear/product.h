@@ -36,6 +36,7 @@ typedef struct hri_gemm_shape {
   bool bias;                            /* FORWARD only */
   bool accumulate;                      /* c += , else c = */
   bool packed;                          /* b comes from hri_gemm_pack */
+  bool in_blocks;                       /* DX only: sums of HRI_GEMM_BLOCK_TERMS terms begin at zero, then are added */
   int threads;                          /* the team, >= 1; 1 runs in the calling thread */
 } hri_gemm_shape;
 
@@ -44,7 +45,7 @@ static inline bool hri_gemm_shape_same(const hri_gemm_shape *a, const hri_gemm_s
   return a->kind == b->kind && a->type == b->type && a->mixed == b->mixed && a->other == b->other && a->out == b->out &&
          a->m == b->m && a->n == b->n && a->k == b->k && a->a_stride == b->a_stride && a->b_stride == b->b_stride &&
          a->c_stride == b->c_stride && a->bias == b->bias && a->accumulate == b->accumulate && a->packed == b->packed &&
-         a->threads == b->threads;
+         a->in_blocks == b->in_blocks && a->threads == b->threads;
 }
 static inline hri_real hri_gemm_b_type(const hri_gemm_shape *s) { return s->mixed ? s->other : s->type; }
 /* a and b of one type, all rows contiguous, nothing narrow that is added to: what has a packed form and every code. */
@@ -54,6 +55,9 @@ static inline bool hri_gemm_is_plain(const hri_gemm_shape *s) {
 }
 
 enum { HRI_GEMM_ALIGNMENT = 64 }; /* of scratch, bytes; operands need 4 */
+/* Most terms in a block of a product whose sums go in blocks, on every level: what the narrowest levels take anyway. The
+ * rounding of a chain grows with its length, and dx of a vocabulary has 32 to 256 thousand terms (docs/decisions/0011). */
+enum { HRI_GEMM_BLOCK_TERMS = 384 };
 
 /* A shape as a plain product c[rows,columns] (=|+=) a . b over `depth` terms:
  *   a(r,i) = a[r * a_row + i * a_depth],   b(i,j) = b[i * b_depth + j * b_column],   c(r,j) = c[r * c_row + j]. */
@@ -90,6 +94,7 @@ static inline hri_gemm_shape hri_gemm_pack_shape(const hri_gemm_shape *s) {
                           .n = s->n,
                           .k = s->k,
                           .packed = true,
+                          .in_blocks = s->in_blocks,
                           .threads = s->threads};
   *(s->kind == HRI_GEMM_DW ? &model.n : &model.m) = 1024;
   return model;
@@ -174,8 +179,8 @@ hri_gemm_table hri_gemm_table_by(hri_isa level, hri_gemm_code code);
 /* The fastest of each class by measured rates, and the shipped one unless another is more than 5 % faster. */
 hri_gemm_table hri_gemm_table_fastest(hri_isa level, const hri_gemm_table *shipped, const hr_code_rates *rates);
 
-/* What the bits of products depend on, for the record of a job and for stored rates: "products 1, bf16 by dot"; a table
- * that mixes codes has a letter of each width: "products 1, bf16 by few ddd, forward fdd, dx fdd, dw ddd". Another
+/* What the bits of products depend on, for the record of a job and for stored rates: "products 2, bf16 by dot"; a table
+ * that mixes codes has a letter of each width: "products 2, bf16 by few ddd, forward fdd, dx fdd, dw ddd". Another
  * number, other sums or other scratch. Returns `out`. */
 enum { HRI_GEMM_TEXT_BYTES = 64 };
 const char *hri_gemm_text(const hri_gemm_machine *machine, char out[HRI_GEMM_TEXT_BYTES]);
