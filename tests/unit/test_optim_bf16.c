@@ -273,20 +273,22 @@ typedef struct arrays {
   void *g;
 } arrays;
 
-/* Values that bf16 holds, so that a variant and its fp32 counterpart start from the same. Squares are positive. */
-static arrays make(const variant *t, int64_t n) {
+/* The first of them have values that bf16 holds, so that a variant and its fp32 counterpart start from the same. Squares
+ * are positive. */
+static arrays make_some(const variant *t, int64_t n, int64_t drawn_count) {
   arrays a = {take(n, t->w), {take(n, t->moment), take(n, t->moment)}, take(n, HRI_REAL_BF16), take(n, t->gradient)};
-  for (int64_t i = 0; i < n; i++) {
+  for (int64_t i = 0; i < drawn_count; i++) {
     put(a.w, i, t->w, drawn(1, i, -2, 2));
     put(a.g, i, t->gradient, drawn(4, i, -1, 1));
   }
   for (uint32_t k = 0; k < t->states; k++) {
     bool squares = strstr(hri_optimizer_get(t->optimizer)->tensors[k].name, "_sq") != NULL;
-    for (int64_t i = 0; i < n; i++)
+    for (int64_t i = 0; i < drawn_count; i++)
       put(a.state[k], i, t->moment, squares ? drawn(3, i, 0.001, 0.01) : drawn(2, i, -0.1, 0.1));
   }
   return a;
 }
+static arrays make(const variant *t, int64_t n) { return make_some(t, n, n); }
 
 static const hri_update_numbers numbers = {.number = {0.9, 0.999, 1e-8},
                                            .learning_rate = 0.02,
@@ -395,6 +397,36 @@ static void teams_and_slices_do_not_show(void **state) {
       }
 }
 
+/* x[n], of which the first `count` are given, over and over. */
+static void repeat(void *x, int64_t count, int64_t n, hri_real real) {
+  for (int64_t at = count; at < n; at += count)
+    memcpy(hri_real_at(x, at, real), x, (size_t)(n - at < count ? n - at : count) * hri_real_bytes(real));
+}
+
+/* A large weight's copy goes past the caches where its address allows that: it is the rounded weight all the same, of all
+ * threads, and nothing beside it is written. */
+static void large_copies_are_the_rounded_weights(void **state) {
+  enum { N = 300007, PERIOD = 4099, LINE = 32, OUTSIDE = 2 * LINE };
+  (void)state;
+  for (int s = 0; s < isa_count; s++)
+    for (int c = 0; c < VARIANTS; c++)
+      for (int begin = LINE - 1; begin <= LINE && c % TYPES < 4; begin++) { /* on a line of the cache, and beside one */
+        variant t;
+        arrays a;
+        variant_get(c, &t);
+        if (t.copy == HRI_REAL_F32) continue;
+        a = make_some(&t, N + OUTSIDE, PERIOD);
+        repeat(a.w, PERIOD, N + OUTSIDE, t.w), repeat(a.g, PERIOD, N + OUTSIDE, t.gradient);
+        for (uint32_t k = 0; k < t.states; k++) repeat(a.state[k], PERIOD, N + OUTSIDE, t.moment);
+        assert_int_equal((uintptr_t)(a.copy + begin) % 64 == 0, begin == LINE - 1);
+        step(&isas[s].kernels, &t, &a, begin, N, 1 + c % 4);
+        for (int64_t i = 0; i < N + OUTSIDE; i++)
+          assert_int_equal(a.copy[i],
+                           i < begin || i >= begin + N ? 0 : hri_narrow_round(((const float *)a.w)[i], t.copy));
+        release(NULL);
+      }
+}
+
 static void nan_and_infinite_gradients_show(void **state) {
   enum { N = 100, BAD = 37, INFINITE = 99 };
   (void)state;
@@ -478,6 +510,7 @@ int main(void) {
       TEST(each_variant_is_the_fp32_step_rounded),
       TEST(each_variant_is_near_the_double_reference),
       TEST(teams_and_slices_do_not_show),
+      TEST(large_copies_are_the_rounded_weights),
       TEST(nan_and_infinite_gradients_show),
       TEST(square_sum_of_bf16_is_that_of_the_same_fp32),
       TEST(square_sum_shows_one_bad_value_anywhere),

@@ -13,8 +13,9 @@
 #include "ops/vmath.h"
 
 enum {
-  BLOCK = 8192, /* elements per item; a multiple of every lane count */
-  AHEAD = 8192  /* bytes that the norm fetches ahead */
+  BLOCK = 8192,      /* elements per item; a multiple of every lane count */
+  AHEAD = 8192,      /* bytes that the norm fetches ahead */
+  STREAMED = 1 << 18 /* elements of a weight whose copy goes past the caches: its update touches 8 MB */
 };
 
 static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
@@ -91,7 +92,9 @@ typedef struct factors {
 
 INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n, hri_vf w, const uint16_t *random) {
   store_state(a->w, i, w, n, k.w, random);
-  if (k.copy != HRI_REAL_F32) hri_vstore_real_n(a->copy, i, w, n, k.copy);
+  if (k.copy == HRI_REAL_F32) return;
+  if (n == HRI_LANES && a->n >= STREAMED) stream_narrow((uint16_t *)a->copy + i, hri_vround_real(w, k.copy));
+  else hri_vstore_real_n(a->copy, i, w, n, k.copy);
 }
 
 /* Elements [i, i + n), n <= HRI_LANES; random[array]: the bits for them. */
@@ -208,6 +211,7 @@ static void update_blocks(void *context, int64_t first, int64_t last, int thread
     else if (job->rule == MOMENTUM) with_weight(a, job->factors, begin, end, MOMENTUM);
     else with_weight(a, job->factors, begin, end, SGD);
   }
+  if (a->copy) stream_end();
 }
 
 static void update(const hri_update_args *a, const factors *f, step_rule rule) {

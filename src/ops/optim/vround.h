@@ -1,5 +1,5 @@
-/* Stochastic rounding (rounding.h) of vectors, stores of new weights and moments in either type, and sums in double: what
- * the optimizer kernels of an instruction level share. */
+/* Stochastic rounding (rounding.h) of vectors, stores of new weights and moments in either type and past the caches, and
+ * sums in double: what the optimizer kernels of an instruction level share. */
 #ifndef HRI_OPS_OPTIM_VROUND_H
 #define HRI_OPS_OPTIM_VROUND_H
 
@@ -101,6 +101,29 @@ INLINE hri_vu round_random(hri_vf v, const uint16_t *random) {
 INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real real, const uint16_t *random) {
   if (real == HRI_REAL_F32) hri_vstore_n((float *)p + index, v, n);
   else hri_vstore_narrow_n((hri_bf16 *)p + index, hri_vupper(round_random(v, random)), n);
+}
+
+/* Stores past the caches, where the processor can and p is a multiple of what is stored; else as ever. For what nobody
+ * reads before other data has pushed it out: a plain store first reads its line from memory. What hands work to other
+ * threads does not order such stores; stream_end, between the last of them and that, does. */
+INLINE void stream_narrow(uint16_t *p, hri_vh16 half) {
+#if defined(__AVX2__)
+  if ((uintptr_t)p % sizeof half == 0) {
+#if defined(__AVX512F__)
+    _mm256_stream_si256((__m256i *)(void *)p, (__m256i)half);
+#else
+    _mm_stream_si128((__m128i *)(void *)p, (__m128i)half);
+#endif
+    return;
+  }
+#endif
+  *(hri_vh16_memory *)p = (hri_vh16_memory)half;
+}
+
+INLINE void stream_end(void) {
+#if defined(__AVX2__)
+  _mm_sfence();
+#endif
 }
 
 #endif
