@@ -4,8 +4,10 @@
 #ifndef HRI_EXPLAIN_LEXICON_H
 #define HRI_EXPLAIN_LEXICON_H
 
+/* Where something is so: a case of it. */
+#define HRI_IN_CASES "in the case where|in cases where|in the case that|in cases when"
 /* A case is set: what follows need not have happened. "When" is no such word: "when running x" tells of one run. */
-#define HRI_IF "if|should you|unless|whenever|whether|in case|otherwise|when you|when your"
+#define HRI_IF "if|should you|unless|whenever|whether|in case|otherwise|when you|when your|" HRI_IN_CASES
 /* What may be, or should. */
 #define HRI_MAY "may|might|would|should|probably|perhaps|maybe"
 /* What it is able to do, or will do: said of all runs, and of one. */
@@ -59,6 +61,6 @@
   "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"                                     \
   "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                                                  \
   "print|printed|showed|and show|and shows|it shows|i see|we see|still has|still have|noticing|told|says|said|logged|caught|error is|error was|message is|" \
-  "message was|output is|with reason|resulted in"
+  "message was|output is|with reason|reason called|error called|reason is|reason was|resulted in"
 
 #endif

@@ -99,6 +99,17 @@ static bool is_met_by_us(const hri_oom_place *p, size_t from, size_t to) {
   return false;
 }
 
+/* "(which leads to CPU OOM in my case)": whose it was stands right behind, where the sentence sets no case. */
+static bool is_met_in_my_case(const hri_oom_place *p, size_t from, size_t to) {
+  static const char mine[] = " in my case| in our case| for me| on my machine| on my side| on our side| on my end";
+  const size_t start = hri_sentence_start(p->text, p->sentence, from);
+  to = hri_match_next(p->text, to, p->line_end, " error| errors");
+  const size_t end = hri_match_next(p->text, to, p->line_end, mine);
+  return !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL | HRI_OOM_AMONG)) && end > to &&
+         (end == p->line_end || !hri_is_name(p->text[end])) &&
+         !hri_match_any(p->text, start, from, HRI_CASE "|" HRI_CAN "|" HRI_NOT "|no|never|without|fixed|fixes|solved");
+}
+
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
 static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_phrase f) {
   const uint32_t figures = hri_oom_figure_count(m);
@@ -152,8 +163,10 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
                            hri_prose_is_sentence(p, f.from, f.to, signs);
   const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
+  if (is_met_in_my_case(p, f.from, f.to)) return true;
   if (heard.in_sentence && !(signs & AGAINST_MET) &&
-      (is_met_by_us(p, f.from, f.to) || hri_voice_tells_abroad(p, f.from)))
+      (is_met_by_us(p, f.from, f.to) || (signs & BIT(TOLD) && hri_voice_lacks_be(p, f.from, f.to)) ||
+       hri_voice_tells_abroad(p, f.from)))
     return true;
   if (p->ear) return p->ear->hears(p->ear->context, &heard);
   return hri_prose_weigh(&heard) > 0;

@@ -77,6 +77,8 @@ bool hri_voice_tells(const hri_oom_place *place, size_t from, size_t to, uint64_
 bool hri_voice_tells_of_end(const hri_oom_place *place, size_t from, size_t to);
 /* "My training gets killed": the words tell of it by themselves (kill.c). */
 bool hri_voice_tells_of_kill(const hri_oom_place *place);
+/* "Training process will killed by OS": of what was killed, as they say it who learn the language. */
+bool hri_voice_lacks_be(const hri_oom_place *place, size_t from, size_t to);
 /* "Ran out of memory, retrying with batch size 4", "skipping batch 17 because of x": a program says what it does about it. */
 bool hri_voice_goes_on(const hri_oom_place *place, size_t from, size_t to);
 /* A thread's title that begins with the error and goes on with how it came: "memoryerror when preprocessing the data",

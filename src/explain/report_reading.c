@@ -213,10 +213,19 @@ void hri_oom_read_known(const hri_oom_place *p, hri_oom_message *m) {
   if (m->kind == HRI_OOM_LIMIT) read_share_used(p, p->at, m->failure.figures);
 }
 
+/* "28 GB are allocated (which leads to CPU OOM in my case)": what stands before the bracket was allocated. */
+static size_t from_bracket(const hri_oom_place *p, size_t from, size_t phrase) {
+  size_t at = phrase;
+  while (at > from && !strchr("()", p->text[at - 1])) at--;
+  return at > from && p->text[at - 1] == '(' && hri_match_at(p->text, at, phrase, "which |that |and |so |it ") ? at
+                                                                                                               : from;
+}
+
 size_t hri_oom_read_unknown(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
   size_t from = hri_sentence_start(p->text, p->line, f->from), end;
   if (from > p->line + 2 && p->text[from - 1] == ';') /* "8 bytes requested; not enough memory" */
     from = hri_sentence_start(p->text, p->line, from - 1);
+  from = from_bracket(p, from, f->from);
   hri_oom_name_speaker(p, f->from, f->to, m);
   if (f->is_loose && hri_match_part(p->text, f->from, f->to, "kill")) {
     m->kind = HRI_OOM_HOST_LIKELY;
@@ -251,10 +260,13 @@ static nearby nearby_of(const hri_oom_place *p, const hri_oom_phrase *f) {
   return n;
 }
 
-static bool says_nearby(const nearby *n, const char *whole, const char *parts) {
+static bool names_nearby(const nearby *n, const char *whole) {
   return hri_match_any(n->text, n->far_from, n->far_end, whole) ||
-         hri_match_any(n->before, n->before_from, n->before_end, whole) ||
-         hri_match_part(n->text, n->far_from, n->far_end, parts) ||
+         hri_match_any(n->before, n->before_from, n->before_end, whole);
+}
+
+static bool says_nearby(const nearby *n, const char *whole, const char *parts) {
+  return names_nearby(n, whole) || hri_match_part(n->text, n->far_from, n->far_end, parts) ||
          hri_match_part(n->before, n->before_from, n->before_end, parts);
 }
 
@@ -275,6 +287,8 @@ void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_
   static const char device_parts[] = /* and Chinese: a card's memory, a card; Russian: video */
       "rtx|gtx|3090|4090|5090|2080|3060|3080|a100|h100|v100|geforce|tesla|\xe6\x98\xbe\xe5\xad\x98|"
       "\xe6\x98\xbe\xe5\x8d\xa1|\xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb5\xd0\xbe";
+  static const char absent[] =
+      "no gpu|without gpu|without a gpu|without any gpu|don't have a gpu|cpu only|cpu-only|only by cpu|only on cpu|only cpu";
   const nearby n = nearby_of(p, f);
   const bool unnamed = m->kind == HRI_OOM_REPORT && strcmp(m->failure.source, "unknown speaker") == 0;
   const bool kill = m->kind == HRI_OOM_HOST_LIKELY && strcmp(m->failure.source, "kill") == 0;
@@ -289,7 +303,8 @@ void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_
   } else if (unnamed && hri_match_part(n.text, n.far_from, n.far_end, "/dev/shm|shm size|shm_size|shm-size")) {
     m->kind = HRI_OOM_HOST_LIKELY;
     m->failure.source = "shared-memory";
-  } else if (unnamed && says_nearby(&n, hosts, host_parts) && !says_nearby(&n, devices, device_parts)) {
+  } else if (unnamed && says_nearby(&n, hosts, host_parts) &&
+             (!says_nearby(&n, devices, device_parts) || names_nearby(&n, absent))) {
     m->kind = HRI_OOM_HOST_LIKELY;
     m->failure.source = "host";
   }

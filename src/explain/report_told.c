@@ -109,6 +109,11 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
   return head && (strcmp(head->words, "killed") == 0 || head->words[0] == '\xe8');
 }
 
+bool hri_voice_lacks_be(const hri_oom_place *p, size_t from, size_t to) {
+  return hri_match_end(p->text, hri_sentence_start(p->text, p->sentence, from), from, " will ") &&
+         hri_match_at(p->text, from, to, "killed");
+}
+
 /* "The process was killed by the kernel's OOM killer": once, and by whom. */
 static bool was_killed_by_killer(const hri_oom_place *p, size_t phrase, size_t to) {
   static const char once[] = "was|were|got|been|has|have";

@@ -186,7 +186,8 @@ uint64_t hri_voice_topic(const hri_oom_place *p, size_t phrase_from, size_t phra
                                   "|exit codes:|error codes:|when exhausted|when exceeded") || /* also before a colon */
            hri_match_any(p->text, near, phrase_from,
                          HRI_HANDLE "|" HRI_CHANGE "|" HRI_CHANGED "|" HRI_NOT "|reports") ||
-           hri_match_any(p->text, clause, phrase_from, HRI_CAN "|" HRI_INSTEAD) ||
+           (!hri_voice_lacks_be(p, phrase_from, phrase_to) &&
+            hri_match_any(p->text, clause, phrase_from, HRI_CAN "|" HRI_INSTEAD)) ||
            hri_match_end(p->text, clause, phrase_from, "can't |cannot |won't |never |without ") ||
            (!addressed && hri_match_any(p->text, near, phrase_from, HRI_ANYBODY)));
   SIGN(PERSON, !addressed && hri_match_any(p->text, near, phrase_from, persons));
