@@ -41,7 +41,7 @@ static size_t skip_adverbs(const char *text, size_t from, size_t at) {
 /* What makes the sentence before "killed" a rule, a case beside others or what a change was about. */
 static const char rules[] =
     "until|allowed|whose|for which|after which|in which|when one of|while they|after it's|automatically|to be|"
-    "needs to|instead of|should|e.g.|as if|like the|letting|let the";
+    "needs to|instead of|should|e.g.|as if|like the|letting|let the|" HRI_IN_CASES;
 
 /* Who has no memory to run out of. */
 static const char persons[] =
@@ -96,6 +96,8 @@ static bool is_suffered(const hri_oom_around *a, size_t from) {
   if (being < end) /* "the task being killed." is one that a page names */
     return hri_count_words(a->text, from, end) > 3 || !hri_ends_sentence(a->text, a->after, a->count);
   if (hri_match_last(a->text, from, end, "got|gets|get|getting|was|were|been") < end) return true;
+  if (hri_match_last(a->text, from, end, "will") < end)
+    return true; /* "will killed by OS", of who learns the language: it is */
   if (hri_match_last(a->text, from, end, "are") < end && !hri_match_any(a->text, from, a->at, HRI_OWN) &&
       !hri_match_any(a->text, a->after, a->after + 60 < a->count ? a->after + 60 : a->count, "oom|memory|ram"))
     return false;
@@ -193,6 +195,15 @@ static bool is_when(const hri_oom_around *a, size_t from) {
          !hri_match_any(a->text, from, a->at, HRI_OWN "|was|were|got");
 }
 
+bool hri_oom_is_asked_about(const hri_oom_around *a) {
+  static const char asking[] = "wanted to know|want to know|like to know|wonder|wondering";
+  const size_t from = hri_sentence_start(a->text, a->line, a->at),
+               asked = hri_match_whole(a->text, from, a->at, asking);
+  const size_t verb = hri_match_next(a->text, asked, a->at, asking);
+  return verb > asked && hri_match_any(a->text, verb, a->at, "how|when|what|which|if|whether") &&
+         !hri_match_any(a->text, verb, a->at, HRI_OWN "|why|was|were|got|this|the|it");
+}
+
 bool hri_oom_is_to_be(const char *text, size_t from, size_t verb, size_t at) {
   return hri_match_end(text, from, verb, HRI_TO_BE) && !hri_match_any(text, from, at, "my|the process|it");
 }
@@ -204,8 +215,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->at > a->start && (hri_is_name(a->text[a->at - 1]) || strchr("-./", a->text[a->at - 1]))) return false;
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
-  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || is_when(a, from) ||
-      hri_oom_is_to_be(a->text, from, skip_adverbs(a->text, from, a->at), a->at))
+  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || hri_oom_is_asked_about(a) ||
+      is_when(a, from) || hri_oom_is_to_be(a->text, from, skip_adverbs(a->text, from, a->at), a->at))
     return false;
   if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
       hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||

@@ -16,6 +16,17 @@ static size_t next_line(const hri_oom_place *p) {
   return at;
 }
 
+/* What is said of the title's error in the line below, in Chinese: that it is common. */
+static bool is_common_below(const hri_oom_place *p) {
+  enum { BELOW = 200 };
+  static const char common[] =
+      "\xe6\x98\xaf\xe5\xbe\x88\xe5\xb8\xb8\xe8\xa7\x81\xe7\x9a\x84|\xe6\x98\xaf\xe5\xb8\xb8\xe8\xa7\x81\xe7\x9a\x84|\xe6\x98\xaf\xe6\x9c\x80\xe5\xb8\xb8\xe8\xa7\x81\xe7\x9a\x84";
+  static const char i[] = "\xe6\x88\x91";
+  const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
+  return p->before_count == 0 && hri_match_part(p->text, p->line_end, end, common) &&
+         !hri_match_part(p->text, p->line, end, i);
+}
+
 /* What explains the words to a reader, as the next sentence: "This happens when your GPU is full." Who tells of their own
  * says when it happens, too ("This usually happens at night"), and programs explain themselves ("This error means ..."). */
 static bool is_explained(const hri_oom_place *p) {
@@ -38,8 +49,10 @@ static bool is_explained(const hri_oom_place *p) {
   while (sentence < p->at && p->text[sentence] == ' ') sentence++;
   if (p->shape & HRI_OOM_HEADING && hri_match_at(p->text, next_line(p), p->count, because)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, common) ||
-      hri_match_at(p->text, next_line(p), p->count, "this message means"))
+      hri_match_at(p->text, next_line(p), p->count,
+                   "this message means|what this means|what it means|what does this error mean"))
     return true;
+  if (is_common_below(p)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, shown) && !hri_voice_opens(p)) return true;
   if (p->shape & (HRI_OOM_LEVEL | HRI_OOM_DATED) || hri_voice_opens(p)) return false;
@@ -106,11 +119,15 @@ static bool is_titled_answer(const hri_oom_place *p) {
       "how to fix|how to solve|how to resolve|how to avoid|how to prevent|how to handle|causes and|common causes|causes & fixes|"
       "what it means|what this means|explained|fixes and|solutions|troubleshooting|step-by-step|"
       "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas";
+  static const char topics[] = "understanding |taming |demystifying ";
   const size_t at = hri_match_next(p->text, p->line, p->line_end, "## |### |# ");
+  if (p->before_count == 0 && hri_match_at(p->text, at, p->line_end, topics) && /* with no empty line below it either */
+      !hri_match_any(p->text, at, p->at, HRI_DIED "|was|were|ran|got"))
+    return true;
   if (!(p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING))) return false;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, "anyone|any"))
     return false;
-  if (hri_match_at(p->text, at, p->line_end, "understanding |taming |fixing |solving |resolving ")) return true;
+  if (hri_match_at(p->text, at, p->line_end, "fixing |solving |resolving ")) return true;
   if (hri_match_end(p->text, p->at, p->line_end, "what to do|what to do ") &&
       hri_count_words(p->text, p->line, p->line_end) <= 7)
     return true;
@@ -216,7 +233,9 @@ static bool is_of_article(const hri_oom_place *p) {
   enum { NEAR = 500 };
   static const char says[] =
       "what you will learn|what you'll learn|in this tutorial, |in this article, |in this blog post, |in this guide, |in this post, we|"
-      "learning objectives|table of contents|key takeaways|we will explore|we'll explore";
+      "learning objectives|table of contents|key takeaways|we will explore|we'll explore|this article delves|this article explains|"
+      "this article covers|this article discusses|this article explores|this guide explains|this guide covers|this guide shows|"
+      "this post explains|this post will|this post covers|this tutorial explains|this tutorial covers|this page explains";
   const size_t from = p->before_count > NEAR ? p->before_count - NEAR : 0;
   const size_t end = p->line_end + NEAR < p->count ? p->line_end + NEAR : p->count;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p)) return false;
@@ -266,10 +285,24 @@ static bool is_asked(const hri_oom_place *p) {
          !hri_match_any(p->text, from, end, "anyone|the same|same issue|same problem|same error");
 }
 
+/* The message as the first line of a page, and right below it what such pages begin with: "Quick fix guide", "Severity:". */
+static bool is_titled_by_message(const hri_oom_place *p) {
+  enum { BELOW = 120 };
+  static const char labels[] =
+      "quick fix|quick fixes|for humans|severity:|what does this error mean|what this error means|what this means|"
+      "difficulty:|reading time|min read";
+  const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
+  return p->before_count == 0 && !hri_match_any(p->text, p->line, end, HRI_OWN) &&
+         hri_match_part(p->text, p->line_end, end, labels);
+}
+
 /* "How to fix X", as a title in other languages. */
 static bool is_titled_elsewhere(const hri_oom_place *p) {
   static const char first[] = "wie |warum |pourquoi |comment |c\xc3\xb3mo |como |affrontare |risolvere ";
   static const char whole[] = "beheben|behebung|r\xc3\xa9soudre|solucionar|soluci\xc3\xb3n|soluzioni";
+  static const char answers[] = /* with no empty line below it either */
+      "soluciones|solucionarlo|solu\xc3\xa7\xc3\xb5"
+      "es";
   static const char parts[] =
       /* Russian: how, why, fix */
       "\xd0\x9a\xd0\xb0\xd0\xba |\xd0\xba\xd0\xb0\xd0\xba |\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xb8\xd1\x81\xd0\xbf\xd1\x80\xd0\xb0\xd0\xb2|"
@@ -280,9 +313,47 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
   static const char own[] = /* Chinese: I, cannot, has not, asked for, reports; Russian: at mine */
       "\xe6\x88\x91|\xe6\x97\xa0\xe6\xb3\x95|\xe6\xb2\xa1|\xe6\xb1\x82|\xe6\x8a\xa5\xe9\x94\x99|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f";
   if (hri_match_part(p->text, p->line, p->line_end, own)) return false;
+  if (p->before_count == 0 && hri_match_any(p->text, p->line, p->line_end, answers)) return true;
   return p->shape & HRI_OOM_TITLE &&
          (hri_match_at(p->text, p->line, p->line_end, first) || hri_match_any(p->text, p->line, p->line_end, whole) ||
           hri_match_part(p->text, p->line, p->line_end, parts));
+}
+
+/* "X often triggers such errors during Y", "it's often due to too little shared memory": what is so as a rule, of whoever it is. */
+static bool is_usual(const hri_oom_place *p) {
+  enum { NEAR = 48 };
+  static const char adverbs[] = "often|frequently|typically|commonly|usually|generally|tends to|tend to";
+  static const char verbs[] =
+      "trigger|triggers|cause|causes|lead to|leads to|result in|results in|produce|produces|run into|runs into|"
+      "hit|hits|throw|throws|encounter|encounters|end in|ends in|suffer from|suffers from|exceed|exceeds|exceeding";
+  static const char definite[] = "the|this|that|these|it|its|" HRI_OWN;
+  static const char put_down[] =
+      "often due to|usually due to|typically due to|commonly due to|frequently due to|mostly due to|"
+      "often caused by|usually caused by|typically caused by|commonly caused by|frequently caused by";
+  const size_t from = hri_sentence_start(p->text, p->sentence, p->at), near = p->at > from + NEAR ? p->at - NEAR : from;
+  const size_t adverb = hri_match_whole(p->text, near, p->at, adverbs);
+  size_t verb = hri_match_next(p->text, adverb, p->at, adverbs);
+  if (hri_match_any(p->text, near, p->at, put_down)) return true;
+  while (verb < p->at && p->text[verb] == ' ') verb++;
+  const size_t end = hri_match_next(p->text, verb, p->at, verbs);
+  return adverb < p->at && end > verb && p->text[end] == ' ' && !hri_match_any(p->text, from, adverb, definite);
+}
+
+/* "We need a way to tell that it failed for x", "it would be nice if ...": what somebody asks for. */
+static bool is_wished(const hri_oom_place *p) {
+  static const char wishes[] =
+      "need a way to|would be nice|would be great|would be helpful|would be useful|would be good|would be better|"
+      "would be convenient|please add|please consider|could you add";
+  const size_t from = hri_sentence_start(p->text, p->sentence, p->at),
+               wish = hri_match_whole(p->text, from, p->at, wishes);
+  return wish < p->at && !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) &&
+         !hri_match_any(p->text, wish, p->at, "but|however|because|since|as i|yet");
+}
+
+/* "Fixed in 3.1.9: when ...": a line of a list of changes. */
+static bool is_fixed_in(const hri_oom_place *p) {
+  const size_t at = hri_match_next(p->text, p->line, p->at, "fixed in |resolved in |fixed since ");
+  return at > p->line && at < p->at && (hri_is_digit(p->text[at]) || p->text[at] == 'v');
 }
 
 /* A line that a program printed with a time or a level, unless it is a heading, and one's own: neither is explained. */
@@ -292,10 +363,10 @@ static bool is_told_here(const hri_oom_place *p) {
 }
 
 bool hri_page_explains(const hri_oom_place *p) {
-  if (is_frequent(p) || is_one_of_causes(p)) return true;
+  if (is_frequent(p) || is_one_of_causes(p) || is_wished(p) || is_fixed_in(p)) return true;
   if (is_told_here(p)) return false;
   return is_titled_answer(p) || is_titled_elsewhere(p) || is_of_article(p) || is_listed_symptom(p) ||
-         is_one_of_several(p) || is_asked(p) || is_code_explained(p) ||
+         is_one_of_several(p) || is_asked(p) || is_code_explained(p) || is_usual(p) || is_titled_by_message(p) ||
          (!hri_voice_opens(p) &&
           (is_pointed_at(p) || is_interpreted(p) || is_entry_of_reference(p) || is_one_of_signs(p)));
 }

@@ -45,7 +45,7 @@ static const char functions[] =
 
 static bool speaks_of_memory(const char *text, size_t from, size_t verb, size_t verb_end, size_t to) {
   size_t end = verb_end + 120 < to ? verb_end + 120 : to;
-  if (hri_match_at(text, verb_end, end, others)) return false;
+  if (hri_match_at(text, verb_end, end, others) || hri_match_end(text, from, verb, "resource ")) return false;
   if (hri_match_part(text, verb, verb_end, functions)) return true;
   if (hri_match_at(text, verb_end, end, " of size ")) {
     size_t at = verb_end + 9;
@@ -312,7 +312,7 @@ static bool find_kill(const char *text, size_t line, size_t from, size_t to, siz
   if (hri_match_next(text, from, to, "kill|kills|killed|killing") != to || (from > line && text[from - 1] == '_') ||
       (from > line && text[from - 1] == '(') || hri_match_end(text, line, from, "successfully ") ||
       (from > line && hri_oom_is_to_be(text, hri_sentence_start(text, line, from), from - 1, from)) ||
-      hri_match_at(text, to, count, " process | the | exceeded| for exceeding") ||
+      hri_match_at(text, to, count, " process | the | exceeded| for exceeding") || hri_oom_is_asked_about(&around) ||
       hri_oom_is_by_other_signal(&around) || is_one_cause(text, line, from))
     return false;
   return hri_match_any(text, near, end, whole) ||

@@ -202,13 +202,21 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
   static const char joints[] =
       ",|: | - | \xe2\x80\x94 | \xe2\x80\x93 |\xe3\x80\x82|\xe3\x80\x81|\xef\xbc\x8c|\xef\xbc\x9a|(";
   static const char purpose[] = "\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b"; /* Russian: in order to */
+  /* may or will lead to: Russian, Vietnamese (will meet), German, French, Spanish, Portuguese, Chinese */
+  static const char leading[] =
+      "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x81\xd1\x82\xd0\xb8|"
+      "\xd0\xbc\xd0\xbe\xd0\xb3\xd1\x83\xd1\x82 \xd0\xbf\xd1\x80\xd0\xb8\xd0\xb2\xd0\xb5\xd1\x81\xd1\x82\xd0\xb8|"
+      "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xb2\xd0\xbe\xd0\xb7\xd0\xbd\xd0\xb8\xd0\xba|"
+      "s\xe1\xba\xbd g\xe1\xba\xb7p|c\xc3\xb3 th\xe1\xbb\x83 g\xe1\xba\xb7p|kann zu |k\xc3\xb6nnen zu |peut entra\xc3\xaener|peut provoquer|"
+      "peut causer|puede provocar|puede causar|puede generar|pode causar|pode gerar|pode levar|"
+      "\xe5\x8f\xaf\xe8\x83\xbd\xe5\xaf\xbc\xe8\x87\xb4|\xe5\x8f\xaf\xe8\x83\xbd\xe4\xbc\x9a\xe5\xaf\xbc\xe8\x87\xb4|\xe5\xae\xb9\xe6\x98\x93\xe5\xaf\xbc\xe8\x87\xb4|\xe5\xae\xb9\xe6\x98\x93\xe5\x87\xba\xe7\x8e\xb0";
   size_t last = from;
   for (size_t at = hri_match_first(text, from, to, joints); at < to; at = hri_match_first(text, at + 1, to, joints))
     if (text[at] != ':' || !hri_match_end(text, from, at, "error|exception")) last = at + 1;
   const bool own = hri_match_part(text, from, to, OWN_ABROAD "|\xec\xa0\x9c "); /* Korean: my */
-  return (!own && hri_match_part(text, last, to, usual)) || hri_match_part(text, last, to, purpose) ||
-         hri_match_part(text, from, to, phrases) || hri_match_any(text, from, to, whole) ||
-         hri_match_part(text, from, to, parts);
+  return (!own && hri_match_part(text, last, to, usual)) || (!own && hri_match_part(text, from, to, leading)) ||
+         hri_match_part(text, last, to, purpose) || hri_match_part(text, from, to, phrases) ||
+         hri_match_any(text, from, to, whole) || hri_match_part(text, from, to, parts);
 }
 
 bool hri_voice_addresses(const hri_oom_place *p) {
@@ -548,9 +556,83 @@ static bool is_likened(const char *text, size_t end) {
 static bool is_shown(const char *text, size_t from, size_t end) {
   enum { FAR = 300 };
   static const char shows[] =
-      "looks like this|look like this|is indicated as follows|are indicated as follows|looks as follows|look as follows";
+      "looks like this|look like this|what the error looks like|is indicated as follows|are indicated as follows|looks as follows|"
+      "look as follows";
   return hri_match_any(text, from, end, shows) &&
          !hri_match_any(text, end > FAR ? end - FAR : 0, end, HRI_OWN "|got|failed|crashed|tried");
+}
+
+/* Where the last sentence of the last line before the message begins; *end is moved before the colon or the full stop that ends it. */
+static size_t last_sentence(const hri_oom_place *p, size_t *end) {
+  enum { REACH = 240 };
+  size_t from = *end > REACH ? *end - REACH : 0;
+  while (*end > 0 && strchr(" :.`", p->before[*end - 1])) (*end)--;
+  if (p->intro_from > from && p->intro_from < *end) from = p->intro_from;
+  from = hri_sentence_start(p->before, from, *end);
+  while (from < *end && strchr(" >*#-", p->before[from])) from++;
+  return from;
+}
+
+/* "Running it as a test, you may eventually see": the last words before the message, said of whoever reads. */
+static bool is_seen_by_you(const hri_oom_place *p, size_t end) {
+  const char *text = p->before;
+  static const char what[] =
+      "the following error|the following|this error|this message|an error|something like|errors like";
+  static const char verbs[] = "see|get|meet|encounter|find|notice|run into|face|receive";
+  static const char adverbs[] = "eventually|also|often|sometimes|then|still|even|occasionally|frequently";
+  size_t from = last_sentence(p, &end);
+  if (hri_match_any(text, from, end, HRI_OWN)) return false;
+  end = hri_match_last(text, from, end, what);
+  while (end > from && text[end - 1] == ' ') end--;
+  const size_t verb = hri_match_last(text, from, end, verbs);
+  if (verb == end) return false;
+  for (end = verb; end > from && text[end - 1] == ' ';) end--;
+  end = hri_match_last(text, from, end, adverbs);
+  while (end > from && text[end - 1] == ' ') end--;
+  return hri_match_last(text, from, end, "you may|you might|you could|you can") < end;
+}
+
+/* "When the cache is not enough for one request, X will raise an error like this": whenever memory is short. */
+static bool comes_whenever(const hri_oom_place *p, size_t end) {
+  const char *text = p->before;
+  static const char will[] =
+      "will raise|will throw|will give|will print|will show|will report|will return|will produce|will emit|raises|throws";
+  static const char short_of[] =
+      "not enough|insufficient|is full|exceeds|exceed|runs out|is too small|is exhausted|not sufficient";
+  const size_t from = last_sentence(p, &end), verb = hri_match_whole(text, from, end, will);
+  return hri_match_at(text, from, end, "when |if |whenever |once ") && verb < end &&
+         hri_match_any(text, from, verb, short_of) && !hri_match_any(text, from, end, HRI_OWN) &&
+         hri_match_end(text, verb, end, "like this|like the following|like the one below|as follows|as below");
+}
+
+/* "You queue an image, and the program dies with a wall of red text:", "every developer comes to a log entry:": whoever reads it, in the
+ * present, and whoever else. Who answers somebody speaks of what that one has done. */
+static bool is_of_reader(const char *text, size_t from, size_t end) {
+  static const char readers[] =
+      "every developer|every engineer|every user|every admin|anyone who|anybody who|everyone who|everybody who|most people|"
+      "most users|many people|many users";
+  static const char answers[] =
+      "asked|wanted|requested|said|mentioned|wrote|posted|can see|can find|you need|gave|sent|shared|provided|told|your log|were|was|did|find|attached|here|below";
+  while (from < end && strchr(" #*-", text[from])) from++;
+  if (hri_match_any(text, from, end, HRI_OWN "|" HRI_DIED "|got")) return false;
+  if (hri_match_at(text, from, end, "you ")) return !hri_match_any(text, from, end, answers);
+  for (size_t at = from; at < end && at < from + 24; at++)
+    if (hri_match_next(text, at, end, readers) > at) return true;
+  return false;
+}
+
+/* "An error like this one: x tells you ...", "errors like these:": of a kind, where nobody came to it. */
+static bool is_of_kind(const char *text, size_t from, size_t end) {
+  return hri_match_end(
+             text, from, end,
+             "like this one:|errors like these:|messages like these:|errors like this:|messages like this:") &&
+         !hri_match_any(text, from, end, HRI_OWN "|" HRI_MEETS "|" HRI_DIED "|" HRI_DIES);
+}
+
+/* What a change does away with: "becomes x instead of:". */
+static bool is_replaced(const hri_oom_place *p, size_t end) {
+  const size_t from = last_sentence(p, &end), words = hri_match_last(p->before, from, end, "instead of|rather than");
+  return words < end && words == from && hri_count_words(p->before, end, p->before_count) == 0;
 }
 
 /* "Error: x", and "Solution:" as the next line: an entry of a page that helps. */
@@ -576,6 +658,7 @@ static bool is_answered(const hri_oom_place *p) {
   "message d'erreur de type|message d'erreur du type|mensaje de error del tipo|fehlermeldung der art|"                 \
   "nehmen wir an|erhalten sie|bekommen sie|vous obtenez|vous verrez|si recibe|puede aparecer|"                         \
   "se os seus logs|si sus registros|voc\xc3\xaa pode receber|"                                                         \
+  "\xd1\x81\xd0\xbe\xd0\xbe\xd0\xb1\xd1\x89\xd0\xb5\xd0\xbd\xd0\xb8\xd0\xb5 \xd0\xb2\xd0\xb8\xd0\xb4\xd0\xb0|"         \
   "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87|"                        \
   "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8 \xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4|"                                \
   "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|"                                 \
@@ -649,8 +732,9 @@ static bool is_one_such(const char *text, size_t from, size_t end) {
 }
 
 bool hri_voice_foreseen(const hri_oom_place *p) {
-  static const char cases[] = HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
-                                     "one of these|one of the following|which results in";
+  static const char cases[] =
+      HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
+             "one of these|one of the following|which results in|can show|can look like|can appear|can contain";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
@@ -666,7 +750,9 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
             : 0;
   if (is_quoted_case(p)) return true;
   if (end == 0) return false;
-  if (colon && is_shown(p->before, from, end)) return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
+  if (is_seen_by_you(p, end) || comes_whenever(p, end) || is_replaced(p, end)) return true;
+  if ((colon || hri_match_end(p->before, 0, end, "what the error looks like")) && is_shown(p->before, from, end))
+    return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
   if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
     return p->shape & HRI_OOM_FENCED && hri_page_shows_symptom(p, end);
   if (is_answered(p)) return true;
@@ -676,7 +762,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const bool will =
       hri_match_any(p->before, from, end, "will") &&
       (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
-  if (is_typical(p->before, from, end) ||
+  if (is_typical(p->before, from, end) || is_of_reader(p->before, from, end) || is_of_kind(p->before, from, end) ||
       (hri_match_part(p->before, from, end, MAY_ABROAD) && !hri_match_part(p->before, from, end, OWN_ABROAD)))
     return true;
   return hri_page_shows_symptom(p, end) ||
