@@ -196,10 +196,11 @@ static bool is_when(const hri_oom_around *a, size_t from) {
 }
 
 bool hri_oom_is_asked_about(const hri_oom_around *a) {
+  enum { NEAR = 120 };
   static const char asking[] = "wanted to know|want to know|like to know|wonder|wondering";
-  const size_t from = hri_sentence_start(a->text, a->line, a->at),
-               asked = hri_match_whole(a->text, from, a->at, asking);
-  const size_t verb = hri_match_next(a->text, asked, a->at, asking);
+  const size_t from = hri_sentence_start(a->text, a->at > a->line + NEAR ? a->at - NEAR : a->line, a->at);
+  const size_t asked = hri_match_whole(a->text, from, a->at, asking),
+               verb = hri_match_next(a->text, asked, a->at, asking);
   return verb > asked && hri_match_any(a->text, verb, a->at, "how|when|what|which|if|whether") &&
          !hri_match_any(a->text, verb, a->at, HRI_OWN "|why|was|were|got|this|the|it");
 }

@@ -5,7 +5,7 @@
 #define HRI_EXPLAIN_LEXICON_H
 
 /* Where something is so: a case of it. */
-#define HRI_IN_CASES "in the case where|in cases where|in the case that|in cases when"
+#define HRI_IN_CASES "in the case where|in cases where"
 /* A case is set: what follows need not have happened. "When" is no such word: "when running x" tells of one run. */
 #define HRI_IF "if|should you|unless|whenever|whether|in case|otherwise|when you|when your|" HRI_IN_CASES
 /* What may be, or should. */

@@ -34,6 +34,10 @@ static bool speaks_to_user(const hri_oom_message *m) {
 /* What makes of something that was met no report all the same. */
 #define AGAINST_MET (BIT(CONDITION) | BIT(BEHIND) | BIT(TOPIC) | BIT(QUOTED) | BIT(HEADING) | BIT(AMONG))
 
+/* Where words are those of an entry, which stands beside others. */
+#define OF_LISTS                                                                                                       \
+  (BIT(COMMENT) | BIT(HEADING) | BIT(ROW) | BIT(ENTRY) | BIT(ITEM) | BIT(TOPIC) | BIT(QUOTED) | BIT(AMONG))
+
 /* "Evicted: the node was low on resource: memory", the kubelet's sentence, whole. */
 static bool is_kubelets(const hri_oom_place *p, size_t from) {
   return hri_match_end(p->text, p->line, from, "evicted: the node was ") &&
@@ -97,6 +101,44 @@ static bool is_met_by_us(const hri_oom_place *p, size_t from, size_t to) {
     if (p->text[i] == ' ' && hri_match_last(p->text, start, i, us) < i && hri_match_next(p->text, i, end, met) == end)
       return true;
   return false;
+}
+
+/* "You were right, the job was killed by the OOM killer", "I would like to use more, but the run dies with OOM": in a clause of its own
+ * something definite came to it. The weights know sentences of one clause. */
+static bool is_told_in_clause(const hri_oom_place *p, size_t from, size_t to) {
+  enum { NEAR = 160 };
+  static const char joints[] = ", |: |; | but | although | however ", but[] = " but |, but | however ";
+  static const char definite[] = "the |my |our |this |his |her |their |both ";
+  static const char past[] = "was|were|got|has been|had been|ran|went|died with|crashed with|failed with|stopped with";
+  static const char present[] = "dies with|crashes with|fails with|stops with|runs|goes|gets";
+  static const char between[] = "a|an|the|cuda|gpu|again|just|simply|then|always";
+  const size_t start = hri_sentence_start(p->text, p->sentence, from), near = start + NEAR < from ? from - NEAR : start;
+  size_t clause = start, joint = start, end = from, at;
+  do {
+    while (end > near && p->text[end - 1] == ' ') end--;
+    at = end;
+    end = hri_match_last(p->text, near, at, between);
+  } while (end < at);
+  size_t verb = hri_match_last(p->text, near, end, past);
+  const size_t now = hri_match_last(p->text, near, end, present);
+  if (verb == end && now == end) return false;
+  for (at = near; at < end; at++) {
+    const size_t next = hri_match_next(p->text, at, end, joints);
+    if (next > at) {
+      clause = next;
+      joint = at;
+    }
+  }
+  if (clause == start) return false;
+  if (verb == end && hri_match_at(p->text, joint, clause, but)) verb = now;
+  const size_t noun = hri_match_next(p->text, clause, end, definite);
+  if (noun == clause || verb == end || verb < noun || hri_count_words(p->text, noun, verb) > 4) return false;
+  if (hri_match_at(p->text, from, to, "killed") && !hri_match_at(p->text, to, p->line_end, " by the ") &&
+      !hri_match_any(p->text, near, clause, "memory|ram|oom"))
+    return false; /* for whatever reason */
+  return !hri_match_any(p->text, clause, end,
+                        HRI_CASE "|" HRI_CAN "|when|until|before|that|which|each|any|every|no|not|never") &&
+         !hri_match_at(p->text, start, clause, "if |when |unless |whenever |suppose |imagine |say |once ");
 }
 
 /* "(which leads to CPU OOM in my case)": whose it was stands right behind, where the sentence sets no case. */
@@ -164,6 +206,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
   if (is_met_in_my_case(p, f.from, f.to)) return true;
+  if (heard.in_sentence && !(signs & OF_LISTS) && is_told_in_clause(p, f.from, f.to)) return true;
   if (heard.in_sentence && !(signs & AGAINST_MET) &&
       (is_met_by_us(p, f.from, f.to) || (signs & BIT(TOLD) && hri_voice_lacks_be(p, f.from, f.to)) ||
        hri_voice_tells_abroad(p, f.from)))

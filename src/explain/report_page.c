@@ -228,18 +228,26 @@ static bool is_one_of_causes(const hri_oom_place *p) {
   return hri_match_part(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at, causes);
 }
 
+/* "This guide explains": what a page is, and what it does for whoever reads it. */
+static bool presents_itself(const char *text, size_t from, size_t to) {
+  static const char pages[] = "this article |this guide |this post |this tutorial |this page ";
+  static const char does[] = "delves |explains |covers |discusses |explores |shows |will ";
+  for (size_t at = hri_match_first(text, from, to, pages); at < to; at = hri_match_first(text, at + 1, to, pages))
+    if (hri_match_at(text, hri_match_next(text, at, to, pages), to, does)) return true;
+  return false;
+}
+
 /* What an article or a lesson says of itself, close by. */
 static bool is_of_article(const hri_oom_place *p) {
   enum { NEAR = 500 };
   static const char says[] =
       "what you will learn|what you'll learn|in this tutorial, |in this article, |in this blog post, |in this guide, |in this post, we|"
-      "learning objectives|table of contents|key takeaways|we will explore|we'll explore|this article delves|this article explains|"
-      "this article covers|this article discusses|this article explores|this guide explains|this guide covers|this guide shows|"
-      "this post explains|this post will|this post covers|this tutorial explains|this tutorial covers|this page explains";
+      "learning objectives|table of contents|key takeaways|we will explore|we'll explore";
   const size_t from = p->before_count > NEAR ? p->before_count - NEAR : 0;
   const size_t end = p->line_end + NEAR < p->count ? p->line_end + NEAR : p->count;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p)) return false;
-  return hri_match_part(p->text, p->line, end, says) || hri_match_part(p->before, from, p->before_count, says);
+  return hri_match_part(p->text, p->line, end, says) || hri_match_part(p->before, from, p->before_count, says) ||
+         presents_itself(p->text, p->line, end) || presents_itself(p->before, from, p->before_count);
 }
 
 /* "Common signs of a full card:", "error messages to look for", and what one may see below. */
@@ -341,10 +349,11 @@ static bool is_usual(const hri_oom_place *p) {
 
 /* "We need a way to tell that it failed for x", "it would be nice if ...": what somebody asks for. */
 static bool is_wished(const hri_oom_place *p) {
+  enum { NEAR = 160 };
   static const char wishes[] =
       "need a way to|would be nice|would be great|would be helpful|would be useful|would be good|would be better|"
       "would be convenient|please add|please consider|could you add";
-  const size_t from = hri_sentence_start(p->text, p->sentence, p->at),
+  const size_t from = hri_sentence_start(p->text, p->at > p->sentence + NEAR ? p->at - NEAR : p->sentence, p->at),
                wish = hri_match_whole(p->text, from, p->at, wishes);
   return wish < p->at && !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) &&
          !hri_match_any(p->text, wish, p->at, "but|however|because|since|as i|yet");

@@ -574,14 +574,12 @@ static size_t last_sentence(const hri_oom_place *p, size_t *end) {
 }
 
 /* "Running it as a test, you may eventually see": the last words before the message, said of whoever reads. */
-static bool is_seen_by_you(const hri_oom_place *p, size_t end) {
-  const char *text = p->before;
+static bool is_seen_by_you(const char *text, size_t from, size_t end) {
   static const char what[] =
       "the following error|the following|this error|this message|an error|something like|errors like";
   static const char verbs[] = "see|get|meet|encounter|find|notice|run into|face|receive";
   static const char adverbs[] = "eventually|also|often|sometimes|then|still|even|occasionally|frequently";
-  size_t from = last_sentence(p, &end);
-  if (hri_match_any(text, from, end, HRI_OWN)) return false;
+  const size_t whole = end;
   end = hri_match_last(text, from, end, what);
   while (end > from && text[end - 1] == ' ') end--;
   const size_t verb = hri_match_last(text, from, end, verbs);
@@ -589,20 +587,21 @@ static bool is_seen_by_you(const hri_oom_place *p, size_t end) {
   for (end = verb; end > from && text[end - 1] == ' ';) end--;
   end = hri_match_last(text, from, end, adverbs);
   while (end > from && text[end - 1] == ' ') end--;
-  return hri_match_last(text, from, end, "you may|you might|you could|you can") < end;
+  return hri_match_last(text, from, end, "you may|you might|you could|you can") < end &&
+         !hri_match_any(text, from, whole, HRI_OWN);
 }
 
 /* "When the cache is not enough for one request, X will raise an error like this": whenever memory is short. */
-static bool comes_whenever(const hri_oom_place *p, size_t end) {
-  const char *text = p->before;
+static bool comes_whenever(const char *text, size_t from, size_t end) {
   static const char will[] =
       "will raise|will throw|will give|will print|will show|will report|will return|will produce|will emit|raises|throws";
   static const char short_of[] =
       "not enough|insufficient|is full|exceeds|exceed|runs out|is too small|is exhausted|not sufficient";
-  const size_t from = last_sentence(p, &end), verb = hri_match_whole(text, from, end, will);
-  return hri_match_at(text, from, end, "when |if |whenever |once ") && verb < end &&
-         hri_match_any(text, from, verb, short_of) && !hri_match_any(text, from, end, HRI_OWN) &&
-         hri_match_end(text, verb, end, "like this|like the following|like the one below|as follows|as below");
+  if (!hri_match_at(text, from, end, "when |if |whenever |once ") ||
+      !hri_match_end(text, from, end, "like this|like the following|like the one below|as follows|as below"))
+    return false;
+  const size_t verb = hri_match_whole(text, from, end, will);
+  return verb < end && hri_match_any(text, from, verb, short_of) && !hri_match_any(text, from, end, HRI_OWN);
 }
 
 /* "You queue an image, and the program dies with a wall of red text:", "every developer comes to a log entry:": whoever reads it, in the
@@ -630,8 +629,8 @@ static bool is_of_kind(const char *text, size_t from, size_t end) {
 }
 
 /* What a change does away with: "becomes x instead of:". */
-static bool is_replaced(const hri_oom_place *p, size_t end) {
-  const size_t from = last_sentence(p, &end), words = hri_match_last(p->before, from, end, "instead of|rather than");
+static bool is_replaced(const hri_oom_place *p, size_t from, size_t end) {
+  const size_t words = hri_match_last(p->before, from, end, "instead of|rather than");
   return words < end && words == from && hri_count_words(p->before, end, p->before_count) == 0;
 }
 
@@ -750,7 +749,11 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
             : 0;
   if (is_quoted_case(p)) return true;
   if (end == 0) return false;
-  if (is_seen_by_you(p, end) || comes_whenever(p, end) || is_replaced(p, end)) return true;
+  size_t last_end = end;
+  const size_t last = last_sentence(p, &last_end);
+  if (is_seen_by_you(p->before, last, last_end) || comes_whenever(p->before, last, last_end) ||
+      is_replaced(p, last, last_end))
+    return true;
   if ((colon || hri_match_end(p->before, 0, end, "what the error looks like")) && is_shown(p->before, from, end))
     return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
   if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
