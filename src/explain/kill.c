@@ -209,6 +209,17 @@ bool hri_oom_is_to_be(const char *text, size_t from, size_t verb, size_t at) {
   return hri_match_end(text, from, verb, HRI_TO_BE) && !hri_match_any(text, from, at, "my|the process|it");
 }
 
+/* "Slurm killed my job since it exceeded the memory I had asked for": who watches over a machine ended what is somebody's, and why. */
+static bool is_for_memory(const hri_oom_around *a, size_t from, size_t to) {
+  static const char watchers[] =
+      "slurm|kernel|linux|os|system|kubernetes|k8s|kubelet|cluster|scheduler|yarn|macos|android";
+  const size_t end = skip_adverbs(a->text, from, a->at);
+  return hri_match_last(a->text, from, end, watchers) < end &&
+         hri_match_at(a->text, a->after, a->count, " my | our | it ") &&
+         hri_match_any(a->text, a->after, to, "memory|oom|ram") &&
+         !hri_match_any(a->text, from, to, HRI_CASE "|" HRI_CAN "|when|before|until|each|any|every");
+}
+
 bool hri_oom_is_told_kill(const hri_oom_around *a) {
   const size_t from = hri_sentence_start(a->text, a->start, a->at);
   const size_t near = a->after + 80 < a->count ? a->after + 80 : a->count,
@@ -229,6 +240,7 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
     return false;                                                                             /* one of a list */
   if (hri_match_end(a->text, from, a->at, " or was | or | or got | or being ")) return false; /* nobody knows which */
   if (is_among_wide(a, from)) return true;
+  if (is_for_memory(a, from, to)) return true;
   if (hri_match_at(a->text, a->after, a->count, " it| the | my | all| them| that | off| those | and restarted"))
     return false; /* somebody ended it */
   return (is_suffered(a, from) && !is_somebody(a, from)) || is_quoted(a, from) || is_title(a, from);

@@ -347,6 +347,19 @@ static bool is_usual(const hri_oom_place *p) {
   return adverb < p->at && end > verb && p->text[end] == ' ' && !hri_match_any(p->text, from, adverb, definite);
 }
 
+/* "Many people report that the large one goes out of memory": what is said of others. */
+static bool is_said_of_others(const hri_oom_place *p) {
+  static const char many[] =
+      "many people |some people |most people |many users |some users |most users |several people |several users |"
+      "a few people |a few users |lots of people |other people |other users ";
+  static const char say[] = "report|reported|say|said|claim|claimed|complain|complained|have reported|have complained";
+  const size_t from = hri_sentence_start(p->text, p->sentence, p->at);
+  size_t at = from;
+  while (at < p->at && strchr(" #*->", p->text[at])) at++;
+  const size_t end = hri_match_next(p->text, at, p->at, many);
+  return end > at && hri_match_next(p->text, end, p->at, say) > end;
+}
+
 /* "We need a way to tell that it failed for x", "it would be nice if ...": what somebody asks for. */
 static bool is_wished(const hri_oom_place *p) {
   enum { NEAR = 160 };
@@ -375,7 +388,8 @@ bool hri_page_explains(const hri_oom_place *p) {
   if (is_frequent(p) || is_one_of_causes(p) || is_wished(p) || is_fixed_in(p)) return true;
   if (is_told_here(p)) return false;
   return is_titled_answer(p) || is_titled_elsewhere(p) || is_of_article(p) || is_listed_symptom(p) ||
-         is_one_of_several(p) || is_asked(p) || is_code_explained(p) || is_usual(p) || is_titled_by_message(p) ||
+         is_one_of_several(p) || is_asked(p) || is_code_explained(p) || is_usual(p) || is_said_of_others(p) ||
+         is_titled_by_message(p) ||
          (!hri_voice_opens(p) &&
           (is_pointed_at(p) || is_interpreted(p) || is_entry_of_reference(p) || is_one_of_signs(p)));
 }
