@@ -141,14 +141,24 @@ static bool is_told_in_clause(const hri_oom_place *p, size_t from, size_t to) {
          !hri_match_at(p->text, start, clause, "if |when |unless |whenever |suppose |imagine |say |once ");
 }
 
-/* "(which leads to CPU OOM in my case)": whose it was stands right behind, where the sentence sets no case. */
+/* "(which leads to CPU OOM in my case)", "the import crashes for me with MemoryError": whose it was stands right beside it, where the
+ * sentence sets no case. */
 static bool is_met_in_my_case(const hri_oom_place *p, size_t from, size_t to) {
   static const char mine[] = " in my case| in our case| for me| on my machine| on my side| on our side| on my end";
+  static const char ends[] = HRI_DIED "|" HRI_DIES "|stops|stopped";
   const size_t start = hri_sentence_start(p->text, p->sentence, from);
-  to = hri_match_next(p->text, to, p->line_end, " error| errors");
-  const size_t end = hri_match_next(p->text, to, p->line_end, mine);
-  return !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL | HRI_OOM_AMONG)) && end > to &&
-         (end == p->line_end || !hri_is_name(p->text[end])) &&
+  const size_t behind = hri_match_next(p->text, to, p->line_end, " error| errors");
+  const size_t end = hri_match_next(p->text, behind, p->line_end, mine);
+  const size_t with =
+      hri_match_last(p->text, start, from - (from > start && p->text[from - 1] == ' '), "with|with a|with an");
+  size_t whose = with;
+  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_LITERAL | HRI_OOM_AMONG)) return false;
+  while (whose > start && p->text[whose - 1] == ' ') whose--;
+  const size_t verb = with < from && whose > start
+                          ? hri_match_last(p->text, start, whose, "for me|for us|in my case|in our case")
+                          : whose;
+  const bool before = verb < whose && verb > start + 1 && hri_match_last(p->text, start, verb - 1, ends) < verb - 1;
+  return (before || (end > behind && (end == p->line_end || !hri_is_name(p->text[end])))) &&
          !hri_match_any(p->text, start, from, HRI_CASE "|" HRI_CAN "|" HRI_NOT "|no|never|without|fixed|fixes|solved");
 }
 

@@ -119,7 +119,7 @@ static bool was_killed_by_killer(const hri_oom_place *p, size_t phrase, size_t t
   static const char once[] = "was|were|got|been|has|have";
   const size_t from = hri_sentence_start(p->text, p->sentence, phrase),
                end = hri_sentence_end(p->text, to, p->line_end);
-  const size_t by = hri_match_first(p->text, from, end, "killed by ");
+  const size_t by = hri_match_first(p->text, from, end, "killed by |kill by ");
   const size_t near = by + 48 < end ? by + 48 : end;
   return by < end &&
          hri_match_part(p->text, by, near,
