@@ -296,8 +296,8 @@ uint16_t hri_line_shape(const char *line, size_t count, size_t start) {
 /* Whether the asterisk at line[at] multiplies, alone or as one of two: "1024*1024", "2**31". */
 static bool multiplies(const char *line, size_t count, size_t at) {
   size_t from = at, to = at + 1;
-  while (from > 0 && line[from - 1] == '*') from--;
-  while (to < count && line[to] == '*') to++;
+  while (from > 0 && line[from - 1] == '*' && to - from <= 2) from--;
+  while (to < count && line[to] == '*' && to - from <= 2) to++;
   return from > 0 && to < count && to - from <= 2 && hri_is_digit(line[from - 1]) && hri_is_digit(line[to]);
 }
 
@@ -379,7 +379,17 @@ static size_t unseen(const char *line, size_t count, size_t at) {
   return 0;
 }
 
-/* Drops terminal escapes and what nobody sees in place, so that a coloured "[rank3]:" is seen as a prefix. */
+/* How long the blank at line[at] is that does not break, as pages and word processors set it: U+00A0, U+202F; 0 when it is none. */
+static size_t no_break(const char *line, size_t count, size_t at) {
+  static const char *const blanks[] = {"\xc2\xa0", "\xe2\x80\xaf"};
+  for (size_t i = 0; line[at] & 0x80 && i < HRI_COUNT(blanks); i++) {
+    const size_t length = strlen(blanks[i]);
+    if (count - at >= length && memcmp(line + at, blanks[i], length) == 0) return length;
+  }
+  return 0;
+}
+
+/* Drops terminal escapes and what nobody sees in place, and makes one blank of all blanks, so that a coloured "[rank3]:" is seen as a prefix. */
 size_t hri_line_drop_escapes(char *line, size_t count) {
   size_t to = 0;
   for (size_t i = 0; i < count;) {
@@ -387,8 +397,14 @@ size_t hri_line_drop_escapes(char *line, size_t count) {
     if (line[i] == 0x1b) skip = hri_line_dressing(line, count, i);
     else if (line[i] == '[' || line[i] == '\\' || line[i] == '^') skip = written_escape(line, count, i);
     else skip = unseen(line, count, i);
-    if (skip) i += skip;
-    else line[to++] = line[i++];
+    if (skip) {
+      i += skip;
+    } else if (no_break(line, count, i)) {
+      i += no_break(line, count, i);
+      line[to++] = ' ';
+    } else {
+      line[to++] = line[i++];
+    }
   }
   return to;
 }

@@ -9,8 +9,8 @@
  * scan_kept.c keeps each failure once.
  *
  * Bounded time: a byte is normalised once, searched once; a head that turns out to be none costs a copy of
- * HRI_OOM_TEXT_BYTES, reading a message that many bytes times a constant, and after MAX_PARSED messages they are only
- * counted. */
+ * HRI_OOM_TEXT_BYTES, reading a message that many bytes times a constant; of a line, or a part of one that is too long, TRIES are read
+ * (is_worth_it), and after MAX_PARSED messages they are only counted. */
 #include <headroom/explain.h>
 
 #include "base/mem.h"
@@ -27,7 +27,7 @@
 #include "explain/voice.h"
 #include "explain/wording.h"
 
-enum { AHEAD = 16 * 1024, MAX_PARSED = 20000, TRIES = 96, RESTS = 16 };
+enum { AHEAD = 16 * 1024, MAX_PARSED = 20000, TRIES = 96, SHORT = 64, RESTS = 16 };
 
 /* A message that others' lines interrupt: its own ones go on up to `end`. */
 typedef struct rest {
@@ -45,7 +45,7 @@ struct hr_explainer {
   size_t muted;                /* no head of known words is looked for before this place in the window ... */
   size_t spoken;               /* ... and no word of the general rule before this one */
   size_t judged_line;          /* the line that words were last looked at in, plus one; 0: none ... */
-  uint32_t tries;              /* ... and how many that were none */
+  uint32_t tries;              /* ... and what they cost: those that were none, and short messages */
   bool may_fail;               /* ... and whether any word in it says that something failed */
   hri_scan_excerpt excerpt;    /* scratch, as is ... */
   hri_oom_message message;     /* ... this: large, so not on the stack */
@@ -187,6 +187,7 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
       e->muted = at + (end - x->start); /* the rest of the same words */
     return at + 1;
   }
+  if (end - x->start < SHORT) e->tries += 3; /* "code 137" a hundred times in a line is no hundred ends */
   return go_on(e, at, m, end);
 }
 
