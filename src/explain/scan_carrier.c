@@ -64,15 +64,44 @@ static size_t behind_system(const char *line, size_t count, bool *known) {
   return text == at ? 0 : text;
 }
 
-/* Behind "2024-05-01T10:11:12.123456789Z stderr F ", a container's runtime's, or "2024-05-01T10:11:12.1234567Z ", a runner's
- * of jobs; 0 when it is not there. */
+/* Behind the job and the step, "train\tRun training\t", by which a runner of jobs tells whose a line is; 0 when they are not there. */
+static size_t behind_steps(const char *line, size_t count) {
+  const char *job = memchr(line, '\t', count), *step;
+  if (!job || job == line) return 0;
+  step = memchr(job + 1, '\t', count - (size_t)(job + 1 - line));
+  return step ? (size_t)(step + 1 - line) : 0;
+}
+
+/* Behind "2024-05-01T10:11:12.123456789Z stderr F ", a container's runtime's, or its time alone as who asked for it has it, nine digits
+ * of a second long, or "2024-05-01T10:11:12.1234567Z ", a runner's of jobs, with its steps before it or without; 0 when it is not there. */
 static size_t behind_runtime(const char *line, size_t count) {
-  static const char runner[] = "dddd-dd-ddTdd:dd:dd.dddddddZ ";
-  size_t at;
-  if (hri_line_behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd.d") == 0) return 0;
-  at = behind_word(line, 0, count);
-  if (hri_match_at(line, at, count, " stderr F | stdout F | stderr P | stdout P ")) return at + 10;
-  return hri_line_behind_shape(line, 0, count, runner);
+  static const char *const times[] = {"dddd-dd-ddTdd:dd:dd.dddddddZ ", "dddd-dd-ddTdd:dd:dd.dddddddddZ "};
+  const size_t steps = behind_steps(line, count);
+  size_t at, text;
+  if (hri_line_behind_shape(line, 0, count, "dddd-dd-ddTdd:dd:dd.d") > 0) {
+    at = behind_word(line, 0, count);
+    if (hri_match_at(line, at, count, " stderr F | stdout F | stderr P | stdout P ")) return at + 10;
+  }
+  for (size_t i = 0; i < HRI_COUNT(times); i++) {
+    text = hri_line_behind_shape(line, 0, count, times[i]);
+    if (text > 0) return text;
+  }
+  text = hri_line_behind_shape(line, steps, count, times[0]);
+  return steps > 0 && text > steps ? text : 0;
+}
+
+/* Behind the step and the seconds, "#12 45.123 ", with which a builder of images prints what a step prints; behind the step alone
+ * where its end is told, "#12 ERROR: ...". 0 when it is not there. */
+static size_t behind_builder(const char *line, size_t count) {
+  size_t step = 1, at;
+  if (count < 4 || line[0] != '#') return 0;
+  while (step < count && hri_is_digit(line[step])) step++;
+  if (step == 1 || step == count || line[step] != ' ') return 0;
+  if (hri_match_at(line, ++step, count, "ERROR: ")) return step;
+  for (at = step; at < count && hri_is_digit(line[at]);) at++;
+  if (at == step || at + 1 >= count || line[at] != '.' || !hri_is_digit(line[at + 1])) return 0;
+  for (at++; at < count && hri_is_digit(line[at]);) at++;
+  return at < count && line[at] == ' ' ? at + 1 : 0;
 }
 
 static size_t drop_front(char *line, size_t at, size_t count) {
@@ -196,21 +225,26 @@ static char unescape(const char *line, size_t *at) {
 }
 
 size_t hri_scan_open_object(char *line, size_t count) {
-  static const char begin[] = "{\"log\":\"", behind[] = "\",\"stream\":\"std";
-  const size_t length = sizeof begin - 1;
+  static const char *const begins[] = {"{\"log\":\"",
+                                       "{\"log\": \""}; /* as Docker writes it, and as tools that read it do */
+  static const char *const behind[] = {"\",\"stream\":\"std", "\", \"stream\": \"std"};
+  const bool spaced = count > 7 && line[7] == ' ';
+  const size_t length = strlen(begins[spaced]);
   size_t end, put = 0;
-  if (count < length || memcmp(line, begin, length) != 0) return count;
-  end = hri_oom_word(line, length, count, behind);
+  if (count < length || memcmp(line, begins[spaced], length) != 0) return count;
+  end = hri_oom_word(line, length, count, behind[spaced]);
   if (end == count) return count;
   for (size_t at = length; at < end;) line[put++] = unescape(line, &at); /* text follows the string, past 6 bytes */
   while (put > 0 && hri_line_is_blank(line[put - 1])) put--;
   return put;
 }
 
+/* What stands on both sides of a box, and between the numbers of lines and these. */
+static const char *const sides[] = {"|", "\xe2\x94\x82", "\xe2\x94\x83", "\xe2\x95\x91"};
+
 /* The text in a row of a box, "| text |" with nothing but text between; `count` when it is none. A row of a table has more
  * bars. */
 static size_t open_box(char *line, size_t count) {
-  static const char *const sides[] = {"|", "\xe2\x94\x82", "\xe2\x94\x83", "\xe2\x95\x91"};
   size_t from = 0, to = count;
   while (from < to && hri_line_is_blank(line[from])) from++;
   while (to > from && hri_line_is_blank(line[to - 1])) to--;
@@ -229,6 +263,31 @@ static size_t open_box(char *line, size_t count) {
   return count;
 }
 
+size_t hri_scan_drop_number(uint64_t *numbered, char *line, size_t count, uint64_t number) {
+  uint64_t value = 0;
+  size_t at = 0, from;
+  if (*numbered + 1 < number) return count; /* a line before had none */
+  while (at < count && hri_line_is_blank(line[at])) at++;
+  for (from = at; at < count && hri_is_digit(line[at]) && at - from < 18; at++)
+    value = value * 10 + (uint64_t)(line[at] - '0');
+  if (at == from || value != number) return count;
+  *numbered = number;
+  if (at == count) return 0;
+  if (line[at] == '\t' || line[at] == ':')
+    return drop_front(line, at + 1 + (at + 1 < count && line[at] == ':' && line[at + 1] == ' '), count);
+  for (from = at; at < count && line[at] == ' ';) at++;
+  if (at == count) return 0;
+  for (size_t i = 0; at > from && i < HRI_COUNT(sides); i++) {
+    const size_t side = strlen(sides[i]);
+    if (count - at < side || memcmp(line + at, sides[i], side) != 0) continue;
+    at += side;
+    return drop_front(line, at + (at < count && line[at] == ' '), count);
+  }
+  if (at >= from + 2) return drop_front(line, from + 2, count);
+  *numbered = 0; /* a number that belongs to the text */
+  return count;
+}
+
 /* Whether line[at, count) is the literal of a field of somebody's object, with its line ends written out. */
 static bool is_literal_field(const char *line, size_t at, size_t count) {
   return at < count && line[at] == '"' && hri_oom_word(line, at, count, "\\n") < count;
@@ -239,6 +298,7 @@ size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
   size_t at;
   at = behind_system(line, count, &known);
   if (at == 0) at = behind_runtime(line, count);
+  if (at == 0) at = behind_builder(line, count);
   if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ") && !is_literal_field(line, 8, count)) at = 8;
   *dated = known;
   return open_page(line, open_box(line, drop_front(line, at, count)));

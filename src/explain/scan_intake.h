@@ -12,6 +12,7 @@ typedef struct hri_scan_intake {
   char line[HRI_SCAN_LINE];
   size_t count;
   uint64_t lines;     /* that have ended before this one */
+  uint64_t numbered;  /* the last of those that all bear their number (scan_carrier.h) */
   bool dated;         /* whole, it is a dated record of somebody who is known by the name before it */
   bool continued;     /* the raw line is the rest of one that was too long: it has no prefix */
   hri_scan_mark said; /* of the current raw line, by its prefix and form: rank, who, shape, source */

@@ -14,7 +14,10 @@ static const carrier carriers[] = {
     {"syslog", "May  1 10:11:12 host7 train[4242]: ", "", "", ""},
     {"the journal, with ISO times", "2024-05-01T10:11:12+0200 host7 python3[4242]: ", "", "", ""},
     {"a container's runtime", "2024-05-01T10:11:12.123456789Z stderr F ", "", "", ""},
+    {"a container's runtime, of which the times were asked for", "2024-05-01T10:11:12.123456789Z ", "", "", ""},
     {"a runner of jobs", "2024-05-01T10:11:12.1234567Z ", "", "", ""},
+    {"a runner of jobs, with its steps", "train\tRun training\t2024-05-01T10:11:12.1234567Z ", "", "", ""},
+    {"a builder of images", "#12 45.123 ", "", "", ""},
     {"a launcher", "stderr: ", "", "", ""},
     {"Windows", "", "\r", "", ""},
     {"a terminal's copy", "", "      ", "", ""},
@@ -68,12 +71,15 @@ static size_t to_utf16(const char *text, char *to) {
   return at;
 }
 
-/* Docker's objects, one a line. */
-static size_t to_objects(const char *text, char *to) {
+/* Docker's objects, one a line; `spaced` as tools that read and write them do. */
+static size_t to_objects(const char *text, bool spaced, char *to) {
+  static const char *const begin[] = {"{\"log\":\"", "{\"log\": \""};
+  static const char *const end_of[] = {"\\n\",\"stream\":\"stderr\",\"time\":\"2024-05-01T10:11:12.1Z\"}\n",
+                                       "\\n\", \"stream\": \"stderr\", \"time\": \"2024-05-01T10:11:12.1Z\"}\n"};
   size_t at = 0;
   for (const char *end; *text; text = *end ? end + 1 : end) {
     end = text + strcspn(text, "\n");
-    put(to, &at, "{\"log\":\"", 8);
+    put(to, &at, begin[spaced], strlen(begin[spaced]));
     for (const char *s = text; s < end; s++) {
       const char *code = *s == '<'    ? "\\u003c"
                          : *s == '>'  ? "\\u003e"
@@ -83,7 +89,7 @@ static size_t to_objects(const char *text, char *to) {
       if (*s == '"' || *s == '\\') put(to, &at, "\\", 1);
       put(to, &at, code ? code : s, code ? strlen(code) : 1);
     }
-    put(to, &at, "\\n\",\"stream\":\"stderr\",\"time\":\"2024-05-01T10:11:12.1Z\"}\n", 55);
+    put(to, &at, end_of[spaced], strlen(end_of[spaced]));
   }
   return at;
 }
@@ -96,6 +102,29 @@ static size_t to_numbers(const char *text, char *to) {
     (void)snprintf(number, sizeof number, *text == 'o' ? "&#x%x;" : "&#%d;", (int)*text);
     put(to, &at, numbered ? number : text, numbered ? strlen(number) : 1);
   }
+  return at;
+}
+
+/* With the number of each line, as an editor or a viewer shows it. */
+static size_t to_numbered(const char *text, const char *before, const char *behind, char *to) {
+  char number[24];
+  size_t at = 0;
+  unsigned line = 0;
+  for (const char *end; *text; text = *end ? end + 1 : end) {
+    end = text + strcspn(text, "\n");
+    put(to, &at, number, (size_t)snprintf(number, sizeof number, "%s%u%s", before, ++line, behind));
+    put(to, &at, text, (size_t)(end - text));
+    put(to, &at, "\n", 1);
+  }
+  return at;
+}
+
+/* With blanks that do not break, as pages and word processors set them. */
+static size_t to_unbroken(const char *text, char *to) {
+  size_t at = 0;
+  for (; *text; text++)
+    if (*text == ' ') put(to, &at, "\xc2\xa0", 2);
+    else put(to, &at, text, 1);
   return at;
 }
 
@@ -134,7 +163,12 @@ static void visit(const explain_case *c, void *context) {
   for (size_t i = 0; i < sizeof carriers / sizeof *carriers; i++)
     check(carriers[i].name, plain, text, carry(&carriers[i], c->text, text), context);
   check("UTF-16", plain, text, to_utf16(c->text, text), context);
-  check("a container's objects", plain, text, to_objects(c->text, text), context);
+  check("a container's objects", plain, text, to_objects(c->text, false, text), context);
+  check("a container's objects with blanks", plain, text, to_objects(c->text, true, text), context);
+  check("an editor's numbers", plain, text, to_numbered(c->text, "   ", "\t", text), context);
+  check("a viewer's numbers", plain, text, to_numbered(c->text, "", ": ", text), context);
+  check("a viewer's numbers before a bar", plain, text, to_numbered(c->text, " ", " | ", text), context);
+  check("blanks that do not break", plain, text, to_unbroken(c->text, text), context);
   check("a page's numbers", plain, text, to_numbers(c->text, text), context);
   hr_explanation_destroy(plain);
 }
@@ -237,8 +271,32 @@ static void test_long_lines(void **state) {
   }
 }
 
+/* Of a line that says one thing over and over no more is read than is worth it, whatever its length: a place costs as much as some
+ * hundred bytes. Whole messages, which are as long as that themselves, are all read. */
+static void test_repeated_line(void **state) {
+  static const char *const words[] = {"code 137 ", "OOMKilled ", "exit code 137, ", "process was killed. "};
+  static const char whole[] =
+      "CUDA out of memory. Tried to allocate 2.00 GiB (GPU 0; 10.00 GiB total capacity; 1.00 GiB already allocated). ";
+  enum { COUNT = 1 << 18, PART = 4096, MOST_OF_PART = 33, WHOLE = COUNT / (sizeof whole - 1) };
+  static char text[COUNT];
+  hr_explanation *e;
+  (void)state;
+  for (size_t i = 0; i < sizeof words / sizeof *words; i++) {
+    for (size_t at = 0; at < COUNT; at++) text[at] = words[i][at % strlen(words[i])];
+    e = explain(text, COUNT);
+    assert_true(e->failure_count > 0);
+    assert_true(e->failures[0].repeats + e->more < (COUNT / PART + 1) * MOST_OF_PART);
+    hr_explanation_destroy(e);
+  }
+  for (size_t i = 0; i < WHOLE; i++) memcpy(text + i * (sizeof whole - 1), whole, sizeof whole - 1);
+  e = explain(text, WHOLE * (sizeof whole - 1));
+  assert_int_equal(e->failure_count, 1);
+  assert_int_equal(e->failures[0].repeats, WHOLE - 1);
+  hr_explanation_destroy(e);
+}
+
 int main(void) {
   const struct CMUnitTest tests[] = {cmocka_unit_test(test_carriers), cmocka_unit_test(test_contexts),
-                                     cmocka_unit_test(test_long_lines)};
+                                     cmocka_unit_test(test_long_lines), cmocka_unit_test(test_repeated_line)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
