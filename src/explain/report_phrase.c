@@ -238,7 +238,7 @@ static bool find_oom(const char *text, size_t line, size_t from, size_t to, size
   static const char behind[] =
       ".|)|]|:|!| error| when| while| after | from | killed| during| on gpu| on device| in | at | trying";
   static const char before[] =
-      "due to|by|hit|got|because of|reason:|error:|gpu|cuda|host|encountered|status:|error|with|into|"
+      "due to|by|hit|got|because of|reason:|error:|failed:|failure:|crashed:|died:|gpu|cuda|host|encountered|status:|error|with|into|"
       "getting|get an|get a|get|gets|cause|causes|caused";
   *p = (hri_oom_phrase){from, to, false, false};
   if (hri_match_at(text, to, count, ": 0|s:|=| score|_")) return false;

@@ -133,9 +133,9 @@ bool hri_oom_is_concrete(const char *text, size_t from, size_t to) {
   return false;
 }
 
-/* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word. */
+/* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word; nccl names itself before its own. */
 static bool starts_with_level(const char *text, size_t line, size_t to) {
-  static const char levels[] = "error |fatal |critical |severe |e |f |w |warn |err ";
+  static const char levels[] = "error |fatal |critical |severe |e |f |w |warn |err |nccl warn ";
   return hri_match_at(text, line, to, levels);
 }
 
