@@ -37,6 +37,7 @@ static void write_failure(json_writer *json, const hr_oom_failure *f) {
   if (f->event != UINT64_MAX) json_write_count(json, "event", f->event);
   else json_write_null(json, "event");
   json_write_count(json, "repeats", f->repeats);
+  json_write_bool(json, "asked_again", f->asked_again);
   json_write_count(json, "process_count", f->process_count);
   json_write_text(json, "cause", hr_oom_cause_name(f->cause));
   json_write_text(json, "certainty", hr_oom_certainty_name(f->certainty));

@@ -1,4 +1,5 @@
 /* headroom explain, for people. */
+#include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -160,19 +161,56 @@ static void print_ranks(const ranks *all) {
   (void)printf("\n");
 }
 
+/* Whether the i-th failure is one of `others`: neither the one that is explained nor one that was asked for again. */
+static bool is_other(const hr_explanation *e, uint32_t i) { return i != e->primary && !e->failures[i].asked_again; }
+
+/* Requests that the device refused and that were then made again: of any number of them, PyTorch from 2.13 on logs each. */
+static void print_asked_again(const hr_explanation *e) {
+  unsigned long long first = 0, count = 0;
+  for (uint32_t i = 0; i < e->failure_count; i++) {
+    const hr_oom_failure *f = &e->failures[i];
+    if (i == e->primary || !f->asked_again) continue;
+    if (count == 0 || f->line < first) first = f->line;
+    count += f->repeats + 1;
+  }
+  if (count == 0) return;
+  if (count == 1) (void)printf("  line %llu: the device refused a request that was made again, mostly with success\n", first);
+  else (void)printf("  from line %llu on: the device refused %llu requests that were made again, mostly with success\n", first, count);
+}
+
+/* What else the text holds: the first few, of them those whose cause is decided before the others. */
+static void print_others(const hr_explanation *e) {
+  enum { SHOWN = 8 };
+  bool shown[HR_OOM_MAX_FAILURES] = {false};
+  uint32_t count = 0;
+  uint64_t others = e->more;
+  assert(e->failure_count <= HR_OOM_MAX_FAILURES);
+  if (e->failure_count > 1) (void)printf("\nother failures in this text\n");
+  for (uint32_t i = 0; i < e->failure_count; i++) others += is_other(e, i);
+  for (int undecided = 0; undecided < 2; undecided++)
+    for (uint32_t i = 0; i < e->failure_count && count < SHOWN; i++) {
+      if (!is_other(e, i) || (e->failures[i].cause == HR_OOM_UNKNOWN) != undecided) continue;
+      shown[i] = true;
+      count++;
+    }
+  for (uint32_t i = 0; i < e->failure_count; i++) {
+    const hr_oom_failure *f = &e->failures[i];
+    if (!shown[i]) continue;
+    (void)printf("  line %llu", (unsigned long long)f->line);
+    if (f->rank >= 0) (void)printf(", rank %d", f->rank);
+    (void)printf(", %s: %s, %s\n", f->source, hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty));
+  }
+  if (others > count)
+    (void)printf("  and %llu more%s\n", (unsigned long long)(others - count),
+                 e->more == 0 ? " (--json has them)" : " messages");
+  print_asked_again(e);
+}
+
 void explain_print(const explain_result *result) {
   const hr_explanation *e = result->explanation;
   if (result->run) print_run(result->run);
   if (result->ranks) print_ranks(result->ranks);
   print_failure(&e->failures[e->primary]);
   if (result->planned_for[0]) print_planned(result);
-  if (e->failure_count > 1) (void)printf("\nother failures in this text\n");
-  for (uint32_t i = 0; i < e->failure_count; i++) {
-    const hr_oom_failure *f = &e->failures[i];
-    if (i == e->primary) continue;
-    (void)printf("  line %llu", (unsigned long long)f->line);
-    if (f->rank >= 0) (void)printf(", rank %d", f->rank);
-    (void)printf(", %s: %s, %s\n", f->source, hr_oom_cause_name(f->cause), hr_oom_certainty_name(f->certainty));
-  }
-  if (e->more) (void)printf("  and %llu more messages\n", (unsigned long long)e->more);
+  print_others(e);
 }

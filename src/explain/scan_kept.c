@@ -202,6 +202,17 @@ static bool may_outweigh(const hri_oom_message *message, int least) {
          (message->kind == HRI_OOM_FOREIGN && least < FOREIGN);
 }
 
+/* A message that finds no room, or lost it, and how often it was said: log lines of the allocator alone are counted with the last that is
+ * kept, for they tell the same of different requests. */
+static void count_beyond(hri_scan_kept *k, bool exact, uint64_t count) {
+  for (size_t i = k->failures.count; exact && i-- > 0;)
+    if (k->origins.items[i].exact) {
+      k->failures.items[i].repeats += count;
+      return;
+    }
+  k->more++;
+}
+
 static void remove_one(hri_scan_kept *k, size_t i) {
   const size_t behind = k->failures.count - i - 1;
   memmove(&k->failures.items[i], &k->failures.items[i + 1], behind * sizeof *k->failures.items);
@@ -228,13 +239,16 @@ static void replace(hri_scan_kept *k, size_t i, hri_oom_message *message) {
   message->failure.repeats =
       k->origins.items[i].exact ? 0 : k->failures.items[i].repeats; /* those of requests that were served */
   k->failures.items[i] = message->failure;
+  k->failures.items[i].asked_again = message->exact;
   k->origins.items[i] = (hri_scan_origin){message->kind, message->exact, message->general};
 }
 
 static hr_status append(hri_scan_kept *k, const hri_oom_message *message, hr_error *error) {
   const hri_scan_origin origin = {message->kind, message->exact, message->general};
-  if (!hri_array_push(&k->origins, origin) || !hri_array_push(&k->failures, message->failure))
-    return hri_fail_memory(error, sizeof message->failure, "an explanation");
+  hr_oom_failure failure = message->failure;
+  failure.asked_again = message->exact;
+  if (!hri_array_push(&k->origins, origin) || !hri_array_push(&k->failures, failure))
+    return hri_fail_memory(error, sizeof failure, "an explanation");
   return HR_OK;
 }
 
@@ -255,11 +269,16 @@ hr_status hri_scan_keep(hri_scan_kept *k, hri_oom_message *message, const hri_sc
   if (known == count && !message->general) known = find_general(k, &message->failure);
   if (known == count && count == HR_OOM_MAX_FAILURES) {
     const size_t least = find_least(k);
-    k->more++;
-    if (!may_outweigh(message, weight(k, least))) return HR_OK;
-    judge(k, message, w, at);
-    if (weight_of(&message->failure, message->kind, message->exact) <= weight(k, least)) return HR_OK;
+    const hr_oom_failure lost = k->failures.items[least];
+    bool takes = may_outweigh(message, weight(k, least));
+    if (takes) judge(k, message, w, at);
+    takes = takes && weight_of(&message->failure, message->kind, message->exact) > weight(k, least);
+    if (!takes) {
+      count_beyond(k, message->exact, 1);
+      return HR_OK;
+    }
     remove_one(k, least);
+    count_beyond(k, lost.asked_again, lost.repeats + 1);
     return append(k, message, error);
   }
   judge(k, message, w, at);

@@ -91,6 +91,19 @@ run explain wide.log; expect_rc 0; expect_out '^fragmented, likely$'
 run explain missing.log; refuses 1; expect_err 'missing.log'
 run explain oom.log other.log; refuses 2
 
+# Refusals after which PyTorch asked again are one row, however many; of other failures a few rows, those that are decided before the others.
+for k in {1..90}; do
+  echo "[W1128 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device 0 while trying to allocate $((k << 21)) bytes (free: 1048576, total: 84987084800)."
+done >served.log
+cat oom.log >>served.log
+run explain served.log; expect_rc 0
+expect_out '^line 95: .*rank 3'; expect_out '^  from line 1 on: the device refused 90 requests that were made again, mostly with success$'
+[ "$(sed -n '/^other failures/,$p' out | wc -l)" = 2 ] || fail "a row for each refusal that was served"
+for k in {10..29}; do sed "s/2.00 GiB/2.$k GiB/" oom.log; done >many.log
+run explain many.log; expect_rc 0
+[ "$(sed -n '/^other failures/,$p' out | grep -c '^  line')" = 8 ] || fail "not the first few of many failures"
+expect_out '^  and 11 more \(--json has them\)$'
+
 # Planned fixes: the device of the message, the words of its framework; more than the plan of the job as given saves.
 cat >full.log <<'LOG'
   File "lib/transformers/trainer.py", line 12, in training_step
