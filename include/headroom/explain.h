@@ -40,6 +40,7 @@ typedef enum hr_oom_cause {
   HR_OOM_GROWTH,              /* memory that stays behind every step: a leak (snapshots only) */
   HR_OOM_OUTLIER_BATCH,       /* this step needed much more than the others (snapshots only) */
   HR_OOM_NO_FAILURE,          /* nothing failed in what was recorded; the peak is explained */
+  HR_OOM_NOT_MEMORY,          /* it failed, and for something else: a disk, a file, a loss that is not finite (runs only) */
   HR_OOM_CAUSE_COUNT
 } hr_oom_cause;
 
@@ -260,6 +261,7 @@ typedef struct hr_run_tier {
 typedef struct hr_run_explanation {
   hr_run_end end;
   uint64_t step, steps;  /* finished, asked for */
+  int64_t saved_step;    /* of the last checkpoint that is there; -1: none is */
   char last[96];         /* what ran last: "forward, layer 3, linear (train)"; "" when not known */
   char message[512];     /* the error of FAILED; else "" */
   uint64_t budget_bytes; /* device tier */

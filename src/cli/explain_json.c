@@ -83,6 +83,8 @@ static void write_run(json_writer *json, const hr_run_explanation *run) {
   json_write_text(json, "end", hr_run_end_name(run->end));
   json_write_count(json, "step", run->step);
   json_write_count(json, "steps", run->steps);
+  if (run->saved_step >= 0) json_write_count(json, "saved_step", (uint64_t)run->saved_step);
+  else json_write_null(json, "saved_step");
   json_write_text(json, "last", run->last[0] ? run->last : NULL);
   json_write_text(json, "message", run->message[0] ? run->message : NULL);
   json_write_count(json, "budget_bytes", run->budget_bytes);

@@ -142,7 +142,8 @@ const char *hr_oom_cause_name(hr_oom_cause cause) {
                                                         "private_pool",      "host_memory",
                                                         "outside_allocator", "not_pytorch",
                                                         "on_chip",           "growth",
-                                                        "outlier_batch",     "no_failure"};
+                                                        "outlier_batch",     "no_failure",
+                                                        "not_memory"};
   return (unsigned)cause < HR_OOM_CAUSE_COUNT ? names[cause] : "unknown";
 }
 

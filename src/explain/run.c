@@ -1,10 +1,12 @@
 /* How a run of ours ended, from what it leaves: run.json says it when the run could, the trail (snapshot/trail.h) also
  * when it was killed, metrics.jsonl how the process grew. */
+#include <dirent.h>
 #include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdio.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #include "base/file.h"
@@ -77,6 +79,21 @@ static hr_status read_metrics(const char *path, sample out[3], hr_error *error) 
   return status;
 }
 
+/* ---- checkpoints ---- */
+
+/* The step of the last checkpoint in `path`: one takes its name when it is whole. -1: there is none. */
+static int64_t last_saved(const char *path) {
+  DIR *folder = opendir(path);
+  int64_t last = -1;
+  for (struct dirent *entry; folder && (entry = readdir(folder));) {
+    long long step;
+    char behind;
+    if (sscanf(entry->d_name, "step-%lld%c", &step, &behind) == 1 && step > last) last = step;
+  }
+  if (folder) (void)closedir(folder);
+  return last;
+}
+
 /* ---- run.json ---- */
 
 static hr_status read_tiers(const hri_json *plan, hr_run_explanation *run, hr_error *error) {
@@ -118,15 +135,21 @@ static hr_status read_state(const char *state, const hri_json *root, hr_run_expl
 
 static hr_status read_run(const char *path, hr_run_explanation *run, hr_error *error) {
   hri_json root = {0}, plan;
-  const char *state;
+  const char *state, *message;
   hr_status status;
   if (!hri_path_exists(path)) {
     status = hri_fail(error, HR_ERROR_IO, "there is no %s: the directory is not one of a run", path);
-    return hri_hint(error, status, "give the directory that headroom train wrote, or a log or a snapshot");
+    return hri_hint(error, status,
+                    "give the directory that headroom train wrote, one with a snapshot of each rank, or a log or a snapshot by its name");
   }
   HRI_TRY(hri_json_read(path, 16 << 20, &root, error));
   HRI_TRY_OUT(hri_json_get_string(&root, "state", &state, error));
   HRI_TRY_OUT(read_state(state, &root, run, error));
+  if (hri_json_has(&root, "message")) {
+    HRI_TRY_OUT(hri_json_get_string(&root, "message", &message, error));
+    (void)snprintf(run->message, sizeof run->message, "%.500s", message);
+    hri_oom_tidy(run->message);
+  }
   HRI_TRY_OUT(hri_json_opt_u64(&root, "step", 0, INT64_MAX, &run->step, error));
   HRI_TRY_OUT(hri_json_opt_u64(&root, "steps", 0, INT64_MAX, &run->steps, error));
   HRI_TRY_OUT(hri_json_get_object(&root, "plan", &plan, error));
@@ -159,7 +182,8 @@ static hr_status read_trail(const char *path, hr_run_explanation *run, hr_status
   if (page.layer >= 0) (void)snprintf(layer, sizeof layer, ", layer %d", page.layer);
   if (page.op[0])
     (void)snprintf(run->last, sizeof run->last, "%s%s, %s (%s)", page.phase, layer, page.op, page.program);
-  (void)snprintf(run->message, sizeof run->message, "%.500s", page.message);
+  if (page.message[0] || run->end != HR_RUN_FAILED)
+    (void)snprintf(run->message, sizeof run->message, "%.500s", page.message);
   hri_oom_tidy(run->last);
   hri_oom_tidy(run->message);
   return HR_OK;
@@ -233,8 +257,8 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
     if (outcome == HR_ERROR_MEMORY)
       hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_CERTAIN, "the machine refused memory: %.180s", run->message);
     else
-      hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN, "it failed, but not for memory: %.180s",
-                  run->message[0] ? run->message : hr_status_name(outcome));
+      hri_oom_say(f, HR_OOM_NOT_MEMORY, outcome == HR_OK ? HR_OOM_LIKELY : HR_OOM_CERTAIN, "it failed, and not for memory: %.180s",
+                  run->message[0] ? run->message : hr_status_name(outcome)); /* without a trail the message alone tells */
     break;
   case HR_RUN_KILLED: judge_killed(f, run); break;
   case HR_RUN_UNKNOWN:
@@ -244,18 +268,31 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
   }
 }
 
+/* Whether a disk had no room, or its quota none, for what the run wrote: as its error, which ends with the system's words, says. */
+static bool is_of_disk(const hr_run_explanation *run) {
+  return run->end == HR_RUN_FAILED && (strstr(run->message, strerror(ENOSPC)) || strstr(run->message, strerror(EDQUOT)));
+}
+
 /* What to do with the run itself, behind what its cause asks for. */
-static void advise_run(hr_oom_failure *f, const hr_run_explanation *run) {
-  static const char *const advice[] =
-      {[HR_RUN_UNKNOWN] = "if no process of it is left: headroom train --resume RUN goes on from the last checkpoint",
-       [HR_RUN_RUNNING] = "headroom inspect RUN shows what its plan holds at the peak",
-       [HR_RUN_DONE] = "headroom inspect RUN shows what its plan held at the peak",
-       [HR_RUN_STOPPED] = "headroom train --resume RUN goes on from the last checkpoint",
-       [HR_RUN_FAILED] = "mend what the error names, then headroom train --resume RUN goes on from the last checkpoint",
-       [HR_RUN_KILLED] = "headroom train --resume RUN goes on from the last checkpoint"};
+static void advise_run(hr_oom_failure *f, const hr_run_explanation *run, const char *directory) {
+  static const char *const before[] = {[HR_RUN_UNKNOWN] = "if no process of it is left: ", [HR_RUN_FAILED] = "mend what the error names, then ",
+                                       [HR_RUN_KILLED] = "", [HR_RUN_STOPPED] = ""};
+  char text[HR_OOM_LINE_BYTES];
+  struct statvfs disk;
   hri_oom_advise(f, false);
-  if (f->cause == HR_OOM_NO_FAILURE || f->cause == HR_OOM_UNKNOWN)
-    hr_oom_add_advice(f, HR_OOM_ADVICE, advice[run->end], "none", "", 0);
+  if (f->cause != HR_OOM_NO_FAILURE && f->cause != HR_OOM_UNKNOWN && f->cause != HR_OOM_NOT_MEMORY) return;
+  if (is_of_disk(run) && statvfs(directory, &disk) == 0) {
+    (void)snprintf(text, sizeof text, "make room on the disk of the run, which has %s free now, or keep fewer checkpoints (--keep, --save-every)",
+                   SIZE((uint64_t)disk.f_bavail * disk.f_frsize));
+    hr_oom_add_advice(f, HR_OOM_ADVICE, text, "none", "", 0);
+  }
+  if (run->end == HR_RUN_DONE || run->end == HR_RUN_RUNNING)
+    (void)snprintf(text, sizeof text, "headroom inspect RUN shows what its plan %s at the peak", run->end == HR_RUN_DONE ? "held" : "holds");
+  else if (run->saved_step >= 0)
+    (void)snprintf(text, sizeof text, "%sheadroom train --resume RUN goes on from its last checkpoint, step %lld", before[run->end],
+                   (long long)run->saved_step);
+  else (void)snprintf(text, sizeof text, "%sthe command that began the run begins it again: it left no checkpoint", before[run->end]);
+  hr_oom_add_advice(f, HR_OOM_ADVICE, text, "none", "", 0);
 }
 
 /* What a run can do without: a trail that the power took in the middle of a page leaves run.json to be read. */
@@ -281,6 +318,12 @@ static hr_status read_all(const char *directory, hr_run_explanation *run, hr_oom
     status = k == 0   ? read_run(path, run, error)
              : k == 1 ? read_metrics(path, samples, error)
                       : go_without(read_trail(path, run, outcome, &unread), &unread, f, error);
+    hri_free(path);
+  }
+  if (status == HR_OK) {
+    path = hri_path_join(directory, "checkpoints");
+    if (!path) return hri_fail_memory(error, strlen(directory) + 16, "a path");
+    run->saved_step = last_saved(path);
     hri_free(path);
   }
   run->first_resident_bytes = samples[0].resident;
@@ -319,7 +362,7 @@ hr_status hr_explain_run(const char *directory, hr_run_explanation **out, hr_err
   if (run->resident_bytes) f->figures[HR_OOM_THIS_PROCESS] = (hr_oom_value){HR_OOM_READ, run->resident_bytes, 0};
   if (run->usable_bytes) f->figures[HR_OOM_FREE] = (hr_oom_value){HR_OOM_READ, run->usable_bytes, 0};
   judge_run(f, run, outcome);
-  advise_run(f, run);
+  advise_run(f, run, directory);
   *out = run;
   return HR_OK;
 }

@@ -10,7 +10,7 @@
 enum {
   HRI_TIP_CAUSES = (1u << HR_OOM_CAUSE_COUNT) - 1,
   /* what the request was */
-  HRI_TIP_ONE_TENSOR = 1 << 14, /* more than the whole device */
+  HRI_TIP_ONE_TENSOR = 1 << 22, /* more than the whole device */
   HRI_TIP_BIG = 1 << 15,        /* a quarter of it or more */
   HRI_TIP_SIZES = HRI_TIP_ONE_TENSOR | HRI_TIP_BIG,
   /* which PyTorch, by the wording of its message */
@@ -39,7 +39,7 @@ enum {
   HRI_TIP_ORIGINS = HRI_TIP_TEXT | HRI_TIP_SNAPSHOT | HRI_TIP_RUN
 };
 
-_Static_assert(HR_OOM_CAUSE_COUNT <= 14, "causes and what a request was share a word");
+_Static_assert(HR_OOM_CAUSE_COUNT <= 15, "causes and what a request was share a word");
 
 /* What a tip is about. Of each topic a failure gets the first tip that is meant for it. */
 typedef enum hri_tip_topic {

@@ -187,7 +187,61 @@ static void test_failed(void **state) {
   hr_run_explanation_destroy(run);
   page.status = HR_ERROR_IO;
   put_trail(page);
-  expect(HR_RUN_FAILED, HR_OOM_NO_FAILURE, HR_OOM_CERTAIN);
+  expect(HR_RUN_FAILED, HR_OOM_NOT_MEMORY, HR_OOM_CERTAIN);
+}
+
+static bool advises(const hr_oom_failure *f, const char *words) {
+  for (uint32_t k = 0; k < f->advice_count; k++)
+    if (strstr(f->advice[k].text, words)) return true;
+  return false;
+}
+
+/* A run whose disk was full cannot write its end into run.json, which says that it runs: the trail has the error, the checkpoints tell
+ * from which step it goes on, the disk how much it has. */
+static void test_full_disk(void **state) {
+  hri_trail_page page = {.pid = NO_PROCESS,
+                         .state = HRI_TRAIL_FAILED,
+                         .status = HR_ERROR_IO,
+                         .step = 90,
+                         .steps = 100,
+                         .message = "cannot write run/checkpoints/x/model.safetensors: No space left on device"};
+  static const char *const made[] = {"checkpoints", "checkpoints/step-000030", "checkpoints/step-000060", "checkpoints/step-000090.set-aside-1"};
+  char path[128];
+  hr_run_explanation *run;
+  (void)state;
+  clear();
+  put_run("running", "0");
+  put_trail(page);
+  run = explain();
+  assert_int_equal(run->saved_step, -1);
+  assert_true(advises(&run->explanation->failures[0], "it left no checkpoint"));
+  hr_run_explanation_destroy(run);
+  for (size_t i = 0; i < sizeof made / sizeof *made; i++) {
+    (void)snprintf(path, sizeof path, "%s/%s", directory, made[i]);
+    assert_int_equal(hri_dir_make(path, NULL), HR_OK);
+  }
+  run = explain();
+  assert_int_equal(run->end, HR_RUN_FAILED);
+  assert_int_equal(run->explanation->failures[0].cause, HR_OOM_NOT_MEMORY);
+  assert_int_equal(run->saved_step, 60);
+  assert_true(advises(&run->explanation->failures[0], "last checkpoint, step 60"));
+  assert_true(advises(&run->explanation->failures[0], "make room on the disk of the run, which has "));
+  hr_run_explanation_destroy(run);
+}
+
+/* What run.json says where the trail is lost. */
+static void test_failed_without_trail(void **state) {
+  hr_run_explanation *run;
+  (void)state;
+  clear();
+  put("run.json", "{\"state\": \"diverged\", \"message\": \"the loss of step 7 is not finite\", \"step\": 7, \"steps\": 100, \"plan\": {\"tiers\": {}}}");
+  run = explain();
+  assert_int_equal(run->end, HR_RUN_FAILED);
+  assert_int_equal(run->explanation->failures[0].cause, HR_OOM_NOT_MEMORY);
+  assert_int_equal(run->explanation->failures[0].certainty, HR_OOM_LIKELY);
+  assert_non_null(strstr(run->explanation->failures[0].verdict, "the loss of step 7 is not finite"));
+  assert_false(advises(&run->explanation->failures[0], "make room"));
+  hr_run_explanation_destroy(run);
 }
 
 static void refuses(hr_status code, const char *words) {
@@ -301,7 +355,7 @@ static int tear_down(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_done),       cmocka_unit_test(test_running),        cmocka_unit_test(test_killed),
-      cmocka_unit_test(test_failed),     cmocka_unit_test(test_refused),        cmocka_unit_test(test_torn_trail),
+      cmocka_unit_test(test_failed), cmocka_unit_test(test_full_disk), cmocka_unit_test(test_failed_without_trail),     cmocka_unit_test(test_refused),        cmocka_unit_test(test_torn_trail),
       cmocka_unit_test(test_bus_errors), cmocka_unit_test(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
