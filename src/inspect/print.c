@@ -94,7 +94,7 @@ static void say_failure(hri_text *t, const hr_inspection *p, const hri_shortage 
 }
 
 static void say_instant(hri_text *t, const hr_inspection *p) {
-  bool peak = p->at_event == p->peak_event;
+  const bool peak = p->at_event == p->peak_event && !hri_lacks_allocs(p);
   if (!p->event_count) hri_text_add(t, "LAST STATE");
   else if (peak) hri_text_add(t, "PEAK");
   else hri_text_add(t, "INSTANT");
@@ -106,7 +106,9 @@ static void say_instant(hri_text *t, const hr_inspection *p) {
   hri_text_add(t, ": %s live", SIZE(p->at.requested_bytes));
   if (p->has_state) hri_text_add(t, " in %s reserved", SIZE(p->at.reserved_bytes));
   hri_text_add(t, "\n");
-  if (!peak) hri_text_add(t, "  the peak was %s live\n", SIZE(p->peak_live_bytes));
+  if (hri_lacks_allocs(p))
+    hri_text_add(t, "  the peak is not known: the recording holds frees and no allocations\n");
+  else if (!peak) hri_text_add(t, "  the peak was %s live\n", SIZE(p->peak_live_bytes));
 }
 
 static void say_verdict(hri_text *t, const hr_inspection *p) {
@@ -279,6 +281,9 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
             ? ", from an empty allocator\n"
             : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
   }
+  if (hri_lacks_allocs(p))
+    hri_text_add(t, "  no allocations are recorded: what was live before the end is not known\n  to have them, record without "
+                    "\"alloc\" in skip_actions\n");
   if (with_events > 1) hri_text_add(t, "  one of %u devices with events: --device shows another\n", with_events);
   if (p->odd_count)
     hri_text_add(t, "  %llu events contradict others (lost or left out): figures before the end are estimates\n",

@@ -1,5 +1,6 @@
 /* The inspection as JSON. Fields: docs/inspect.md. */
 #include "inspect/inside.h"
+#include "inspect/shortage.h"
 
 #include <string.h>
 
@@ -205,6 +206,7 @@ static void put_trace(hri_json_writer *w, const hr_inspection *p) {
   hri_json_field_i64(w, "last_time_us", p->last_time_us);
   hri_json_field_bool(w, "has_state", p->has_state);
   hri_json_field_bool(w, "began_empty", p->began_empty);
+  hri_json_field_bool(w, "allocations_recorded", !hri_lacks_allocs(p));
   hri_json_field_u64(w, "odd_count", p->odd_count);
 }
 

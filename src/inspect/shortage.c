@@ -47,6 +47,11 @@ hri_shortage hri_shortage_of(const hr_inspection *in) {
   return s;
 }
 
+bool hri_lacks_allocs(const hr_inspection *in) {
+  return in->action_counts[HR_TRACE_ALLOC] == 0 &&
+         in->action_counts[HR_TRACE_FREE_REQUESTED] + in->action_counts[HR_TRACE_FREE_COMPLETED] > 0;
+}
+
 double hri_stated_fraction(const hri_shortage *s) {
   const double fraction = s->settings.memory_fraction;
   return fraction > 0 && fraction < 1 ? fraction : 0;

@@ -26,6 +26,10 @@ typedef struct hri_shortage {
 
 hri_shortage hri_shortage_of(const hr_inspection *in);
 
+/* Whether frees are recorded and no allocation: skip_actions left them out, or there were none. What was live at an instant before the
+ * last, the peak with it, is then not known. */
+bool hri_lacks_allocs(const hr_inspection *in);
+
 /* The share of the device that the recorded settings allow; 0 when they state none. */
 double hri_stated_fraction(const hri_shortage *s);
 /* How many of the recorded failures came with enough free on the device for what they asked of it: two do not come by a

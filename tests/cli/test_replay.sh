@@ -83,7 +83,7 @@ fi
 if [ -n "$have_python" ]; then
   python3 - "$real/2.15/leak.pickle.gz" <<'end'
 import gzip, pickle, sys
-for skipped in "free_requested", "free_completed":
+for skipped in "free_requested", "free_completed", "alloc":
     d = pickle.load(gzip.open(sys.argv[1]))
     d["device_traces"] = [[e for e in t if e["action"] != skipped] for t in d["device_traces"]]
     pickle.dump(d, open(skipped + ".pickle", "wb"))
@@ -94,6 +94,11 @@ end
     run replay "$file" --json; expect_rc 0
     expect_json 'd["same_address_count"] == d["compared_count"] == d["recorded"]["request_count"] == 1439'
   done
+  # Without allocations what lived when is not known: no peak is stated, and the last state is what there is.
+  run inspect alloc.pickle; expect_rc 0; expect_out '^INSTANT after event'; expect_out 'the peak is not known: the recording holds frees and no allocations'
+  ! grep -q '^PEAK' out || fail "a peak of no allocations"
+  run inspect alloc.pickle --json; expect_rc 0; expect_json 'not d["allocations_recorded"]'
+  run explain alloc.pickle; expect_rc 0; expect_out '^UNDECIDABLE'; expect_out 'nor any allocation'
   run replay free_requested.pickle; expect_rc 0; expect_out '^trust: close.*one of the two events of a free'
   run replay free_completed.pickle; expect_rc 0; expect_out '^trust: close.*one of the two events of a free'
 fi
