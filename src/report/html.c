@@ -60,11 +60,14 @@ static void put_policy(report *r, hri_page *page) {
   hri_page_put(page, end, sizeof end - 1);
 }
 
+/* A browser reads the data as one string: of at most 2^29 - 24 letters in V8's (Chromium, Node), twice that in others. */
+enum { BROWSERS_MOST = (1 << 29) - 24 };
+
 static void put_data(report *r, hri_page *page) {
   hri_text json = {0};
   hr_status status = hri_report_facts(r->in, r->columns.lives, r->options, &r->tables, &json, r->error);
   if (status == HR_OK) {
-    hri_page_data_begin(page);
+    hri_page_data_begin(page, BROWSERS_MOST);
     hri_page_u64(page, json.length);
     hri_page_data(page, json.chars, json.length);
     hri_page_u64(page, r->columns.addresses.base >> 32);

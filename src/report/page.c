@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include "base/json.h"
+#include "base/text.h"
 #include "report/page.h"
 #include "snapshot/sink.h"
 
@@ -14,6 +15,7 @@ struct hri_page {
   hr_error error; /* of the first failure; the sink fills it too */
   z_stream zip;
   size_t used, raw_used; /* bytes in the buffers */
+  uint64_t text, most;   /* of the data: bytes of base64 so far, and how many there may be */
   unsigned char rest[3]; /* compressed bytes that do not make a base64 group yet */
   uint32_t rest_count;
   unsigned char buffer[BUFFER_BYTES], raw[BUFFER_BYTES], zipped[BUFFER_BYTES];
@@ -110,8 +112,10 @@ static void zip_free(void *unused, void *memory) {
   hri_free(memory);
 }
 
-void hri_page_data_begin(hri_page *page) {
+void hri_page_data_begin(hri_page *page, uint64_t most) {
   if (page->status != HR_OK) return;
+  page->text = 0;
+  page->most = most;
   page->zip.zalloc = zip_alloc;
   page->zip.zfree = zip_free;
   /* 15 + 16: the largest window, with a gzip header, which is what browsers take apart. */
@@ -161,7 +165,14 @@ static void compress_raw(hri_page *page, int flush) {
     page->zip.avail_out = BUFFER_BYTES;
     (void)deflate(&page->zip, flush); /* cannot fail: the state is sound and there is room */
     put_base64(page, page->zipped, BUFFER_BYTES - page->zip.avail_out);
-  } while (page->zip.avail_out == 0);
+    page->text += (BUFFER_BYTES - page->zip.avail_out + 2) / 3 * 4;
+  } while (page->zip.avail_out == 0 && page->text <= page->most);
+  if (page->text <= page->most) return;
+  page->status =
+      hri_fail(&page->error, HR_ERROR_INPUT, "the page would hold more than %s of data, and no browser opens so much",
+               hri_size_text(page->most, (char[32]){0}));
+  (void)hri_hint(&page->error, page->status,
+                 "inspect without --html, --export for one table of it, or record fewer events (max_entries)");
 }
 
 void hri_page_data_end(hri_page *page) {

@@ -20,7 +20,8 @@ void hri_page_put(hri_page *page, const void *bytes, size_t count);
 /* Text as it may stand between tags or in a quoted attribute; invalid UTF-8 and control characters become U+FFFD. */
 void hri_page_put_text(hri_page *page, const char *text);
 
-void hri_page_data_begin(hri_page *page);
+/* The data as text is at most `most` bytes long, or the page fails and is not made. */
+void hri_page_data_begin(hri_page *page, uint64_t most);
 void hri_page_data_end(hri_page *page);
 /* Within begin and end. Numbers are LEB128; signed ones are folded (0, -1, 1, -2, ...) before. */
 void hri_page_data(hri_page *page, const void *bytes, size_t count);

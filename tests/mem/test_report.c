@@ -21,6 +21,7 @@
 #include "inspect/lives.h"
 #include "mem/made_snapshot.h"
 #include "report/facts.h"
+#include "report/page.h"
 #include "report/sha256.h"
 #include "support/files.h"
 
@@ -477,6 +478,32 @@ static bool is_file(const char *name) {
   return stat(name, &info) == 0 && S_ISREG(info.st_mode);
 }
 
+/* Data that no browser would open: the page is not made, and nothing else is in its place. */
+static void test_too_much_data(void **state) {
+  enum { PART = 1 << 16, MOST = 1 << 20 };
+  static unsigned char noise[PART];
+  uint32_t next = 1;
+  hri_page *page;
+  hr_error error = {0};
+  (void)state;
+  for (size_t i = 0; i < PART; i++) noise[i] = (unsigned char)((next = next * 1664525u + 1013904223u) >> 24);
+  for (uint64_t most = MOST; most <= 2 * MOST; most += MOST) {
+    (void)unlink(path);
+    assert_int_equal(hri_page_begin(path, &page, NULL), HR_OK);
+    hri_page_data_begin(page, most);
+    for (int k = 0; k < MOST / PART; k++) { /* base64 of 1 MiB */
+      noise[k] ^= 0x55;
+      hri_page_data(page, noise, PART);
+    }
+    hri_page_data_end(page);
+    if (most == MOST) {
+      assert_int_equal(hri_page_end(page, &error), HR_ERROR_INPUT);
+      assert_non_null(strstr(error.message, "more than 1.00 MiB of data"));
+      assert_int_equal(access(path, F_OK), -1);
+    } else assert_int_equal(hri_page_end(page, &error), HR_OK);
+  }
+}
+
 static void test_bad_paths(void **state) {
   hr_snapshot *snapshot = small_snapshot("f", 1);
   hr_inspection *in = inspect(snapshot);
@@ -636,6 +663,7 @@ int main(void) {
                                      cmocka_unit_test(test_policy_admits_the_one_script_and_style),
                                      cmocka_unit_test(test_same_input_same_file),
                                      cmocka_unit_test(test_refused_memory_leaves_the_old_file),
+                                     cmocka_unit_test(test_too_much_data),
                                      cmocka_unit_test(test_bad_paths),
                                      cmocka_unit_test(test_full_disk),
                                      cmocka_unit_test(test_verdict_tells_failure_or_peak),
