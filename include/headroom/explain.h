@@ -40,7 +40,7 @@ typedef enum hr_oom_cause {
   HR_OOM_GROWTH,              /* memory that stays behind every step: a leak (snapshots only) */
   HR_OOM_OUTLIER_BATCH,       /* this step needed much more than the others (snapshots only) */
   HR_OOM_NO_FAILURE,          /* nothing failed in what was recorded; the peak is explained */
-  HR_OOM_NOT_MEMORY,          /* it failed, and for something else: a disk, a file, a loss that is not finite (runs only) */
+  HR_OOM_NOT_MEMORY, /* it failed, and for something else: a disk, a file, a loss that is not finite (runs only) */
   HR_OOM_CAUSE_COUNT
 } hr_oom_cause;
 
@@ -111,15 +111,16 @@ enum {
 };
 
 typedef struct hr_oom_failure {
-  const char *source;     /* static: what failed, "pytorch-cuda", "cublas", "ray", ...; "snapshot" and "run" of those */
-  const char *wording;    /* static: the wording's versions, "2.2 and later"; "" when it does not matter */
-  const char *framework;  /* static: named in the log before the failure, "transformers", ...; "" when none */
-  const char *phase;      /* static: "backward", "optimizer", ... from the traceback; "" when unknown */
-  int32_t rank;           /* -1: not stated */
-  int32_t device_index;   /* -1: not stated or blank */
-  uint64_t line;          /* of the text, from 1; 0 when it is no text */
-  uint64_t event;         /* snapshot: of its trace; else UINT64_MAX */
-  uint64_t repeats;       /* how often the same failure was printed again; of the last with asked_again also those that found no room */
+  const char *source;    /* static: what failed, "pytorch-cuda", "cublas", "ray", ...; "snapshot" and "run" of those */
+  const char *wording;   /* static: the wording's versions, "2.2 and later"; "" when it does not matter */
+  const char *framework; /* static: named in the log before the failure, "transformers", ...; "" when none */
+  const char *phase;     /* static: "backward", "optimizer", ... from the traceback; "" when unknown */
+  int32_t rank;          /* -1: not stated */
+  int32_t device_index;  /* -1: not stated or blank */
+  uint64_t line;         /* of the text, from 1; 0 when it is no text */
+  uint64_t event;        /* snapshot: of its trace; else UINT64_MAX */
+  uint64_t
+      repeats; /* how often the same failure was printed again; of the last with asked_again also those that found no room */
   bool asked_again;       /* the allocator's log line alone, behind which it asks again, mostly with success */
   uint32_t process_count; /* other processes listed */
   hr_oom_value figures[HR_OOM_FIGURE_COUNT];

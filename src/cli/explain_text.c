@@ -174,8 +174,11 @@ static void print_asked_again(const hr_explanation *e) {
     count += f->repeats + 1;
   }
   if (count == 0) return;
-  if (count == 1) (void)printf("  line %llu: the device refused a request that was made again, mostly with success\n", first);
-  else (void)printf("  from line %llu on: the device refused %llu requests that were made again, mostly with success\n", first, count);
+  if (count == 1)
+    (void)printf("  line %llu: the device refused a request that was made again, mostly with success\n", first);
+  else
+    (void)printf("  from line %llu on: the device refused %llu requests that were made again, mostly with success\n",
+                 first, count);
 }
 
 /* What else the text holds: the first few, of them those whose cause is decided before the others. */

@@ -5,6 +5,7 @@
 #include <errno.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <time.h>
 
 #include <headroom/device.h>
 
@@ -13,7 +14,30 @@
 
 const char *reading_name(const char *file) { return strcmp(file, "-") == 0 ? "standard input" : file; }
 
-void reading_about(reading *r, const char *file) { (void)snprintf(r->file, sizeof r->file, "%s", reading_name(file)); }
+void reading_about(reading *r, const char *file) {
+  (void)snprintf(r->file, sizeof r->file, "%s", reading_name(file));
+  if (strcmp(file, "-") == 0 || stat(file, &r->found) != 0 || !S_ISREG(r->found.st_mode)) r->found = (struct stat){0};
+}
+
+static bool is_as(const struct stat *was, const char *file) {
+  struct stat now;
+  return stat(file, &now) != 0 ||
+         (now.st_ino == was->st_ino && now.st_size == was->st_size && now.st_mtim.tv_sec == was->st_mtim.tv_sec &&
+          now.st_mtim.tv_nsec == was->st_mtim.tv_nsec);
+}
+
+/* Whether somebody writes the file, longer, shorter or as other bytes, since its reading began: a snapshot takes a while to be written,
+ * under its own name. Of one that was written just now a little more is waited for. */
+static bool is_being_written(const reading *r) {
+  enum { JUST_NOW = 5, WAIT_NS = 250 * 1000 * 1000 };
+  const struct timespec wait = {0, WAIT_NS};
+  struct timespec now;
+  if (!r->found.st_mode) return false;
+  if (!is_as(&r->found, r->file)) return true;
+  if (clock_gettime(CLOCK_REALTIME, &now) != 0 || now.tv_sec - r->found.st_mtim.tv_sec > JUST_NOW) return false;
+  (void)nanosleep(&wait, NULL);
+  return !is_as(&r->found, r->file);
+}
 
 hr_status reading_stream(FILE *file, const char *first, size_t first_count, const char *path,
                          const hr_snapshot_limits *limits, hr_snapshot **snapshot, hr_error *error) {
@@ -68,6 +92,8 @@ hr_status reading_end(reading *r, hr_status status, hr_error *error) {
   uint64_t room;
   const char *whose;
   status = hri_account_end(&r->account, status, r->file, error);
+  if (status == HR_ERROR_INPUT && is_being_written(r))
+    return hri_hint(error, status, "somebody wrote %.400s while it was read: read it again when it is whole", r->file);
   if (status != HR_ERROR_MEMORY) return status;
   if (r->account.refused_bytes == 0) { /* not our limit, the system's */
     whose = hr_host_limit_now(&room);

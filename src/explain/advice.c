@@ -136,14 +136,10 @@ void hri_oom_advise(hr_oom_failure *failure, bool expandable) {
 /* ---- names ---- */
 
 const char *hr_oom_cause_name(hr_oom_cause cause) {
-  static const char *const names[HR_OOM_CAUSE_COUNT] = {"unknown",           "too_big",
-                                                        "fragmented",        "cached_not_returned",
-                                                        "other_process",     "cap",
-                                                        "private_pool",      "host_memory",
-                                                        "outside_allocator", "not_pytorch",
-                                                        "on_chip",           "growth",
-                                                        "outlier_batch",     "no_failure",
-                                                        "not_memory"};
+  static const char *const names[HR_OOM_CAUSE_COUNT] =
+      {"unknown", "too_big",      "fragmented",    "cached_not_returned", "other_process",
+       "cap",     "private_pool", "host_memory",   "outside_allocator",   "not_pytorch",
+       "on_chip", "growth",       "outlier_batch", "no_failure",          "not_memory"};
   return (unsigned)cause < HR_OOM_CAUSE_COUNT ? names[cause] : "unknown";
 }
 

@@ -139,8 +139,9 @@ static hr_status read_run(const char *path, hr_run_explanation *run, hr_error *e
   hr_status status;
   if (!hri_path_exists(path)) {
     status = hri_fail(error, HR_ERROR_IO, "there is no %s: the directory is not one of a run", path);
-    return hri_hint(error, status,
-                    "give the directory that headroom train wrote, one with a snapshot of each rank, or a log or a snapshot by its name");
+    return hri_hint(
+        error, status,
+        "give the directory that headroom train wrote, one with a snapshot of each rank, or a log or a snapshot by its name");
   }
   HRI_TRY(hri_json_read(path, 16 << 20, &root, error));
   HRI_TRY_OUT(hri_json_get_string(&root, "state", &state, error));
@@ -257,8 +258,10 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
     if (outcome == HR_ERROR_MEMORY)
       hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_CERTAIN, "the machine refused memory: %.180s", run->message);
     else
-      hri_oom_say(f, HR_OOM_NOT_MEMORY, outcome == HR_OK ? HR_OOM_LIKELY : HR_OOM_CERTAIN, "it failed, and not for memory: %.180s",
-                  run->message[0] ? run->message : hr_status_name(outcome)); /* without a trail the message alone tells */
+      hri_oom_say(f, HR_OOM_NOT_MEMORY, outcome == HR_OK ? HR_OOM_LIKELY : HR_OOM_CERTAIN,
+                  "it failed, and not for memory: %.180s",
+                  run->message[0] ? run->message
+                                  : hr_status_name(outcome)); /* without a trail the message alone tells */
     break;
   case HR_RUN_KILLED: judge_killed(f, run); break;
   case HR_RUN_UNKNOWN:
@@ -270,28 +273,36 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
 
 /* Whether a disk had no room, or its quota none, for what the run wrote: as its error, which ends with the system's words, says. */
 static bool is_of_disk(const hr_run_explanation *run) {
-  return run->end == HR_RUN_FAILED && (strstr(run->message, strerror(ENOSPC)) || strstr(run->message, strerror(EDQUOT)));
+  return run->end == HR_RUN_FAILED &&
+         (strstr(run->message, strerror(ENOSPC)) || strstr(run->message, strerror(EDQUOT)));
 }
 
 /* What to do with the run itself, behind what its cause asks for. */
 static void advise_run(hr_oom_failure *f, const hr_run_explanation *run, const char *directory) {
-  static const char *const before[] = {[HR_RUN_UNKNOWN] = "if no process of it is left: ", [HR_RUN_FAILED] = "mend what the error names, then ",
-                                       [HR_RUN_KILLED] = "", [HR_RUN_STOPPED] = ""};
+  static const char *const before[] = {[HR_RUN_UNKNOWN] = "if no process of it is left: ",
+                                       [HR_RUN_FAILED] = "mend what the error names, then ",
+                                       [HR_RUN_KILLED] = "",
+                                       [HR_RUN_STOPPED] = ""};
   char text[HR_OOM_LINE_BYTES];
   struct statvfs disk;
   hri_oom_advise(f, false);
   if (f->cause != HR_OOM_NO_FAILURE && f->cause != HR_OOM_UNKNOWN && f->cause != HR_OOM_NOT_MEMORY) return;
   if (is_of_disk(run) && statvfs(directory, &disk) == 0) {
-    (void)snprintf(text, sizeof text, "make room on the disk of the run, which has %s free now, or keep fewer checkpoints (--keep, --save-every)",
-                   SIZE((uint64_t)disk.f_bavail * disk.f_frsize));
+    (void)snprintf(
+        text, sizeof text,
+        "make room on the disk of the run, which has %s free now, or keep fewer checkpoints (--keep, --save-every)",
+        SIZE((uint64_t)disk.f_bavail * disk.f_frsize));
     hr_oom_add_advice(f, HR_OOM_ADVICE, text, "none", "", 0);
   }
   if (run->end == HR_RUN_DONE || run->end == HR_RUN_RUNNING)
-    (void)snprintf(text, sizeof text, "headroom inspect RUN shows what its plan %s at the peak", run->end == HR_RUN_DONE ? "held" : "holds");
+    (void)snprintf(text, sizeof text, "headroom inspect RUN shows what its plan %s at the peak",
+                   run->end == HR_RUN_DONE ? "held" : "holds");
   else if (run->saved_step >= 0)
-    (void)snprintf(text, sizeof text, "%sheadroom train --resume RUN goes on from its last checkpoint, step %lld", before[run->end],
-                   (long long)run->saved_step);
-  else (void)snprintf(text, sizeof text, "%sthe command that began the run begins it again: it left no checkpoint", before[run->end]);
+    (void)snprintf(text, sizeof text, "%sheadroom train --resume RUN goes on from its last checkpoint, step %lld",
+                   before[run->end], (long long)run->saved_step);
+  else
+    (void)snprintf(text, sizeof text, "%sthe command that began the run begins it again: it left no checkpoint",
+                   before[run->end]);
   hr_oom_add_advice(f, HR_OOM_ADVICE, text, "none", "", 0);
 }
 

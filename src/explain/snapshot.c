@@ -509,8 +509,9 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
     return;
   }
   if (hri_lacks_allocs(i) && !has_failure_mark(i->snapshot)) {
-    hri_oom_undecided(f, HRI_OOM_COULD(NO_FAILURE) | unseen,
-                      "no failure is recorded, nor any allocation: what was live before the end, the peak with it, is not known");
+    hri_oom_undecided(
+        f, HRI_OOM_COULD(NO_FAILURE) | unseen,
+        "no failure is recorded, nor any allocation: what was live before the end, the peak with it, is not known");
     hri_oom_line(f, "the recording holds frees alone: record without \"alloc\" in skip_actions");
     hri_oom_line(f, "live at its end %s, reserved %s", SIZE(i->end.requested_bytes), SIZE(i->end.reserved_bytes));
     return;

@@ -55,7 +55,8 @@ static hr_status list_ooms(hri_inside *in, hr_error *error) {
 static hr_status choose_instant(hri_inside *in, uint64_t at, hr_error *error) {
   hr_inspection *p = &in->public;
   if (at == HR_AT_OOM && p->oom_count) p->at_event = p->ooms[p->oom_count - 1].event;
-  else if ((at == HR_AT_PEAK || at == HR_AT_OOM) && hri_lacks_allocs(p)) p->at_event = p->event_count - 1; /* the last state is known */
+  else if ((at == HR_AT_PEAK || at == HR_AT_OOM) && hri_lacks_allocs(p))
+    p->at_event = p->event_count - 1; /* the last state is known */
   else if (at == HR_AT_PEAK || at == HR_AT_OOM) p->at_event = in->lives->peak_event;
   else if (at == HR_AT_END) p->at_event = p->event_count - 1; /* without events: before the first, UINT64_MAX */
   else if (at <= p->event_count) p->at_event = at - 1;

@@ -106,8 +106,7 @@ static void say_instant(hri_text *t, const hr_inspection *p) {
   hri_text_add(t, ": %s live", SIZE(p->at.requested_bytes));
   if (p->has_state) hri_text_add(t, " in %s reserved", SIZE(p->at.reserved_bytes));
   hri_text_add(t, "\n");
-  if (hri_lacks_allocs(p))
-    hri_text_add(t, "  the peak is not known: the recording holds frees and no allocations\n");
+  if (hri_lacks_allocs(p)) hri_text_add(t, "  the peak is not known: the recording holds frees and no allocations\n");
   else if (!peak) hri_text_add(t, "  the peak was %s live\n", SIZE(p->peak_live_bytes));
 }
 
@@ -282,8 +281,9 @@ static void add_trace(hri_text *t, const hr_inspection *p) {
             : "\n  the trace does not begin with an empty allocator: what lived before is found from the last state\n");
   }
   if (hri_lacks_allocs(p))
-    hri_text_add(t, "  no allocations are recorded: what was live before the end is not known\n  to have them, record without "
-                    "\"alloc\" in skip_actions\n");
+    hri_text_add(
+        t, "  no allocations are recorded: what was live before the end is not known\n  to have them, record without "
+           "\"alloc\" in skip_actions\n");
   if (with_events > 1) hri_text_add(t, "  one of %u devices with events: --device shows another\n", with_events);
   if (p->odd_count)
     hri_text_add(t, "  %llu events contradict others (lost or left out): figures before the end are estimates\n",

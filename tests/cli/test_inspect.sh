@@ -163,6 +163,14 @@ gzip -k oom.json; run inspect oom.json.gz --json; expect_rc 0; expect_json 'd["o
 printf 'step 1 loss 2.0\n' >log.txt
 run inspect log.txt; refuses 5; expect_err 'log.txt'
 head -c 3000 oom.json >cut.json; run inspect cut.json; refuses 5; expect_err 'cut.json'
+! grep -q 'while it was read' err || fail "nobody wrote cut.json"
+# A file that is still being written is no damaged one.
+for command in inspect explain; do
+  head -c 3000 oom.json >growing.json
+  (while [ -e growing.json ]; do printf ' ' >>growing.json; done) 2>/dev/null & writer=$!
+  run $command growing.json; refuses 5; expect_err 'try: somebody wrote growing.json while it was read: read it again when it is whole'
+  kill $writer; wait $writer 2>/dev/null || true; rm growing.json
+done
 mkdir empty; run inspect empty; refuses 5; expect_err 'memory/snapshot.pickle.gz'
 run inspect; refuses 2
 # From standard input and from a pipe of the shell as from the file; two cannot both be standard input.

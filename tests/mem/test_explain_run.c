@@ -205,7 +205,8 @@ static void test_full_disk(void **state) {
                          .step = 90,
                          .steps = 100,
                          .message = "cannot write run/checkpoints/x/model.safetensors: No space left on device"};
-  static const char *const made[] = {"checkpoints", "checkpoints/step-000030", "checkpoints/step-000060", "checkpoints/step-000090.set-aside-1"};
+  static const char *const made[] = {"checkpoints", "checkpoints/step-000030", "checkpoints/step-000060",
+                                     "checkpoints/step-000090.set-aside-1"};
   char path[128];
   hr_run_explanation *run;
   (void)state;
@@ -234,7 +235,8 @@ static void test_failed_without_trail(void **state) {
   hr_run_explanation *run;
   (void)state;
   clear();
-  put("run.json", "{\"state\": \"diverged\", \"message\": \"the loss of step 7 is not finite\", \"step\": 7, \"steps\": 100, \"plan\": {\"tiers\": {}}}");
+  put("run.json",
+      "{\"state\": \"diverged\", \"message\": \"the loss of step 7 is not finite\", \"step\": 7, \"steps\": 100, \"plan\": {\"tiers\": {}}}");
   run = explain();
   assert_int_equal(run->end, HR_RUN_FAILED);
   assert_int_equal(run->explanation->failures[0].cause, HR_OOM_NOT_MEMORY);
@@ -354,8 +356,10 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_done),       cmocka_unit_test(test_running),        cmocka_unit_test(test_killed),
-      cmocka_unit_test(test_failed), cmocka_unit_test(test_full_disk), cmocka_unit_test(test_failed_without_trail),     cmocka_unit_test(test_refused),        cmocka_unit_test(test_torn_trail),
+      cmocka_unit_test(test_done),       cmocka_unit_test(test_running),
+      cmocka_unit_test(test_killed),     cmocka_unit_test(test_failed),
+      cmocka_unit_test(test_full_disk),  cmocka_unit_test(test_failed_without_trail),
+      cmocka_unit_test(test_refused),    cmocka_unit_test(test_torn_trail),
       cmocka_unit_test(test_bus_errors), cmocka_unit_test(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
