@@ -155,6 +155,27 @@ static size_t numeric_entity(const char *line, size_t at, size_t count, uint32_t
   return end + 1 - at;
 }
 
+/* The value of a hexadecimal digit; -1: it is none. */
+static int hex_of(char c) {
+  const char low = hri_line_lower(c);
+  return hri_is_digit(c) ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
+}
+
+/* A text that an address carries, "cuda%20out%20of%20memory": without a blank, whose blanks and other signs are written as their bytes. Else
+ * "%20gib" would be a figure. */
+static size_t decode_address(char *line, size_t count) {
+  size_t put = 0;
+  if (memchr(line, ' ', count) || hri_oom_word(line, 0, count, "%20") == count) return count;
+  for (size_t at = 0; at < count; put++) {
+    const int high = at + 2 < count && line[at] == '%' ? hex_of(line[at + 1]) : -1;
+    const int low = high >= 0 ? hex_of(line[at + 2]) : -1;
+    const int sign = low >= 0 ? high << 4 | low : (unsigned char)line[at];
+    line[put] = (char)(low >= 0 && sign < ' ' ? ' ' : sign); /* a line end, too */
+    at += low >= 0 ? 3 : 1;
+  }
+  return put;
+}
+
 size_t hri_scan_decode_entities(char *line, size_t count) {
   static const char *const entities[] = {"&lt;", "&gt;", "&amp;", "&quot;", "&apos;", "&nbsp;"};
   static const char signs[] = "<>&\"' ";
@@ -301,5 +322,5 @@ size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
   if (at == 0) at = behind_builder(line, count);
   if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ") && !is_literal_field(line, 8, count)) at = 8;
   *dated = known;
-  return open_page(line, open_box(line, drop_front(line, at, count)));
+  return open_page(line, open_box(line, decode_address(line, drop_front(line, at, count))));
 }

@@ -119,6 +119,15 @@ static size_t to_numbered(const char *text, const char *before, const char *behi
   return at;
 }
 
+/* As an address carries it. */
+static size_t to_address(const char *text, char *to) {
+  size_t at = 0;
+  for (char sign[4]; *text; text++)
+    if (strchr(" %:|()\"'<>", *text)) put(to, &at, sign, (size_t)snprintf(sign, sizeof sign, "%%%02X", (unsigned)*text));
+    else put(to, &at, text, 1);
+  return at;
+}
+
 /* With blanks that do not break, as pages and word processors set them. */
 static size_t to_unbroken(const char *text, char *to) {
   size_t at = 0;
@@ -168,6 +177,8 @@ static void visit(const explain_case *c, void *context) {
   check("an editor's numbers", plain, text, to_numbered(c->text, "   ", "\t", text), context);
   check("a viewer's numbers", plain, text, to_numbered(c->text, "", ": ", text), context);
   check("a viewer's numbers before a bar", plain, text, to_numbered(c->text, " ", " | ", text), context);
+  if (strchr(c->text, ' ') && strcspn(c->text, "\n") + 1 >= strlen(c->text)) /* one line of several words */
+    check("an address", plain, text, to_address(c->text, text), context);
   check("blanks that do not break", plain, text, to_unbroken(c->text, text), context);
   check("a page's numbers", plain, text, to_numbers(c->text, text), context);
   hr_explanation_destroy(plain);
