@@ -284,29 +284,39 @@ static size_t open_box(char *line, size_t count) {
   return count;
 }
 
-size_t hri_scan_drop_number(uint64_t *numbered, char *line, size_t count, uint64_t number) {
+/* Behind what stands between the number that ends at line[at] and the text: a tab, a colon as grep sets it, a bar, blanks; `at` when it is
+ * none. "3: x" is what a rank's line looks like, too: so a colon with a blank parts only where `colons` did before. */
+static size_t behind_number(const char *line, size_t at, size_t count, bool colons) {
+  size_t to = at;
+  if (line[at] == '\t') return at + 1;
+  if (line[at] == ':') return at + 1 < count && hri_line_is_blank(line[at + 1]) && !colons ? at : at + 1;
+  while (to < count && line[to] == ' ') to++;
+  for (size_t i = 0; to > at && i < HRI_COUNT(sides); i++) {
+    const size_t side = strlen(sides[i]);
+    if (count - to < side || memcmp(line + to, sides[i], side) != 0) continue;
+    to += side;
+    return to + (to < count && line[to] == ' ');
+  }
+  return to >= at + 2 || to == count ? at + 2 : at;
+}
+
+size_t hri_scan_drop_number(hri_scan_numbers *numbers, char *line, size_t count, uint64_t number) {
   uint64_t value = 0;
-  size_t at = 0, from;
-  if (*numbered + 1 < number) return count; /* a line before had none */
+  size_t at = 0, from, text;
+  if (numbers->last + 1 < number) return count; /* a line before had none */
   while (at < count && hri_line_is_blank(line[at])) at++;
   for (from = at; at < count && hri_is_digit(line[at]) && at - from < 18; at++)
     value = value * 10 + (uint64_t)(line[at] - '0');
   if (at == from || value != number) return count;
-  *numbered = number;
+  numbers->last = number;
   if (at == count) return 0;
-  if (line[at] == '\t' || line[at] == ':')
-    return drop_front(line, at + 1 + (at + 1 < count && line[at] == ':' && line[at + 1] == ' '), count);
-  for (from = at; at < count && line[at] == ' ';) at++;
-  if (at == count) return 0;
-  for (size_t i = 0; at > from && i < HRI_COUNT(sides); i++) {
-    const size_t side = strlen(sides[i]);
-    if (count - at < side || memcmp(line + at, sides[i], side) != 0) continue;
-    at += side;
-    return drop_front(line, at + (at < count && line[at] == ' '), count);
+  text = behind_number(line, at, count, numbers->colons);
+  if (text == at) { /* a number that belongs to the text, or somebody's */
+    numbers->last = 0;
+    return count;
   }
-  if (at >= from + 2) return drop_front(line, from + 2, count);
-  *numbered = 0; /* a number that belongs to the text */
-  return count;
+  numbers->colons |= line[at] == ':';
+  return drop_front(line, text < count ? text : count, count);
 }
 
 /* Whether line[at, count) is the literal of a field of somebody's object, with its line ends written out. */

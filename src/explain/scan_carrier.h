@@ -10,10 +10,15 @@
  * long it is. Escapes of terminals are in it. */
 size_t hri_scan_open_object(char *line, size_t count);
 
-/* Takes off the number of the raw line `number`, from 1, as an editor or a viewer shows it ("7: ", "  7  ", "7\t", "7 | "), where all lines
- * before have theirs too: those of ranks and tables do not go with the lines. `*numbered` is the last that had one, 0 before the first. In
- * place; returns how long the line is. */
-size_t hri_scan_drop_number(uint64_t *numbered, char *line, size_t count, uint64_t number);
+/* The numbers of lines so far; it begins as zeros. */
+typedef struct hri_scan_numbers {
+  uint64_t last; /* the last of those that all bear theirs */
+  bool colons;   /* a colon without a blank stood behind one */
+} hri_scan_numbers;
+
+/* Takes off the number of the raw line `number`, from 1, as an editor or a viewer shows it ("7:x", "  7  x", "7\tx", "7 | x"), where all lines
+ * before have theirs too: those of ranks and tables do not go with the lines. In place; returns how long the line is. */
+size_t hri_scan_drop_number(hri_scan_numbers *numbers, char *line, size_t count, uint64_t number);
 
 /* Brings the whole raw line, without such escapes, to what the carrier was given, in place; returns how long that is. `dated` becomes whether it
  * is a dated record of somebody who is known by the name before it. */

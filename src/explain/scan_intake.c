@@ -103,7 +103,7 @@ void hri_scan_intake_open(hri_scan_intake *in) {
   size_t count = hri_line_drop_escapes(in->line, hri_scan_open_object(in->line, in->count));
   if (count > 1 && hri_line_is_blank(in->line[count - 1]) && hri_line_is_blank(in->line[count - 2]))
     while (count > 0 && hri_line_is_blank(in->line[count - 1])) count--; /* what a terminal's copy fills up with */
-  count = hri_scan_drop_number(&in->numbered, in->line, count, in->lines + 1);
+  count = hri_scan_drop_number(&in->numbers, in->line, count, in->lines + 1);
   in->count = hri_scan_take_from_carrier(in->line, count, &in->dated);
 }
 

@@ -3,6 +3,7 @@
 #define HRI_EXPLAIN_SCAN_INTAKE_H
 
 #include "explain/scan_block.h"
+#include "explain/scan_carrier.h"
 #include "explain/scan_window.h"
 #include "explain/scan_wrap.h"
 
@@ -11,11 +12,11 @@
 typedef struct hri_scan_intake {
   char line[HRI_SCAN_LINE];
   size_t count;
-  uint64_t lines;     /* that have ended before this one */
-  uint64_t numbered;  /* the last of those that all bear their number (scan_carrier.h) */
-  bool dated;         /* whole, it is a dated record of somebody who is known by the name before it */
-  bool continued;     /* the raw line is the rest of one that was too long: it has no prefix */
-  hri_scan_mark said; /* of the current raw line, by its prefix and form: rank, who, shape, source */
+  uint64_t lines;           /* that have ended before this one */
+  hri_scan_numbers numbers; /* of the lines before it */
+  bool dated;               /* whole, it is a dated record of somebody who is known by the name before it */
+  bool continued;           /* the raw line is the rest of one that was too long: it has no prefix */
+  hri_scan_mark said;       /* of the current raw line, by its prefix and form: rank, who, shape, source */
   hri_scan_wrap wrap;
   hri_scan_blocks blocks;
 } hri_scan_intake;

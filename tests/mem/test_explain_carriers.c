@@ -123,7 +123,8 @@ static size_t to_numbered(const char *text, const char *before, const char *behi
 static size_t to_address(const char *text, char *to) {
   size_t at = 0;
   for (char sign[4]; *text; text++)
-    if (strchr(" %:|()\"'<>", *text)) put(to, &at, sign, (size_t)snprintf(sign, sizeof sign, "%%%02X", (unsigned)*text));
+    if (strchr(" %:|()\"'<>", *text))
+      put(to, &at, sign, (size_t)snprintf(sign, sizeof sign, "%%%02X", (unsigned)*text));
     else put(to, &at, text, 1);
   return at;
 }
@@ -175,7 +176,8 @@ static void visit(const explain_case *c, void *context) {
   check("a container's objects", plain, text, to_objects(c->text, false, text), context);
   check("a container's objects with blanks", plain, text, to_objects(c->text, true, text), context);
   check("an editor's numbers", plain, text, to_numbered(c->text, "   ", "\t", text), context);
-  check("a viewer's numbers", plain, text, to_numbered(c->text, "", ": ", text), context);
+  if (c->text[0] != ' ' && c->text[0] != '\t') /* "1:  x" may be a rank's */
+    check("grep's numbers", plain, text, to_numbered(c->text, "", ":", text), context);
   check("a viewer's numbers before a bar", plain, text, to_numbered(c->text, " ", " | ", text), context);
   if (strchr(c->text, ' ') && strcspn(c->text, "\n") + 1 >= strlen(c->text)) /* one line of several words */
     check("an address", plain, text, to_address(c->text, text), context);
