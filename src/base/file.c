@@ -102,14 +102,18 @@ hr_status hri_file_open_regular(const char *path, int *fd, uint64_t *bytes, hr_e
   hr_status status;
   *fd = open(path, O_RDONLY | O_CLOEXEC | O_NONBLOCK | O_NOCTTY);
   if (*fd < 0) return unopened(path, errno, error);
-  if (fstat(*fd, &info) == 0 && S_ISREG(info.st_mode)) {
+  if (fstat(*fd, &info) != 0) { /* a file server that went away: nothing is known of the file */
+    status = hri_fail_errno(error, errno, "read", path);
+  } else if (S_ISREG(info.st_mode)) {
     if (bytes) *bytes = (uint64_t)info.st_size;
     return HR_OK;
+  } else {
+    hri_fail(error, HR_ERROR_INPUT, "%s is %s, not a regular file", path, kind_of(info.st_mode));
+    status = hri_hint(error, HR_ERROR_INPUT, "name a file; write a stream to a file first");
   }
-  status = hri_fail(error, HR_ERROR_INPUT, "%s is %s, not a regular file", path, kind_of(info.st_mode));
-  close(*fd);
+  (void)close(*fd);
   *fd = -1;
-  return hri_hint(error, status, "name a file; write a stream to a file first");
+  return status;
 }
 
 hr_status hri_file_read(const char *path, uint64_t limit, char **bytes, uint64_t *count, hr_error *error) {

@@ -2,6 +2,7 @@
  * a directory, a socket, links to nowhere and to themselves; in every place where the program opens what it was told
  * to, or what it finds in a model's or a run's directory. Each command ends soon, by no signal, and its message names
  * the path. */
+#include <dlfcn.h>
 #include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
@@ -257,6 +258,35 @@ static int tear_down(void **state) {
   return 0;
 }
 
+/* ---- a file of which nothing is known ---- */
+
+/* Takes the place of libc's: fails as on a file server that goes away. */
+static bool servers_gone;
+int fstat(int fd, struct stat *info) {
+  int (*real)(int, struct stat *);
+  void *symbol = dlsym(RTLD_NEXT, "fstat");
+  memcpy(&real, &symbol, sizeof real);
+  if (!servers_gone) return real(fd, info);
+  errno = EIO;
+  return -1;
+}
+
+/* It is not taken for one that is there and is no regular file: `convert` would make a config.json of its own instead. */
+static void test_a_failing_disk_is_no_bad_file(void **state) {
+  hr_error error = {0};
+  uint64_t bytes;
+  int fd;
+  hr_status status;
+  (void)state;
+  servers_gone = true;
+  status = hri_file_open_regular(data, &fd, &bytes, &error);
+  servers_gone = false;
+  assert_int_equal(status, HR_ERROR_IO);
+  assert_int_equal(fd, -1);
+  assert_non_null(strstr(error.message, data));
+  assert_non_null(strstr(error.hint, "dmesg"));
+}
+
 /* What the system refuses has a remedy that can work: permissions are none where a file system cannot be written. */
 static void test_refusals_have_their_remedy(void **state) {
   static const struct {
@@ -275,6 +305,7 @@ static void test_refusals_have_their_remedy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_refusals_have_their_remedy),
+      cmocka_unit_test(test_a_failing_disk_is_no_bad_file),
       cmocka_unit_test(test_no_special_file_is_waited_for),
       cmocka_unit_test(test_no_special_file_is_written_into_and_waited_for),
       cmocka_unit_test(test_streams_of_the_caller_are_read),
