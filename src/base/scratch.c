@@ -231,12 +231,19 @@ void hri_scratch_abandon(hri_scratch *s) {
 }
 
 /* Its parent may go between the look and the removal, and between two steps of that: then the look is worth another one,
- * and without a marker what is left is an empty directory. */
+ * and without a marker what is left is an empty directory. Looking into a directory takes a descriptor, which may be what
+ * ended the work: the parent's is given back for it, where the scratch is still at its path. */
 void hri_scratch_close(hri_scratch *s) {
   char now[PATH_BYTES];
   bool gone = false;
   if (!s) return;
-  for (int attempt = 0; attempt < LOOKS && !gone && find(s, now); attempt++) gone = remove_whole(now);
+  for (int attempt = 0; attempt < LOOKS && !gone && find(s, now); attempt++) {
+    errno = 0;
+    gone = remove_whole(now);
+    if (gone || (errno != EMFILE && errno != ENFILE) || s->parent < 0 || strcmp(now, s->directory) != 0) continue;
+    (void)close(s->parent);
+    s->parent = -1;
+  }
   if (!gone && s->parent >= 0) (void)unlinkat(s->parent, strrchr(s->directory, '/') + 1, AT_REMOVEDIR);
   end(s);
 }

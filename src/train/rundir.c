@@ -265,12 +265,13 @@ out:
 
 /* ---- ending ---- */
 
+/* The descriptor of metrics.jsonl first: removing the scratch directories may need it. */
 static void close_parts(hri_rundir *r) {
+  if (r->metrics_fd >= 0) (void)close(r->metrics_fd);
+  r->metrics_fd = -1;
   hri_scratch_close(r->checkpoint_scratch);
   hri_scratch_close(r->scratch);
   r->scratch = r->checkpoint_scratch = NULL;
-  if (r->metrics_fd >= 0) (void)close(r->metrics_fd);
-  r->metrics_fd = -1;
   hri_file_digest_destroy(r->metrics_digest);
   r->metrics_digest = NULL;
   hri_array_free(&r->final_files);
