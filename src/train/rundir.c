@@ -588,10 +588,31 @@ hr_status hri_metrics_append(hri_rundir *r, const hr_metrics *m, bool evaluation
   return status;
 }
 
+/* What the checkpoint at hand says of metrics.jsonl holds for the file that this run writes. Whoever took that away or cut it
+ * meanwhile (as what rotates logs does) hears of it now, and not from the resume that misses its lines. */
+static void tell_metrics(hri_rundir *r, const char *path) {
+  struct stat here, there;
+  const char *what = NULL;
+  char text[PATH_BYTES + 160];
+  if (r->told_metrics || fstat(r->metrics_fd, &here) != 0) return;
+  if (lstat(path, &there) != 0) what = errno == ENOENT ? "was removed" : NULL;
+  else if (here.st_ino != there.st_ino || here.st_dev != there.st_dev) what = "is another file now";
+  else if ((uint64_t)here.st_size < r->metrics_bytes) what = "was cut";
+  else if ((uint64_t)here.st_size > r->metrics_bytes) what = "was written to by somebody else";
+  if (!what) return;
+  r->told_metrics = true;
+  (void)snprintf(
+      text, sizeof text,
+      "%.3900s %s while this run writes it: the run goes on, and --resume will ask for --allow-different metrics", path,
+      what);
+  hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
+}
+
 hr_status hri_metrics_settle(hri_rundir *r, uint64_t *bytes, uint64_t *digest, hr_error *error) {
   char path[PATH_BYTES];
   HRI_TRY(hri_path_at(path, r->directory, "metrics.jsonl", error));
   HRI_TRY(write_waiting(r, path, error));
+  tell_metrics(r, path);
   if (fsync(r->metrics_fd) != 0) {
     (void)hri_fail_errno(error, errno, "write", path);
     if (error) error->system_error = 0; /* what of it is on the disk nobody knows: nothing is tried again */

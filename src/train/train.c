@@ -444,9 +444,15 @@ static hr_status checkpoint_if_room(trainer *t, bool best, hr_error *error) {
   return HR_OK;
 }
 
-/* Before what there is to do about the failure. */
+/* Before what there is to do about the failure, which may be that somebody moved or removed the run's directory. */
 static hr_status hint_saved(const trainer *t, hr_status failure, hr_error *error) {
-  char remedy[HR_ERROR_HINT_BYTES];
+  char remedy[HR_ERROR_HINT_BYTES], name[64], path[4096];
+  hri_checkpoint_name(t->saved, name);
+  if (snprintf(path, sizeof path, "%s/checkpoints/%s", t->run.directory, name) < (int)sizeof path &&
+      !hri_path_exists(path))
+    return hri_hint(error, failure,
+                    "step %llu was saved, and %.400s is gone: if it was moved, --resume takes the run where it is now",
+                    (unsigned long long)t->saved, path);
   memcpy(remedy, error->hint, sizeof remedy);
   return hri_hint(error, failure, "step %llu is saved: --resume %s%s%s", (unsigned long long)t->saved, t->run.directory,
                   remedy[0] ? "; " : "", remedy);

@@ -193,6 +193,44 @@ grep -q '"state": "running"' open/run.json || fail "run.json does not say that t
 kill -INT $second; wait $second; rc=$?; cp second.err err; last="the run that took over"; expect_rc 130
 run inspect open --verify; grep -qE 'DAMAGED.*checkpoints' out && fail "a checkpoint was damaged"
 
+# Who takes metrics.jsonl away under a run, or cuts it, is told at the next checkpoint, and not first by the resume that misses it.
+metrics_gone() { # what is done to it, what is said
+  "$program" train $job --out logs --steps 10000000 --save-every 500 --schedule constant -q >out 2>err &
+  pid=$!
+  last="a run under which this is done: $1"
+  await '[ -e logs/checkpoints/last/manifest.json ]' && eval "$1"
+  await "grep -q '^warning: logs/metrics.jsonl $2 while this run writes it: .*--allow-different metrics' err"
+  kill -INT $pid; wait $pid; rc=$?; expect_rc 130
+  [ "$(grep -c 'while this run writes it' err)" = 1 ] || fail "it is told at each checkpoint"
+  at=$(readlink logs/checkpoints/last); at=$((10#${at#step-} + 1))
+  run train --resume logs --steps $at; refuses 5; expect_err 'metrics.jsonl .* since the checkpoint was made'
+  run train --resume logs --steps $at --allow-different metrics -q; expect_rc 0
+  rm -r logs
+}
+metrics_gone 'rm logs/metrics.jsonl' 'was removed'
+metrics_gone ': >logs/metrics.jsonl' 'was cut'
+metrics_gone 'mv logs/metrics.jsonl logs/old; echo mine >logs/metrics.jsonl' 'is another file now'
+
+# A run whose directory is moved away ends, and does not say that a step is saved where none is any more.
+"$program" train $job --out there --steps 10000000 --save-every 500 -q >out 2>err &
+pid=$!
+last="a run whose directory is moved"
+await '[ -e there/checkpoints/last/manifest.json ]' && mv there elsewhere
+wait $pid; rc=$?; expect_rc 1
+expect_err 'step [0-9]+ was saved, and there/checkpoints/step-[0-9]+ is gone: if it was moved, --resume takes the run where it is now'
+run inspect elsewhere --verify; grep -qE 'DAMAGED.*checkpoints' out && fail "a checkpoint was damaged"
+
+# Where descriptors run out, what was made is taken back with those that there are.
+for files in $(seq 5 16); do
+  last="a run that may open $files files"
+  (ulimit -n "$files" && exec "$program" train $job --out few --steps 1 -q) >out 2>err </dev/null
+  rc=$?
+  if [ "$rc" = 0 ]; then break; fi
+  expect_rc 1; expect_err 'Too many open files'
+  [ -e few ] && fail "it left $(tree few)"
+done
+last="a run with few files"; expect_rc 0
+
 # ---- 8. --resume RUN alone; longer runs ----
 run train $job --out whole --steps 8 --save-every 2 --schedule constant --shuffle --optimizer momentum --lr 3e-2 --eval-data held.txt --eval-every 4 -q; expect_rc 0
 run train $job --out part --steps 4 --save-every 2 --schedule constant --shuffle --optimizer momentum --lr 3e-2 --eval-data held.txt --eval-every 4 -q; expect_rc 0
