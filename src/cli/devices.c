@@ -318,7 +318,9 @@ static hr_status probe(cli_config *config, hr_error *error) {
     json_write_end(&json);
   } else {
     print_one(&device);
-    (void)printf("stored in %s\n", path);
+    (void)fputs("stored in ", stdout);
+    screen_name(stdout, path);
+    (void)fputc('\n', stdout);
   }
   return HR_OK;
 }

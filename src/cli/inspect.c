@@ -66,8 +66,9 @@ static hr_status read_snapshot(const char *operand, const hr_snapshot_limits *li
     if (length < 0 || (size_t)length >= sizeof path)
       return hri_fail(error, HR_ERROR_USAGE, "%.200s...: the path is too long", operand);
     if (stat(path, &info) != 0) continue;
-    (void)fprintf(stderr, "inspect: %s%s\n", path,
-                  k ? " (what was planned; train --record-memory keeps what happened)" : "");
+    (void)fputs("inspect: ", stderr);
+    screen_name(stderr, path);
+    (void)fputs(k ? " (what was planned; train --record-memory keeps what happened)\n" : "\n", stderr);
     return hr_snapshot_read(path, limits, snapshot, error);
   }
   hri_fail(error, HR_ERROR_INPUT, "%s: a directory without memory/snapshot.pickle.gz and memory/plan.pickle.gz",
@@ -334,9 +335,11 @@ static void begin_files(verified *v) {
 static void print_file(void *context, const char *path, hr_run_file_state state, const char *text) {
   verified *v = context;
   if (!v->as_json) {
-    if (state != HR_RUN_FILE_WHOLE)
-      (void)printf("%-11s%s%s%s\n", file_states[state], text && strncmp(text, path, strlen(path)) == 0 ? "" : path,
-                   text && *text ? " " : "", text ? text : "");
+    if (state == HR_RUN_FILE_WHOLE) return;
+    (void)printf("%-11s", file_states[state]);
+    if (!text || strncmp(text, path, strlen(path)) != 0) screen_name(stdout, path);
+    if (text && *text) (void)fputc(' ', stdout), screen_name(stdout, text);
+    (void)fputc('\n', stdout);
     return;
   }
   begin_files(v);
@@ -366,8 +369,9 @@ static hr_status verify(const cli_config *config, const char *directory, hr_erro
   if (v.begun) {
     end_files(&v.json, &result);
   } else if (status == HR_OK) {
-    (void)printf("%s: %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n",
-                 directory, result.whole, FIGURE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,
+    screen_name(stdout, directory);
+    (void)printf(": %u files whole (%s), %u damaged, %u unverified, %u not the run's; newest whole checkpoint: %s\n",
+                 result.whole, FIGURE_TEXT(result.bytes), result.damaged, result.unverified, result.unknown,
                  result.newest_whole[0] ? result.newest_whole : "none");
   }
   if (status != HR_OK || result.damaged == 0) return status;

@@ -187,9 +187,11 @@ static void tell_row(const hr_profile_row *r) {
 static void tell_profile(const hr_profile *p, const char *path) {
   double listed = 0, small = 0, small_predicted = 0;
   uint64_t small_calls = 0;
-  (void)fprintf(stderr, "profile of %llu step%s%s, median %s; the last one is traced in %s\n",
-                (unsigned long long)p->steps, p->steps == 1 ? "" : "s",
-                p->warm_up_only ? " (the first, which warms up)" : "", SECONDS_TEXT(p->step_seconds), path);
+  (void)fprintf(stderr, "profile of %llu step%s%s, median %s; the last one is traced in ", (unsigned long long)p->steps,
+                p->steps == 1 ? "" : "s", p->warm_up_only ? " (the first, which warms up)" : "",
+                SECONDS_TEXT(p->step_seconds));
+  screen_name(stderr, path);
+  (void)fputc('\n', stderr);
   if (p->steps == 0) return;
   (void)fprintf(stderr, "  %-30s%7s%11s%8s%17s%14s\n", "op", "calls", "ms", "%", "rate", "predicted ms");
   for (uint32_t i = 0; i < p->row_count; i++) {

@@ -56,7 +56,12 @@ export NO_COLOR=1
 steered() { LC_ALL=C grep -q $'[\x01-\x08\x0b\x0c\x0e-\x1f\x7f]\|\xc2[\x80-\x9f]' tty && fail 'control characters reach the terminal'; }
 name=$'a\e[31mb'
 cp text.txt "$name.txt"
-on_screen 80 "train tiny-llama-bytes --data '$name.txt' --seq 64 --steps 1 --out '$name'"; grep -q $'\x1b\[31mb' tty && fail 'a name steers the terminal'; grep -q 'saved in a?\[31mb/final' seen || fail 'the name is missing'
+on_screen 80 "train tiny-llama-bytes --data '$name.txt' --seq 64 --steps 1 --out '$name' --profile '$name.profile'"; grep -q $'\x1b\[31mb' tty && fail 'a name steers the terminal'; grep -q 'saved in a?\[31mb/final' seen || fail 'the name is missing'
+grep -q 'is traced in a?\[31mb.profile' seen || fail 'the name of the profile is missing'
+on_screen 80 "inspect '$name'"; steered; grep -qF 'inspect: a?[31mb/memory' seen || fail 'the name is missing'
+: >"$name/final/$name"
+on_screen 80 "inspect '$name' --verify"; steered; grep -qE '^unknown +.*/final/a\?\[31mb' seen || fail 'the name is missing'
+rm "$name/final/$name"
 on_screen 80 "plan '$name'"; steered
 cp -r "$name/final" "d$name" # a directory gives its model the name
 for command in plan 'evaluate --data text.txt --seq 16'; do on_screen 80 "$command 'd$name'"; steered; grep -qF 'da?[31mb' seen || fail 'the name is missing'; done
