@@ -62,6 +62,15 @@ hr_status hri_publish_over(const char *made, const char *path, hr_error *error) 
   return rename(made, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "rename to", path);
 }
 
+hr_status hri_publish_settle(const char *path, hr_error *error) {
+  char parent[4096];
+  hr_status status;
+  hri_path_parent(path, parent);
+  status = hri_dir_sync(parent, error);
+  if (status == HR_OK) return status;
+  return hri_context(error, status, "%s is in its place and whole, but a power cut may take it back: ", path);
+}
+
 hr_status hri_publish_exchange(hri_scratch *scratch, const char *made, const char *path, char old[4096],
                                hr_error *error) {
   const char *slash = strrchr(path, '/');

@@ -16,6 +16,10 @@ hr_status hri_publish_over(const char *made, const char *path, hr_error *error);
 hr_status hri_publish_exchange(hri_scratch *scratch, const char *made, const char *path, char old[4096],
                                hr_error *error);
 
+/* Behind one of these, or a rename of one's own: makes the entry of `path` last, by a sync of the directory that holds it. What
+ * fails says that the target is there, for whoever finds it after an error. */
+hr_status hri_publish_settle(const char *path, hr_error *error);
+
 /* Refuses with IO, naming both, when the file system of `directory` has less than `bytes` bytes free and says so. */
 hr_status hri_publish_room(const char *directory, uint64_t bytes, hr_error *error);
 

@@ -250,8 +250,7 @@ void hri_scratch_close(hri_scratch *s) {
 
 hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *bytes, uint64_t count, bool sync_parent,
                               hr_error *error) {
-  char fresh[PATH_BYTES], parent[PATH_BYTES];
-  const char *slash = strrchr(path, '/');
+  char fresh[PATH_BYTES];
   hr_status status;
   int fd;
   HRI_TRY(hri_scratch_path(s, "file", fresh, error));
@@ -265,9 +264,7 @@ hr_status hri_scratch_replace(hri_scratch *s, const char *path, const void *byte
     (void)unlink(fresh);
     return status;
   }
-  if (!sync_parent) return HR_OK;
-  (void)snprintf(parent, sizeof parent, "%.*s", slash ? (int)(slash - path) + (slash == path) : 1, slash ? path : ".");
-  return hri_dir_sync(parent, error);
+  return sync_parent ? hri_publish_settle(path, error) : HR_OK;
 }
 
 /* ---- what others left ---- */

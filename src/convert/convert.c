@@ -398,7 +398,7 @@ static hr_status write_target(work *w, hri_target *t, hr_error *error) {
   hri_target_end(t);
   if (status == HR_ERROR_INPUT && error && !strstr(error->message, of)) /* a tensor of it */
     return hri_context(error, status, "%s: ", of);
-  return status == HR_ERROR_IO ? hri_context(error, status, "%s: ", t->named) : status;
+  return hri_target_failed(t, status, error);
 }
 
 /* Of the first tensor: PEFT saves all alike. */

@@ -207,7 +207,7 @@ static void give_way(hri_target *t, const char *old) {
 static hr_status take_beside(hri_target *t, hr_error *error) {
   hr_status status = hri_publish_new(t->made, t->path, error);
   if (status != HR_OK && hri_publish_new(t->kept, t->path, NULL) == HR_OK) t->kept[0] = 0;
-  return status == HR_OK ? hri_dir_sync(t->parent, error) : status;
+  return status == HR_OK ? hri_publish_settle(t->path, error) : status;
 }
 
 static hr_status replace_directory(hri_target *t, hr_error *error) {
@@ -216,7 +216,7 @@ static hr_status replace_directory(hri_target *t, hr_error *error) {
   hr_status status = check_replaced(t, error);
   if (status != HR_OK) return keep(t, t->path) ? take_beside(t, error) : status;
   status = hri_publish_exchange(t->scratch, t->made, t->path, old, error);
-  if (status == HR_OK) status = hri_dir_sync(t->parent, error);
+  if (status == HR_OK) status = hri_publish_settle(t->path, error);
   else if (!old[0] || lstat(t->path, &info) != 0) return status; /* nothing was moved, or the scratch puts it back */
   if (!old[0]) return status;
   if (status == HR_OK) give_way(t, old);
@@ -227,7 +227,12 @@ static hr_status replace_directory(hri_target *t, hr_error *error) {
 hr_status hri_target_publish(hri_target *t, hr_error *error) {
   if (t->replace && t->directory) return replace_directory(t, error);
   HRI_TRY(t->replace ? hri_publish_over(t->made, t->path, error) : hri_publish_new(t->made, t->path, error));
-  return hri_dir_sync(t->parent, error);
+  return hri_publish_settle(t->path, error);
+}
+
+hr_status hri_target_failed(const hri_target *t, hr_status status, hr_error *error) {
+  if (status != HR_ERROR_IO || (error && strncmp(error->message, t->path, strlen(t->path)) == 0)) return status;
+  return hri_context(error, status, "%s: ", t->named);
 }
 
 void hri_target_end(hri_target *t) {

@@ -34,6 +34,8 @@ hr_status hri_target_begin(hri_target *target, hr_error *error);
 /* Gives what grew its name, and makes that last; its files and their directory are synced. USAGE when something came to
  * stand there that may not be replaced: it still stands, then. */
 hr_status hri_target_publish(hri_target *target, hr_error *error);
+/* Puts the target's name before what failed (IO) while it was written, unless it stands there. */
+hr_status hri_target_failed(const hri_target *target, hr_status status, hr_error *error);
 /* Removes what is not published, and directories above it that were made for it and hold nothing else. Fine at any time
  * after init. */
 void hri_target_end(hri_target *target);

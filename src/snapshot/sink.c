@@ -105,10 +105,8 @@ hr_status hri_sink_fail(hri_snapshot_sink *sink, hr_status status) {
 }
 
 static hr_status publish(hri_snapshot_sink *sink) {
-  char parent[PATH_BYTES];
-  hri_path_parent(sink->path, parent);
   HRI_TRY(hri_publish_over(sink->temp, sink->path, sink->error));
-  return hri_dir_sync(parent, sink->error);
+  return hri_publish_settle(sink->path, sink->error);
 }
 
 static hr_status finish(hri_snapshot_sink *sink) {

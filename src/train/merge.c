@@ -632,7 +632,7 @@ static hr_status write_target(merge *m, hr_error *error) {
   if (status == HR_OK) status = hri_target_publish(&m->target, error);
   tell_kept(m);
   hri_target_end(&m->target);
-  return status == HR_ERROR_IO ? hri_context(error, status, "%s: ", m->target.named) : status;
+  return hri_target_failed(&m->target, status, error);
 }
 
 /* ---- model and adapters ---- */

@@ -258,9 +258,41 @@ static int tear_down(void **state) {
   return 0;
 }
 
-/* ---- a file of which nothing is known ---- */
+/* ---- a disk that fails ---- */
 
-/* Takes the place of libc's: fails as on a file server that goes away. */
+/* Takes the place of libc's: fails at the sync of this number. */
+static int syncs_until_fault;
+int fsync(int fd) {
+  int (*real)(int);
+  void *symbol = dlsym(RTLD_NEXT, "fsync");
+  memcpy(&real, &symbol, sizeof real);
+  if (syncs_until_fault == 0 || --syncs_until_fault > 0) return real(fd);
+  errno = EIO;
+  return -1;
+}
+
+/* Who reads the error finds the file whole: what failed came behind its name, and both are told. */
+static void test_what_is_there_after_an_error_is_told(void **state) {
+  const char *path = path_of("%s/published", directory);
+  enum { OF_THE_FILE = 1, OF_ITS_DIRECTORY };
+  (void)state;
+  put_text(path, "old");
+  for (int failing = OF_THE_FILE; failing <= OF_ITS_DIRECTORY; failing++) {
+    hr_error error = {0};
+    size_t count;
+    char *now;
+    syncs_until_fault = failing;
+    assert_int_equal(hri_file_replace(path, "new", 3, &error), HR_ERROR_IO);
+    assert_int_equal(syncs_until_fault, 0);
+    assert_non_null(strstr(error.message, path));
+    assert_int_equal(strstr(error.message, "is in its place and whole") != NULL, failing == OF_ITS_DIRECTORY);
+    now = get_file(path, &count);
+    assert_string_equal(now, failing == OF_ITS_DIRECTORY ? "new" : "old");
+    free(now);
+  }
+}
+
+/* The same, as on a file server that goes away. */
 static bool servers_gone;
 int fstat(int fd, struct stat *info) {
   int (*real)(int, struct stat *);
@@ -305,6 +337,7 @@ static void test_refusals_have_their_remedy(void **state) {
 int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_refusals_have_their_remedy),
+      cmocka_unit_test(test_what_is_there_after_an_error_is_told),
       cmocka_unit_test(test_a_failing_disk_is_no_bad_file),
       cmocka_unit_test(test_no_special_file_is_waited_for),
       cmocka_unit_test(test_no_special_file_is_written_into_and_waited_for),
