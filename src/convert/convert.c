@@ -7,7 +7,7 @@
 #include <stdio.h>
 #include <string.h>
 #include <strings.h>
-#include <sys/stat.h>
+#include <unistd.h>
 
 #include "base/file.h"
 #include "base/rows.h"
@@ -336,14 +336,16 @@ static hr_status refuse_missing(const char *source, hr_error *error) {
 }
 
 static hr_status check_source(const char *source, hr_error *error) {
-  struct stat info;
+  int fd;
   if (!hri_path_exists(source)) return refuse_missing(source, error);
   if (hri_rows_file(source)) {
     hri_fail(error, HR_ERROR_INPUT, "%s holds " HRI_ROWS_ARE ", and no model", source);
     return hri_hint(error, HR_ERROR_INPUT, HRI_ROWS_HINT);
   }
-  if (stat(source, &info) != 0 || !S_ISREG(info.st_mode) || hri_gguf_is(source))
-    return HR_OK; /* opening it says the rest */
+  if (hri_path_is_dir(source)) return HR_OK;
+  HRI_TRY(hri_file_open_regular(source, &fd, NULL, error)); /* before anything is said of what it would become */
+  (void)close(fd);
+  if (hri_gguf_is(source)) return HR_OK;
   hri_fail(error, HR_ERROR_INPUT, "%s is no GGUF file (it does not begin with 'GGUF'), and no directory", source);
   return hri_hint(
       error, HR_ERROR_INPUT,

@@ -38,6 +38,7 @@ static const place places[] = {
     {NULL, "plan %p", false},
     {NULL, "train %p -q --seq 16 --steps 1 --data %d --out %o", false},
     {NULL, "convert %p %o", false},
+    {NULL, "convert %p %o.gguf", false},
     {NULL, "tokenize %p %d", false},
     {NULL, "tokenize %w %p", false},
     {NULL, "train %m -q --seq 16 --steps 1 --data %p --out %o", false},
