@@ -7,6 +7,7 @@
 #include <fcntl.h>
 #include <math.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
@@ -16,10 +17,25 @@
 
 /* ---- --log-json ---- */
 
+/* One writer, as of a run: a second one would empty the file under the first. A file system without locks has to do without,
+ * and devices and pipes take from everybody. */
+static hr_status hold_log(cli_streams *s, hr_error *error) {
+  struct stat info;
+  int failed;
+  if (fstat(s->log_fd, &info) != 0 || !S_ISREG(info.st_mode)) return HR_OK;
+  do failed = flock(s->log_fd, LOCK_EX | LOCK_NB) == 0 ? 0 : errno;
+  while (failed == EINTR);
+  if (failed != EWOULDBLOCK) return HR_OK;
+  s->log_made = false; /* nor is it removed, whoever made it */
+  hri_fail(error, HR_ERROR_USAGE, "--log-json: %s is being written by another run", s->log);
+  return hri_hint(error, HR_ERROR_USAGE, "name another file, or wait until that run has ended");
+}
+
 /* What stands there is replaced by the first line, for a run may still be refused: then a file that was made goes again. If
- * it goes on, its lines stay. A pipe that nobody reads is refused, not waited for. */
-static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
-  int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | (goes_on ? O_APPEND : 0);
+ * it goes on, its lines stay. A pipe that nobody reads is refused, not waited for. Lines are appended: who cuts the file
+ * meanwhile, as what rotates logs does, finds no hole in it. */
+static hr_status open_log(cli_streams *s, hr_error *error) {
+  const int flags = O_WRONLY | O_CREAT | O_CLOEXEC | O_NONBLOCK | O_APPEND;
   if (strcmp(s->log, "-") == 0) {
     s->log_fd = STDOUT_FILENO;
     return HR_OK;
@@ -28,8 +44,8 @@ static hr_status open_log(cli_streams *s, bool goes_on, hr_error *error) {
   s->log_made = s->log_fd >= 0;
   if (s->log_fd < 0) s->log_fd = open(s->log, flags, 0644);
   if (s->log_fd < 0) return hri_fail_errno(error, errno, "open", s->log);
-  (void)fcntl(s->log_fd, F_SETFL, flags & O_APPEND); /* writing may wait */
-  return HR_OK;
+  (void)fcntl(s->log_fd, F_SETFL, O_APPEND); /* writing may wait */
+  return hold_log(s, error);
 }
 
 /* Once only: tried again at a later line it would take that run's own lines away. Of a device or a pipe there is nothing
@@ -160,15 +176,14 @@ static hr_status find_places(cli_streams *s, const cli_config *config, hr_error 
 }
 
 hr_status streams_open(cli_streams *s, const cli_config *config, const char *run, hr_error *error) {
-  const bool resumes = config->run.resume_directory != NULL;
   *s = (cli_streams){.run = run, .log = config->own.log_json, .metrics = config->own.metrics_file, .log_fd = -1};
   if (streams_take_output(config) && config->own.json) {
     hri_fail(error, HR_ERROR_USAGE, "--log-json - and --json exclude each other: both are standard output");
     return hri_hint(error, HR_ERROR_USAGE, "give --log-json a FILE");
   }
   HRI_TRY(find_places(s, config, error));
-  s->log_anew = !resumes && !streams_take_output(config);
-  if (s->log && !s->log_in_run) HRI_TRY(open_log(s, resumes, error));
+  s->log_anew = !config->run.resume_directory && !streams_take_output(config);
+  if (s->log && !s->log_in_run) HRI_TRY(open_log(s, error));
   return s->board_directory[0] && !s->board_in_run ? tensorboard_open(&s->board, s->board_directory, error) : HR_OK;
 }
 
@@ -182,7 +197,7 @@ static void leave(const char *what, const hr_error *error, void (*warn)(void *co
 /* The run has begun, and its directory stays. */
 static void open_in_run(cli_streams *s, void (*warn)(void *context, const char *text), void *context) {
   hr_error error = {0};
-  if (s->log_in_run && open_log(s, false, &error) != HR_OK) {
+  if (s->log_in_run && open_log(s, &error) != HR_OK) {
     s->log = NULL;
     leave("--log-json", &error, warn, context);
   }

@@ -126,6 +126,21 @@ if [ -n "$have_python" ]; then # so is one whose earlier lines cannot be taken a
   [ "$(grep -c 'log-json is not written any more: cannot empty' err)" = 1 ] || fail "a log that cannot be emptied is not named once"
 fi
 
+# A log has one writer, which loses nothing by another run; who cuts it meanwhile finds whole lines from its beginning on.
+"$program" train "${job[@]}" --steps 1000000 --out first --log-json shared.jsonl -q >first.out 2>first.err &
+pid=$!
+await '[ -s shared.jsonl ] && [ "$(wc -l <shared.jsonl)" -gt 3 ]'
+run train "${job[@]}" --steps 2 --out second --log-json shared.jsonl; refuses 2; expect_err 'shared.jsonl is being written by another run'
+[ -e second ] && fail 'a refused run left a directory'
+last='a log that is cut while it is written'
+cp shared.jsonl until-then; : >shared.jsonl
+await '[ -s shared.jsonl ] && [ "$(wc -l <shared.jsonl)" -gt 3 ]'
+kill -INT $pid; wait $pid
+cmp -s until-then <(head -c "$(wc -c <until-then)" first/metrics.jsonl) || fail 'lines were lost to the refused run'
+[ "$(grep -vac '^{"step":[0-9]*,.*}$' shared.jsonl)" = 0 ] || fail 'the cut log has a hole, or half a line'
+run train "${job[@]}" --steps 2 --out second --log-json shared.jsonl -q; expect_rc 0
+cmp -s shared.jsonl second/metrics.jsonl || fail 'a log that was given up is not taken'
+
 # ---- the terminal ----
 
 # Options stand on one line, however long, so that they can be copied.
