@@ -384,7 +384,7 @@ bool hri_gguf_is(const char *path) {
   bool is;
   int fd;
   if (hri_file_open_regular(path, &fd, NULL, NULL) != HR_OK) return false;
-  is = pread(fd, magic, 4, 0) == 4 && memcmp(magic, "GGUF", 4) == 0;
+  is = hri_file_pread(fd, path, magic, 4, 0, NULL) == HR_OK && memcmp(magic, "GGUF", 4) == 0;
   close(fd);
   return is;
 }

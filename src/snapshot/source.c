@@ -173,7 +173,7 @@ hr_status hri_snapshot_source_open(hri_snapshot_source *s, const char *path, uin
   unsigned char first[2];
   *s = (hri_snapshot_source){.name = path, .total_limit = total_limit, .fd = -1};
   HRI_TRY(hri_file_open_regular(path, &s->fd, &s->file_bytes, error));
-  if (pread(s->fd, first, 2, 0) == 2 && first[0] == 0x1f && first[1] == 0x8b) {
+  if (hri_file_pread(s->fd, path, first, 2, 0, NULL) == HR_OK && first[0] == 0x1f && first[1] == 0x8b) {
     HRI_TRY(start_zip(s, error));
     s->input = hri_alloc(INPUT_BYTES);
     if (!s->input) return hri_fail_memory(error, INPUT_BYTES, path);

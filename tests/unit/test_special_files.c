@@ -17,6 +17,7 @@
 #include <cmocka.h>
 
 #include "base/file.h"
+#include "formats/gguf.h"
 #include "support/child.h"
 
 typedef enum kind { FIFO = 0, SILENT_FIFO, ZERO, DIRECTORY, SOCKET, DANGLING, LOOP, KINDS } kind;
@@ -320,6 +321,28 @@ static void test_a_failing_disk_is_no_bad_file(void **state) {
   assert_non_null(strstr(error.hint, "dmesg"));
 }
 
+/* The same: a file system of the network that lets signals interrupt it. */
+static unsigned interruptions;
+ssize_t pread(int fd, void *to, size_t count, off_t offset) {
+  ssize_t (*real)(int, void *, size_t, off_t);
+  void *symbol = dlsym(RTLD_NEXT, "pread");
+  memcpy(&real, &symbol, sizeof real);
+  if (interruptions == 0) return real(fd, to, count, offset);
+  interruptions--;
+  errno = EINTR;
+  return -1;
+}
+
+/* A file is known by its first bytes, and one whose reading was interrupted is still that file. */
+static void test_an_interrupted_look_is_made_again(void **state) {
+  const char *path = path_of("%s/interrupted", directory);
+  (void)state;
+  put_text(path, "GGUF and more");
+  interruptions = 2;
+  assert_true(hri_gguf_is(path));
+  assert_int_equal(interruptions, 0);
+}
+
 /* What the system refuses has a remedy that can work: permissions are none where a file system cannot be written. */
 static void test_refusals_have_their_remedy(void **state) {
   static const struct {
@@ -340,6 +363,7 @@ int main(void) {
       cmocka_unit_test(test_refusals_have_their_remedy),
       cmocka_unit_test(test_what_is_there_after_an_error_is_told),
       cmocka_unit_test(test_a_failing_disk_is_no_bad_file),
+      cmocka_unit_test(test_an_interrupted_look_is_made_again),
       cmocka_unit_test(test_no_special_file_is_waited_for),
       cmocka_unit_test(test_no_special_file_is_written_into_and_waited_for),
       cmocka_unit_test(test_streams_of_the_caller_are_read),
