@@ -7,6 +7,7 @@
 #include <sys/stat.h>
 #include <yaml.h>
 
+#include "base/file.h"
 #include "cli/options.h"
 #include "cli/peers.h"
 #include "cli/text.h"
@@ -14,6 +15,7 @@
 typedef struct recipe {
   cli_config *config;
   const char *path;
+  FILE *file;
   yaml_parser_t parser;
   yaml_event_t event;
   bool event_held;
@@ -37,6 +39,8 @@ static hr_status next_event(recipe *r, hr_error *error) {
       return malformed(r, "a value holds the byte 0, and options are texts that end there", error);
     return HR_OK;
   }
+  if (ferror(r->file))
+    return hri_fail_errno(error, errno, "read the recipe", r->path); /* to the parser "input error" */
   if (r->parser.error == YAML_MEMORY_ERROR) return hri_fail_memory(error, 0, r->path);
   return hri_fail(error, HR_ERROR_INPUT, "%s:%zu: %s%s%s", r->path, r->parser.problem_mark.line + 1,
                   r->parser.context ? r->parser.context : "", r->parser.context ? ": " : "",
@@ -199,17 +203,16 @@ static hr_status read_document(recipe *r, hr_error *error) {
 hr_status config_recipe(cli_config *config, hr_error *error) {
   recipe r = {.config = config, .path = config->own.recipe};
   hr_status status;
-  FILE *file;
   if (!r.path) return HR_OK;
-  file = text_open(r.path, "the recipe", error);
-  if (!file) return error->code;
+  r.file = text_open(r.path, "the recipe", error);
+  if (!r.file) return error->code;
   if (!yaml_parser_initialize(&r.parser)) status = hri_fail_memory(error, 0, r.path);
   else {
-    yaml_parser_set_input_file(&r.parser, file);
+    yaml_parser_set_input_file(&r.parser, r.file);
     status = read_document(&r, error);
     if (r.event_held) yaml_event_delete(&r.event);
     yaml_parser_delete(&r.parser);
   }
-  text_close(file);
+  text_close(r.file);
   return status;
 }

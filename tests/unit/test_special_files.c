@@ -210,6 +210,9 @@ static void test_streams_of_the_caller_are_read(void **state) {
   stream(path_of("%s explain <(cat %s)", HR_PROGRAM, log), 0, "2.00 GiB");
   stream(path_of("%s plan gpt2-124m --show-config --recipe <(echo seq: 77)", HR_PROGRAM), 0, "77");
   stream(path_of("%s explain - < /dev/zero", HR_PROGRAM), 5, "device");
+  stream(path_of("%s plan gpt2-124m --recipe - < %s", HR_PROGRAM, directory), 1,
+         "cannot read the recipe -: Is a directory");
+  stream(path_of("%s plan gpt2-124m --recipe - <&-", HR_PROGRAM), 1, "cannot read the recipe -: Bad file descriptor");
   stream(path_of("%s explain - < /dev/null", HR_PROGRAM), 5, "no out-of-memory message");
   stream(path_of("%s generate %s/words -q --prompt-file - < /dev/zero", HR_PROGRAM, trees), 5, "device");
   stream(path_of("%s tokenize %s/words - < /dev/zero", HR_PROGRAM, trees), 5, "device");
