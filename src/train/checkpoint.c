@@ -135,6 +135,17 @@ hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) 
 
 /* ---- links ---- */
 
+/* FAT, and servers that speak to it, have none: the names are for people, and no run ends for want of them. */
+static bool no_such_links(int number) { return number == EPERM || number == EOPNOTSUPP || number == ENOSYS; }
+
+static void tell_unlinked(hri_rundir *r) {
+  if (r->told_unlinked) return;
+  r->told_unlinked = true;
+  hri_session_tell(
+      r->session, HR_EVENT_WARNING, NULL,
+      "this file system has no symbolic links: checkpoints/last and best are not made; --resume takes the newest checkpoint");
+}
+
 /* Points the symbolic link `name` at `target`, in one step. A file or directory of that name is somebody's, and
  * stays. */
 static hr_status point(hri_rundir *r, const char *parent, const char *name, const char *target, hr_error *error) {
@@ -144,7 +155,11 @@ static hr_status point(hri_rundir *r, const char *parent, const char *name, cons
   HRI_TRY(hri_scratch_path(r->checkpoint_scratch, name, temp, error));
   if (lstat(path, &info) == 0 && !S_ISLNK(info.st_mode)) return HR_OK;
   (void)unlink(temp);
-  if (symlink(target, temp) != 0) return hri_fail_errno(error, errno, "create", temp);
+  if (symlink(target, temp) != 0) {
+    if (!no_such_links(errno)) return hri_fail_errno(error, errno, "create", temp);
+    tell_unlinked(r);
+    return HR_OK;
+  }
   return rename(temp, path) == 0 ? HR_OK : hri_fail_errno(error, errno, "rename to", path);
 }
 
@@ -239,7 +254,7 @@ static void remove_old(hri_rundir *r, const char *parent, uint32_t keep) {
   }
   for (size_t k = keep; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
-    if (strcmp(name, best) != 0 && retire(r, parent, name)) steps[gone++] = steps[k];
+    if (strcmp(name, best) != 0 && strcmp(name, r->best) != 0 && retire(r, parent, name)) steps[gone++] = steps[k];
   }
   if (gone > 0 && hri_dir_sync(parent, NULL) == HR_OK)
     for (size_t k = 0; k < gone; k++) remove_retired(r, parent, steps[k]);
@@ -372,7 +387,10 @@ static hr_status check_lock(hri_rundir *r, hr_error *error) {
 static hr_status put_in_place(hri_rundir *r, const char *temp, const char *parent, const char *name, const char *path,
                               bool best, hr_error *error) {
   HRI_TRY(publish(r, temp, path, error));
-  if (best) HRI_TRY(point(r, parent, "best", name, error));
+  if (best) {
+    (void)snprintf(r->best, sizeof r->best, "%s", name);
+    HRI_TRY(point(r, parent, "best", name, error));
+  }
   HRI_TRY(point(r, parent, "last", name, error));
   return hri_dir_sync(parent, error);
 }
@@ -806,6 +824,7 @@ static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *s
   if (!link_target(parent, "last", now) || strcmp(now, name) != 0) HRI_TRY(point(r, parent, "last", name, error));
   if (find_best(r, parent, steps, count, best) != HR_OK || !link_target(parent, "best", now))
     return HR_OK; /* it stays where it is */
+  (void)snprintf(r->best, sizeof r->best, "%s", best);
   for (size_t k = 0; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
     if (strcmp(name, now) == 0 && eval_loss_of(parent, name, &loss, NULL) == HR_OK && isnan(loss))

@@ -54,8 +54,9 @@ typedef struct hri_rundir {
   hri_text changes;                       /* JSON: members of "changes", with commas between them */
   char line[2048];                        /* of metrics.jsonl, the last that was appended: 20 figures at most */
   char ended[768];                        /* the message of a failure */
-  bool told_kept, told_unlocked, told_full, told_metrics;
-  bool lost; /* another process took the directory over: nothing more is written */
+  bool told_kept, told_unlocked, told_full, told_metrics, told_unlinked;
+  char best[64]; /* the checkpoint with the least evaluation loss, where this process knows it; else "" */
+  bool lost;     /* another process took the directory over: nothing more is written */
 } hri_rundir;
 
 /* ---- beginning and ending ---- */

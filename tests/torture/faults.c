@@ -214,6 +214,8 @@ static void try_one(world *w, const one *c) {
     if (c->area == SHIM_INPUT && strstr(l.err, "\nwarning: "))
       w->told = "tokenizer.json", remark("faults that were told as a warning");
     except_unsaved(w, &l);
+    w->unlinked = strstr(l.err, "\nwarning: this file system has no symbolic links") != NULL;
+    if (w->unlinked) remark("runs without links, which is told");
     if (!nothing_lost(w, s->job, &h, why)) finding(w, name, "exit 0, but %s", why);
     else if (!same_as_undisturbed(w, s->job, why)) finding(w, name, "exit 0, but %s", why);
     else if (!own_files_survive(w, why)) finding(w, name, "exit 0, but %s", why);

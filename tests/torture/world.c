@@ -291,6 +291,7 @@ static heard stopped_heard[JOB_COUNT];
 void world_lay(world *w, job j, bool from_stopped, heard *h) {
   *h = (heard){0};
   w->except = w->told = NULL;
+  w->unlinked = false;
   remove_tree(w->tree);
   make_directory(w->tree);
   put_own(w, beside, BESIDE);
@@ -528,7 +529,8 @@ bool same_as_undisturbed(const world *w, job j, char why[WHY_ROOM]) {
          (same_directory(w, pathf("%s/final", reference_of(j)), pathf("%s/final", w->run)) ||
           no(why, "final is not that of the undisturbed run")) &&
          same_metrics(pathf("%s/metrics.jsonl", w->run), pathf("%s/metrics.jsonl", reference_of(j)), why) &&
-         (w->except || same_link(w, j, "best", why)) && same_link(w, j, "last", why) && run_json_is_finished(w, why);
+         (w->except || w->unlinked || same_link(w, j, "best", why)) && (w->unlinked || same_link(w, j, "last", why)) &&
+         run_json_is_finished(w, why);
 }
 
 /* A checkpoint that could not be taken away in its time may stay. */

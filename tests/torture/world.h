@@ -33,6 +33,7 @@ typedef struct world { /* a worker's own place */
   int index;
   const char *
       except; /* a checkpoint ("step-000002/") that we damaged, or kept from being saved, and that need not be the undisturbed run's */
+  bool unlinked;    /* a warning said that `last` and `best` are not made */
   const char *told; /* a file of a saved model that a warning said is missing */
   bool inside;      /* the user has files in the run directory, too */
   bool tell;        /* prints what each child says: one case, for a person */

@@ -2,6 +2,8 @@
  * at any moment; the disk fills up; the directory may not be written. In every case a run ends with a clean error,
  * nothing that looks finished is half-written, nothing stays on the heap, and what was saved can be resumed, to the
  * same bits. */
+#include <dlfcn.h>
+#include <errno.h>
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stddef.h>
@@ -178,6 +180,70 @@ static void test_every_allocation_of_a_resumed_run_may_fail(void **state) {
   scratch_remove(path_of("%s/final", run));
   (void)fail_each(quick() ? 31 : 5, run);
   scratch_remove(run);
+}
+
+/* ---- a file system without symbolic links ---- */
+
+/* Takes the place of libc's: fails as on FAT. */
+static bool no_links;
+int symlink(const char *target, const char *path) {
+  int (*real)(const char *, const char *);
+  void *found = dlsym(RTLD_NEXT, "symlink");
+  memcpy(&real, &found, sizeof real);
+  if (!no_links) return real(target, path);
+  errno = EPERM;
+  return -1;
+}
+
+/* Its loss grows with each step, so that the best checkpoint is not among the newest. */
+static hr_status worse_and_worse(const char *run, const char *resume, uint64_t steps, hr_error *error) {
+  hr_run_options options = {.data_paths = &data,
+                            .data_path_count = 1,
+                            .eval_paths = &held,
+                            .eval_path_count = 1,
+                            .eval_every = 1,
+                            .eval_batches = 1,
+                            .save_every = 1,
+                            .keep = 1,
+                            .out_directory = run,
+                            .resume_directory = resume};
+  hr_run_result result;
+  hr_job job;
+  hr_job_init(&job);
+  hr_status status = hr_model_open("micro-llama-bytes", &job.model, error);
+  if (status == HR_OK) status = hr_device_find("cpu", &job.device, error);
+  job.sequence_length = 12;
+  job.threads = 1;
+  job.steps = steps;
+  job.learning_rate = 2;
+  job.schedule = HR_SCHEDULE_CONSTANT;
+  if (status == HR_OK) status = hr_job_finish(&job, error);
+  return status == HR_OK ? hr_train(&job, &options, &result, error) : status;
+}
+
+/* The run ends well, keeps the best checkpoint without the link that says which it is, and so does one that goes on. */
+static void test_no_run_ends_for_want_of_links(void **state) {
+  char with[PATH_BYTES], without[PATH_BYTES], best[64] = "";
+  (void)state;
+  (void)snprintf(with, sizeof with, "%s", new_run());
+  (void)snprintf(without, sizeof without, "%s", new_run());
+  for (uint64_t steps = 4; steps <= 6; steps += 2) {
+    hr_error error = {0};
+    if (worse_and_worse(with, steps > 4 ? with : NULL, steps, &error) != HR_OK) fail_msg("%s", error.message);
+    no_links = true;
+    hr_status status = worse_and_worse(without, steps > 4 ? without : NULL, steps, &error);
+    no_links = false;
+    if (status != HR_OK) fail_msg("%s", error.message);
+    assert_true(readlink(path_of("%s/checkpoints/best", with), best, sizeof best - 1) > 0);
+    assert_string_not_equal(best, path_of("step-%06d", (int)steps));
+    assert_true(exists(path_of("%s/checkpoints/%s", without, best)));
+    assert_true(exists(path_of("%s/checkpoints/step-%06d", without, (int)steps)));
+    assert_false(exists(path_of("%s/checkpoints/step-%06d", without, (int)steps - 1)));
+    assert_false(exists(path_of("%s/checkpoints/last", without)) || exists(path_of("%s/checkpoints/best", without)));
+    assert_true(complete_model(path_of("%s/final", without)));
+  }
+  scratch_remove(with);
+  scratch_remove(without);
 }
 
 /* ---- kill -9 ---- */
@@ -517,6 +583,7 @@ int main(void) {
   const struct CMUnitTest tests[] = {
       cmocka_unit_test(test_every_allocation_may_fail),
       cmocka_unit_test(test_every_allocation_of_a_resumed_run_may_fail),
+      cmocka_unit_test(test_no_run_ends_for_want_of_links),
       cmocka_unit_test(test_killed_at_any_moment_and_resumed_to_the_same_bits),
       cmocka_unit_test(test_interrupted_and_resumed),
       cmocka_unit_test(test_files_that_may_not_grow),
