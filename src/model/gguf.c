@@ -93,16 +93,6 @@ static bool is_norm_weight(const char *name) {
   return length > 11 && strcmp(name + length - 11, "norm.weight") == 0;
 }
 
-void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_t part, hri_gguf_part *out) {
-  memset(out, 0, sizeof *out);
-  translate(model, spec, spec->parts[part].name, out->name);
-  out->rank = spec->rank;
-  out->rows = spec->parts[part].rows;
-  out->columns = spec->rank == 2 ? spec->dims[1] : 1;
-  if (permuted(model, spec, part)) out->head_size = model->head_size;
-  if (is_norm_weight(out->name)) out->offset = (float)model->norm_weight_offset;
-}
-
 /* The name of a module's weight, as "blk.3.attn_q.weight"; false: the family has no such module. */
 static bool module_weight(const hr_model *model, hr_module module, int32_t layer, char out[64]) {
   const hri_param_spec weight = {.layer = layer, .slot = hri_module_slot(module, NULL)};
@@ -126,6 +116,21 @@ void hri_gguf_adapter_part(const hr_model *model, hr_module module, int32_t laye
   out->rows = rows;
   out->columns = columns;
   if (b && permuted(model, &weight, part)) out->head_size = model->head_size;
+}
+
+void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_t part, hri_gguf_part *out) {
+  if (spec->adapter) {
+    hri_gguf_adapter_part(model, hri_param_module(model, spec, part), spec->layer, spec->slot >= HRI_SLOT_LORA_B,
+                          spec->parts[part].rows, spec->dims[1], out);
+    return;
+  }
+  memset(out, 0, sizeof *out);
+  translate(model, spec, spec->parts[part].name, out->name);
+  out->rank = spec->rank;
+  out->rows = spec->parts[part].rows;
+  out->columns = spec->rank == 2 ? spec->dims[1] : 1;
+  if (permuted(model, spec, part)) out->head_size = model->head_size;
+  if (is_norm_weight(out->name)) out->offset = (float)model->norm_weight_offset;
 }
 
 bool hri_gguf_ignored(const hr_model *model, const char *name) {
@@ -222,7 +227,7 @@ hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, ui
   tensor = hri_gguf_tensor_get(file, *index);
   if (tensor->dims[0] != inner || tensor->dims[1] != outer || tensor->dims[2] != 1 || tensor->dims[3] != 1) {
     hri_fail(error, HR_ERROR_INPUT,
-             "%s: tensor %s has %llu rows of %llu elements; the keys of the file ask for %llu of %llu",
+             "%s: tensor %s has %llu rows of %llu elements; a model of this description has %llu of %llu",
              hri_gguf_path(file), part->name, (unsigned long long)tensor->dims[1], (unsigned long long)tensor->dims[0],
              (unsigned long long)outer, (unsigned long long)inner);
     return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");

@@ -35,8 +35,12 @@ void hri_gguf_put_adapter(hri_gguf_keys *keys, const hr_model *model, float alph
 
 /* Reads which modules have adapters in such a file, and of what rank and alpha, into model->lora and model->adapter; no
  * value is read. INPUT names key or tensor: no adapters, those of another architecture, A without B, a tensor of no
- * linear module of a layer; UNSUPPORTED: adapters of embeddings or of the head, and what is no plain LoRA. */
+ * linear module of a layer, or what hri_gguf_adapter_check refuses; UNSUPPORTED: adapters of embeddings or of the head,
+ * and what is no plain LoRA. */
 hr_status hri_gguf_adapter_open(const char *path, hr_model *model, hr_error *error);
+/* Whether an open file has A and B of each module that model->lora adapts, in the shapes of the model's weights and of a
+ * type that is decoded; INPUT names the tensor. Who reads values later asks again: the file may be another by then. */
+hr_status hri_gguf_adapter_check(const hri_gguf *file, const hr_model *model, hr_error *error);
 
 /* The vectors of frequency factors that a model's file has besides its parameters: the index-th, with its name and
  * `count` values (at most HR_MAX_ROPE_PAIRS); false when there are no more. */
@@ -53,6 +57,7 @@ typedef struct hri_gguf_part {
   float offset;           /* what the file has added to the values */
 } hri_gguf_part;
 
+/* Part k of a parameter of the model, or of a module's adapter, which a file of adapters has. */
 void hri_gguf_part_of(const hr_model *model, const hri_param_spec *spec, uint32_t part, hri_gguf_part *out);
 /* The same of A [rank, in] or B [out, rank] (`b`) of a module's adapter, of which the caller knows rows and columns: beside
  * the name of its weight ".lora_a" or ".lora_b". Rows of B are those of the weight, and in the order of the weight's. */

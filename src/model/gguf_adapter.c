@@ -13,6 +13,7 @@
 #include "model/lora.h"
 
 enum { MOST_RANK = 4096 };
+#define OTHER_MODEL "name the model that the adapters were trained beside"
 
 typedef struct reading {
   const hri_gguf *file;
@@ -36,7 +37,7 @@ static hr_status check_architecture(const reading *r, hr_error *error) {
   if (strcmp(found, wanted) == 0) return HR_OK;
   hri_fail(error, HR_ERROR_INPUT, "%s: general.architecture is '%.60s', and %s is %s", hri_gguf_path(r->file), found,
            r->model->name, wanted);
-  return hri_hint(error, HR_ERROR_INPUT, "name the model that the adapters were trained beside");
+  return hri_hint(error, HR_ERROR_INPUT, OTHER_MODEL);
 }
 
 static hr_status read_keys(reading *r, hr_error *error) {
@@ -107,7 +108,7 @@ static hr_status refuse_unknown(const reading *r, const char *name, hr_error *er
   }
   hri_fail(error, HR_ERROR_INPUT, "%s: the tensor %s is A or B of no linear module of a layer of this %s model",
            hri_gguf_path(r->file), name, hr_family_name(r->model->family));
-  return hri_hint(error, HR_ERROR_INPUT, "name the model that the adapters were trained beside");
+  return hri_hint(error, HR_ERROR_INPUT, OTHER_MODEL);
 }
 
 static hr_status read_modules(reading *r, hr_error *error) {
@@ -120,6 +121,36 @@ static hr_status read_modules(reading *r, hr_error *error) {
                   "convert the adapter anew");
 }
 
+hr_status hri_gguf_adapter_check(const hri_gguf *file, const hr_model *model, hr_error *error) {
+  for (uint32_t p = 0; p < hri_param_count(model); p++) {
+    hri_param_spec spec;
+    hri_param_get(model, p, &spec);
+    for (uint32_t k = 0; spec.adapter && k < spec.part_count; k++) {
+      hri_gguf_part part;
+      uint32_t index;
+      hr_status status;
+      hri_gguf_part_of(model, &spec, k, &part);
+      status = hri_gguf_part_find(file, &part, &index, error);
+      if (status != HR_OK) return hri_hint(error, status, OTHER_MODEL);
+    }
+  }
+  return HR_OK;
+}
+
+/* The model as it was where the file is refused: whoever asked may go on with it. */
+static hr_status take_lora(const reading *r, const char *path, hr_model *model, hr_error *error) {
+  hr_lora before = model->lora;
+  hr_status status;
+  model->lora = r->lora;
+  status = hri_gguf_adapter_check(r->file, model, error);
+  if (status != HR_OK) {
+    model->lora = before;
+    return status;
+  }
+  (void)snprintf(model->adapter, sizeof model->adapter, "%s", path);
+  return HR_OK;
+}
+
 hr_status hri_gguf_adapter_open(const char *path, hr_model *model, hr_error *error) {
   reading r = {.model = model};
   hri_gguf *file = NULL;
@@ -129,10 +160,7 @@ hr_status hri_gguf_adapter_open(const char *path, hr_model *model, hr_error *err
   r.seen = hri_alloc_zero((size_t)hri_gguf_count(file) + 1, sizeof *r.seen);
   status = r.seen ? read_keys(&r, error) : hri_fail_memory(error, hri_gguf_count(file), "the list of tensors");
   if (status == HR_OK) status = read_modules(&r, error);
-  if (status == HR_OK) {
-    model->lora = r.lora;
-    (void)snprintf(model->adapter, sizeof model->adapter, "%s", path);
-  }
+  if (status == HR_OK) status = take_lora(&r, path, model, error);
   hri_free(r.seen);
   hri_gguf_close(file);
   return status;

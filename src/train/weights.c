@@ -219,30 +219,6 @@ static hr_status check_adapter(const hri_source *s, hr_error *error) {
   return status;
 }
 
-/* Part k of an adapter's parameter in a GGUF file of adapters. */
-static void adapter_part(const hr_model *model, const hri_param_spec *spec, uint32_t k, hri_gguf_part *out) {
-  bool b = spec->slot >= HRI_SLOT_LORA_B;
-  hri_gguf_adapter_part(model, hri_param_module(model, spec, k), spec->layer, b, spec->parts[k].rows, spec->dims[1],
-                        out);
-}
-
-/* Names were looked at when the file was opened for its description (model/gguf_adapter.c); that file may be another by now. */
-static hr_status check_adapter_gguf(const hri_source *s, hr_error *error) {
-  for (uint32_t p = 0; p < hri_param_count(s->model); p++) {
-    hri_param_spec spec;
-    hri_param_get(s->model, p, &spec);
-    for (uint32_t k = 0; spec.adapter && k < spec.part_count; k++) {
-      hri_gguf_part part;
-      uint32_t index;
-      hr_status status;
-      adapter_part(s->model, &spec, k, &part);
-      status = hri_gguf_part_find(s->adapter_gguf, &part, &index, error);
-      if (status != HR_OK) return hri_hint(error, status, "the adapter belongs to another model");
-    }
-  }
-  return HR_OK;
-}
-
 /* Whether a tensor stands beside a quantized weight. */
 static bool is_beside(const hri_source *s, const char *name) {
   char weight[HRI_BNB_NAME_BYTES];
@@ -322,7 +298,7 @@ static hr_status open_adapter(hri_source *s, const char *directory, hr_error *er
   if (!directory[0]) return HR_OK;
   if (hri_gguf_is(directory)) {
     HRI_TRY(hri_gguf_open(directory, &s->adapter_gguf, error));
-    return check_adapter_gguf(s, error);
+    return hri_gguf_adapter_check(s->adapter_gguf, s->model, error);
   }
   path = hri_path_join(directory, HRI_ADAPTER_FILE);
   if (!path) return hri_fail_memory(error, strlen(directory), "a path");
@@ -455,10 +431,8 @@ static hr_status move_gguf_part(const hri_source *s, const hri_param_spec *spec,
   const hri_gguf_tensor *tensor;
   hri_gguf_part part;
   uint32_t index;
-  bool tuned = from_adapter(s, spec, k);
-  hri_gguf *file = tuned ? s->adapter_gguf : s->gguf;
-  if (tuned) adapter_part(s->model, spec, k, &part);
-  else hri_gguf_part_of(s->model, spec, k, &part);
+  hri_gguf *file = from_adapter(s, spec, k) ? s->adapter_gguf : s->gguf;
+  hri_gguf_part_of(s->model, spec, k, &part);
   HRI_TRY(hri_gguf_part_find(file, &part, &index, error));
   tensor = hri_gguf_tensor_get(file, index);
   *move = (hri_move){.bytes = read_gguf_bytes,

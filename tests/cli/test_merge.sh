@@ -355,6 +355,9 @@ one("minus.gguf", lambda k, t: k.update({"adapter.lora.alpha": -1.0}))
 one("embedding.gguf", lambda k, t: t.update({"token_embd.weight.lora_a": t[q + "a"], "token_embd.weight.lora_b": t[q + "b"]}))
 one("deep.gguf", lambda k, t: t.update({q.replace("1", "2", 1) + h: t[q + h] for h in "ab"}))
 one("wide.gguf", lambda k, t: t.update({q + "a": ([25, 4], [0.0] * 100)}))
+one("tall.gguf", lambda k, t: t.update({q + "b": ([4, 25], [0.0] * 100)}))
+one("pair.gguf", lambda k, t: t.update({q + "b": ([3, 24], [0.0] * 72)}))
+one("cube.gguf", lambda k, t: t.update({q + "a": ([24, 4, 2], [0.0] * 192)}))
 one("empty.gguf", lambda k, t: t.clear())
 one("nan.gguf", lambda k, t: t[q + "b"][1].__setitem__(5, float("nan")))
 P
@@ -373,6 +376,7 @@ apart "$(loss_of of-ranks)" "$(loss_of of-ones)" 1e-4 "alpha"
 refused_gguf() {
   run merge base-llama/final "$2.gguf" --out never; refuses "$1"; expect_err "$2.gguf: $3"
   run evaluate base-llama/final --adapter "$2.gguf" --seq 13 --data held.txt; refuses "$1"; expect_err "$2.gguf: $3"
+  run plan base-llama/final --adapter "$2.gguf" --seq 13; refuses "$1"; expect_err "$2.gguf: $3"
 }
 refused_gguf 5 single 'the tensor blk.1.attn_q.weight.lora_b is missing'
 refused_gguf 5 foreign "general.architecture is 'qwen2', and .* is llama"
@@ -380,7 +384,10 @@ refused_gguf 2 other "adapter.type is 'control_vector'"
 refused_gguf 5 minus 'adapter.lora.alpha is -1'
 refused_gguf 2 embedding 'tensor token_embd.weight.lora_a: adapters of embeddings'
 refused_gguf 5 deep 'the tensor blk.2.attn_q.weight.lora_a is A or B of no linear module'
-refused_gguf 5 wide 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 25 elements'
+refused_gguf 5 wide 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 25 elements; .* has 4 of 24'
+refused_gguf 5 tall 'tensor blk.1.attn_q.weight.lora_b has 25 rows of 4 elements; .* has 24 of 4'
+refused_gguf 5 pair 'tensor blk.1.attn_q.weight.lora_b has 24 rows of 3 elements; .* has 24 of 4'
+refused_gguf 5 cube 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 24 elements'
 run merge base-llama/final nan.gguf --out never; refuses 5; expect_err 'nan.gguf: element 17 of tensor blk.1.attn_q.weight.lora_b is not finite' # where our rows have it
 run evaluate base-llama/final --adapter nan.gguf --seq 13 --data held.txt; refuses 5; expect_err 'nan.gguf: tensor blk.1.attn_q.weight.lora_b holds a value that is not finite'
 run merge base-llama/final empty.gguf --out never; refuses 5; expect_err 'empty.gguf holds no tensors'

@@ -1015,7 +1015,7 @@ static void test_bad_keys(void **state) {
     assert_int_equal(hri_gguf_writer_finish(writer, &error), HR_OK);
     hri_gguf_keys_deinit(&keys);
     assert_refused(numbers, kept("%s/swapped", scratch), NULL, HR_ERROR_INPUT,
-                   "token_embd.weight has 8 rows of 4 elements; the keys of the file ask for 4 of 8");
+                   "token_embd.weight has 8 rows of 4 elements; a model of this description has 4 of 8");
   }
   for (int i = 0; i < 6; i++) { /* what would be computed otherwise is refused; "no such token" is not */
     static const char *const messages[] = {"rope.dimension_count",     "attention.scale",
