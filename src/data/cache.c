@@ -22,7 +22,7 @@
 #include "data/paths.h"
 #include "data/source.h"
 
-enum { VERSION = 2, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096, LARGE_BYTES = 1 << 20 };
+enum { VERSION = 3, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096, LARGE_BYTES = 1 << 20 };
 
 typedef struct header {
   char magic[8];

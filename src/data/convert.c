@@ -345,6 +345,21 @@ static hr_status add_message(converter *c, const hri_turn *turn, hr_error *error
   return talk_end_turn(c, role, turn, error);
 }
 
+/* A message of one or two strings, the second on a line of its own. */
+static hr_status add_said(converter *c, const char *role, hri_slice text, const hri_slice *more, hr_error *error) {
+  talk_separate(c);
+  hri_text_add(&c->talk.json, "{\"role\":\"%s\",\"content\":", role);
+  if (more) {
+    add_raw(c, (hri_slice){text.begin, text.end - 1}); /* without the closing quote */
+    hri_text_add(&c->talk.json, "\\n");
+    add_raw(c, (hri_slice){more->begin + 1, more->end});
+  } else {
+    add_raw(c, text);
+  }
+  hri_text_add(&c->talk.json, "}");
+  return talk_end_message(c, strcmp(role, "assistant") == 0, error);
+}
+
 static hr_status add_messages(converter *c, hri_column column, hr_error *error) {
   const hri_cell *cell = &c->fields.cells[column];
   if (cell->kind != '[')
@@ -534,9 +549,23 @@ static hr_status convert_talk(converter *c, size_t first, hr_error *error) {
   return status;
 }
 
+/* What stands beside a row's messages as `system` is the first of them, as axolotl (chat_template.py) and LLaMA-Factory
+ * (converter.py) have it, unless they begin with one of their own. */
+static hr_status add_system(converter *c, hri_column column, hr_error *error) {
+  const hri_cell *system = &c->fields.cells[HRI_SYSTEM], *cell = &c->fields.cells[column];
+  const hri_turn *first = cell->turn_count > 0 ? &c->fields.turns.items[cell->first_turn] : NULL;
+  if (!first || !system->text || !system->text[0]) return HR_OK;
+  if (strcmp(first->role, "system") == 0) {
+    c->dataset->found.facts |= HRI_DATA_SYSTEM_TWICE;
+    return HR_OK;
+  }
+  return add_said(c, "system", system->raw, NULL, error);
+}
+
 static hr_status convert_messages(converter *c, hri_column column, hr_error *error) {
   HRI_TRY(need_chat(c, error));
   HRI_TRY(talk_begin(c, error));
+  HRI_TRY(add_system(c, column, error));
   HRI_TRY(add_messages(c, column, error));
   return convert_talk(c, 0, error);
 }
@@ -559,36 +588,21 @@ static hr_status convert_prompt(converter *c, hr_error *error) {
 
 /* ---- Alpaca ---- */
 
-/* A message of one or two strings, the second on a line of its own. */
-static hr_status add_alpaca(converter *c, const char *role, hri_slice text, const hri_slice *more, hr_error *error) {
-  talk_separate(c);
-  hri_text_add(&c->talk.json, "{\"role\":\"%s\",\"content\":", role);
-  if (more) {
-    add_raw(c, (hri_slice){text.begin, text.end - 1}); /* without the closing quote */
-    hri_text_add(&c->talk.json, "\\n");
-    add_raw(c, (hri_slice){more->begin + 1, more->end});
-  } else {
-    add_raw(c, text);
-  }
-  hri_text_add(&c->talk.json, "}");
-  return talk_end_message(c, strcmp(role, "assistant") == 0, error);
-}
-
 static hr_status convert_instruction_talk(converter *c, hr_error *error) {
   const hri_cell *cells = c->fields.cells;
   bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];
   size_t first;
   HRI_TRY(talk_begin(c, error));
   if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0])
-    HRI_TRY(add_alpaca(c, "system", cells[HRI_SYSTEM].raw, NULL, error));
+    HRI_TRY(add_said(c, "system", cells[HRI_SYSTEM].raw, NULL, error));
   for (size_t i = 0; i < cells[HRI_HISTORY].turn_count; i++) {
     const hri_turn *turn = &c->fields.turns.items[cells[HRI_HISTORY].first_turn + i];
-    HRI_TRY(add_alpaca(c, "user", turn->content, NULL, error));
-    HRI_TRY(add_alpaca(c, "assistant", turn->answer, NULL, error));
+    HRI_TRY(add_said(c, "user", turn->content, NULL, error));
+    HRI_TRY(add_said(c, "assistant", turn->answer, NULL, error));
   }
-  HRI_TRY(add_alpaca(c, "user", cells[HRI_INSTRUCTION].raw, has_input ? &cells[HRI_INPUT].raw : NULL, error));
+  HRI_TRY(add_said(c, "user", cells[HRI_INSTRUCTION].raw, has_input ? &cells[HRI_INPUT].raw : NULL, error));
   first = c->talk.ends.count;
-  HRI_TRY(add_alpaca(c, "assistant", cells[HRI_OUTPUT].raw, NULL, error));
+  HRI_TRY(add_said(c, "assistant", cells[HRI_OUTPUT].raw, NULL, error));
   return convert_talk(c, first, error);
 }
 
@@ -641,8 +655,8 @@ static hr_status convert_alpaca(converter *c, hr_error *error) {
 static const uint32_t wanted[HR_DATA_FORMAT_COUNT] = {
     [HR_DATA_TEXT_FIELD] = 1u << HRI_TEXT,
     [HR_DATA_PROMPT] = 1u << HRI_PROMPT | 1u << HRI_COMPLETION | 1u << HRI_TOOLS,
-    [HR_DATA_MESSAGES] = 1u << HRI_MESSAGES | 1u << HRI_TOOLS,
-    [HR_DATA_SHAREGPT] = 1u << HRI_CONVERSATIONS | 1u << HRI_TOOLS,
+    [HR_DATA_MESSAGES] = 1u << HRI_MESSAGES | 1u << HRI_SYSTEM | 1u << HRI_TOOLS,
+    [HR_DATA_SHAREGPT] = 1u << HRI_CONVERSATIONS | 1u << HRI_SYSTEM | 1u << HRI_TOOLS,
     [HR_DATA_ALPACA] =
         1u << HRI_INSTRUCTION | 1u << HRI_INPUT | 1u << HRI_OUTPUT | 1u << HRI_SYSTEM | 1u << HRI_HISTORY,
 };

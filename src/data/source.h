@@ -43,7 +43,8 @@ enum {
   HRI_DATA_BEGIN_ADDED = 1 << 11,      /* what the tokenizer puts before them */
   HRI_DATA_NOT_UTF8 = 1 << 12,         /* bytes of a text that a tokenizer read as U+FFFD */
   HRI_DATA_TOOLS_LOST = 1 << 13,       /* tools or calls of them, which the chat template does not write */
-  HRI_DATA_WEIGHED = 1 << 14           /* weights of answers that are neither 0 nor 1 */
+  HRI_DATA_WEIGHED = 1 << 14,          /* weights of answers that are neither 0 nor 1 */
+  HRI_DATA_SYSTEM_TWICE = 1 << 15      /* a system beside messages that begin with another */
 };
 
 enum {

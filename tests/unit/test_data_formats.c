@@ -327,6 +327,43 @@ static void sharegpt_names_are_mapped(void **state) {
       HR_LOSS_SCOPE_AUTO, USER("q") ANSWER("[a<|im_end|>]\n"));
 }
 
+/* As axolotl and LLaMA-Factory have it: what stands beside messages is the first of them, unless they begin with their own. */
+static void a_system_beside_messages_is_their_first(void **state) {
+  static const char talk[] = "[{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]",
+                    plain[] = "[{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]",
+                    own[] = "[{\"role\": \"system\", \"content\": \"own\"}, {\"role\": \"user\", \"content\": \"q\"}, "
+                            "{\"role\": \"assistant\", \"content\": \"a\"}]";
+  static const struct {
+    const char *field, *talk, *system, *rows;
+    bool twice;
+  } cases[] = {
+      {"conversations", talk, "\"s \\\"1\\\"\"", "<|im_start|>system\ns \"1\"<|im_end|>\n", false},
+      {"conversations", talk, "\"\"", "", false},
+      {"conversations", talk, "null", "", false},
+      {"conversations", own, "\"s\"", "<|im_start|>system\nown<|im_end|>\n", true},
+      {"conversations", own, "\"\"", "<|im_start|>system\nown<|im_end|>\n", false},
+      {"messages", plain, "\"s\"", "<|im_start|>system\ns<|im_end|>\n", false},
+      {"messages", own, "\"s\"", "<|im_start|>system\nown<|im_end|>\n", true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char content[400], expected[400];
+    const char *path;
+    hri_dataset_options options;
+    hri_dataset *dataset;
+    (void)snprintf(content, sizeof content, "{\"system\": %s, \"%s\": %s}", cases[i].system, cases[i].field,
+                   cases[i].talk);
+    (void)snprintf(expected, sizeof expected, "%s" USER("q") ANSWER("[a<|im_end|>]\n"), cases[i].rows);
+    path = write_text("system.jsonl", content);
+    options = options_for(&path);
+    assert_string_equal(rows_of(&options), expected);
+    dataset = open_ok(&options);
+    assert_null(strstr(hri_dataset_note(dataset), "not used: system"));
+    assert_int_equal(strstr(hri_dataset_note(dataset), "system of rows is not used") != NULL, cases[i].twice);
+    hri_dataset_destroy(dataset);
+  }
+}
+
 static void alpaca_rows_use_the_template_or_the_preamble(void **state) {
   const char *path = write_text(
       "a.jsonl",
@@ -551,6 +588,8 @@ static const struct {
     {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"7\"}",
      ":2: field 'tools' must be a list", "as JSON"},
     {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\"}]}", "a message has no value", ""},
+    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\", \"value\": \"a\"}], \"system\": [\"b\"]}",
+     "field 'system' must be a string", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\"}", ":2: the field 'output' is missing", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "history must hold pairs",
      ""},
@@ -740,6 +779,7 @@ int main(void) {
       TEST(a_search_without_end_is_refused),
       TEST(tools_reach_the_template),
       TEST(sharegpt_names_are_mapped),
+      TEST(a_system_beside_messages_is_their_first),
       TEST(alpaca_rows_use_the_template_or_the_preamble),
       TEST(token_rows_may_stand_in_an_array),
       TEST(long_texts_are_cut_into_parts_without_a_trace),
