@@ -77,6 +77,7 @@ typedef struct grid {
   HRI_ARRAY(family) families;
   bool levels, groups; /* free to choose */
   bool packs;          /* free, and there is something to choose */
+  bool only_backward;  /* nothing but updates in the backward */
   bool varies;         /* what is packed is chosen, here or by the plan */
   uint64_t granule, allowance;
   bool any; /* something fits: */
@@ -312,9 +313,10 @@ out:
 static hr_status add_rows(grid *g, uint32_t micro_batch, uint64_t *reserved, hr_error *error) {
   hri_change change = {.micro_batch = micro_batch == g->base.micro_batch ? 0 : micro_batch};
   uint64_t other;
-  HRI_TRY(add_family(g, change, reserved, error));
+  if (!g->only_backward) HRI_TRY(add_family(g, change, reserved, error));
   change.in_backward = true;
-  return given(g, HR_GIVEN_UPDATE) ? HR_OK : add_family(g, change, &other, error);
+  if (given(g, HR_GIVEN_UPDATE)) return HR_OK;
+  return add_family(g, change, g->only_backward ? reserved : &other, error);
 }
 
 /* The rows that micro-steps of another size may take: those of a step, or, where somebody said how many are taken at a
@@ -698,8 +700,45 @@ static void hint_refused(const grid *g, hr_error *error) {
            states ? ", or choose --optimizer sgd" : "");
 }
 
-static hr_status nothing_fits(const grid *g, hr_error *error) {
+/* What was free to choose. */
+static void add_searched(const grid *g, hri_text *text) {
+  bool places = false, chunks = false, rows = false;
+  for (size_t n = 0; n < g->families.count; n++) {
+    const family *f = &g->families.items[n];
+    places = places || f->change.in_backward;
+    chunks = chunks || f->cell_count > 1;
+    rows = rows || f->change.micro_batch > 0;
+  }
+  const struct {
+    bool free;
+    const char *what;
+  } parts[] = {{g->levels, "levels of recomputation for each layer"},
+               {g->groups, "groups of layers"},
+               {rows, "rows of a micro-step"},
+               {chunks, "loss chunks"},
+               {places, "place of the update"},
+               {g->packs, "packing of weights"}};
+  const size_t before = text->length;
+  for (size_t k = 0; k < sizeof parts / sizeof *parts; k++)
+    if (parts[k].free) hri_text_add(text, "%s%s", text->length > before ? ", " : "", parts[k].what);
+  if (text->length == before) hri_text_add(text, "the job as it is");
+}
+
+/* What updates in the backward would need, which clipping rules out, for it waits for all gradients. */
+static void add_unclipped(const grid *g, const grid *unclipped, hri_text *text) {
+  const hr_job *job = unclipped->any ? &unclipped->best : &unclipped->smallest_job;
+  const uint64_t need = unclipped->any ? unclipped->need : unclipped->smallest;
+  const hri_change none = {.levels = job->recompute.kind == HR_RECOMPUTE_LEVELS ? HRI_LEVELS_AUTO : HRI_LEVELS_KEPT};
+  char options[HR_FIX_TEXT_BYTES], size[32];
+  if (need >= g->smallest || !hri_change_text(&none, g->asked, job, options)) return;
+  hri_text_add(text, ". Clipping rules out updates in the backward: without it, another training, %s are enough%s, %llu bytes (%s)",
+               hri_size_text(need, size), unclipped->any ? " and fit" : "", (unsigned long long)need, options);
+}
+
+/* `unclipped`: NULL where nothing but what was searched is to be had. */
+static hr_status nothing_fits(const grid *g, const grid *unclipped, hr_error *error) {
   char size[32];
+  hri_text text = {0};
   hr_status status;
   if (g->smallest == UINT64_MAX) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
@@ -710,15 +749,13 @@ static hr_status nothing_fits(const grid *g, hr_error *error) {
              hri_size_text(g->asked->host_budget_bytes, size));
     return hri_hint(error, HR_ERROR_BUDGET, "raise host_budget_bytes: what a plan needs of the host is in its tiers");
   }
-  status =
-      hri_fail(error, HR_ERROR_BUDGET,
-               "no choice of memory techniques fits the budget; the smallest needs %s, %llu bytes (%s). Searched: %s%s",
-               hri_size_text(g->smallest, size), (unsigned long long)g->smallest,
-               g->smallest_options[0] ? g->smallest_options : "the job as it is",
-               g->levels   ? "levels of recomputation for each layer, groups of layers, "
-               : g->groups ? "groups of layers, "
-                           : "",
-               "rows of a micro-step, loss chunks, place of the update, packing of weights, but for what was given");
+  add_searched(g, &text);
+  if (unclipped) add_unclipped(g, unclipped, &text);
+  status = hri_fail(error, HR_ERROR_BUDGET,
+                    "no choice of memory techniques fits the budget; the smallest needs %s, %llu bytes (%s). Searched: %s",
+                    hri_size_text(g->smallest, size), (unsigned long long)g->smallest,
+                    g->smallest_options[0] ? g->smallest_options : "the job as it is", hri_text_get(&text));
+  hri_text_deinit(&text);
   hint_refused(g, error);
   if (error) error->requested_bytes = g->smallest;
   return status;
@@ -747,12 +784,13 @@ static void end(grid *g) {
   hri_free(g);
 }
 
-static hr_status search(const hr_job *job, grid **out, hr_error *error) {
+static hr_status search(const hr_job *job, bool only_backward, grid **out, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status;
   *out = g;
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
   begin(g, job);
+  g->only_backward = only_backward;
   status = hri_plan_draft(&g->base, NULL, &g->lender, error); /* where it cannot be planned, each has its own backend */
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
   HRI_TRY(list_families(g, error));
@@ -770,7 +808,7 @@ static hr_status refuse_again(grid *g, hr_error *error) {
     grid *again;
     hr_status status;
     job.budget_bytes = g->smallest - 1;
-    status = search(&job, &again, error);
+    status = search(&job, g->only_backward, &again, error);
     less = status == HR_OK && (again->any || again->smallest < g->smallest);
     if (less && again->any) take_smaller(g, &again->best, again->need);
     else if (less) take_smaller(g, &again->smallest_job, again->smallest);
@@ -780,19 +818,33 @@ static hr_status refuse_again(grid *g, hr_error *error) {
   return HR_OK;
 }
 
+/* What a refusal says of updates in the backward, where nothing but clipping, which most jobs have by default, stands in
+ * their way: *out is NULL elsewhere. They alone are searched, which are those of one micro-step. */
+static hr_status search_unclipped(const grid *g, grid **out, hr_error *error) {
+  hr_job job = *g->asked;
+  *out = NULL;
+  if (job.purpose != HR_PURPOSE_TRAIN || job.clip <= 0 || given(g, HR_GIVEN_UPDATE) || hri_job_skips(&job)) return HR_OK;
+  job.clip = 0;
+  job.given |= HR_GIVEN_CLIP;
+  HRI_TRY(search(&job, true, out, error));
+  return refuse_again(*out, error);
+}
+
 /* The plan that is returned is made anew: the search's backend holds what was decided for the other points, which is
  * not in its fixed bytes. */
 hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *error) {
-  grid *g = NULL;
+  grid *g = NULL, *unclipped = NULL;
   hr_job best;
   hr_status status;
   HRI_TRY(hri_job_finished(job, error));
   hri_mem_keep(true);
-  status = search(job, &g, error);
+  status = search(job, false, &g, error);
   if (status == HR_OK) status = refuse_again(g, error);
   if (status == HR_OK && found) tell(g, found);
-  if (status == HR_OK && !g->any) status = nothing_fits(g, error);
+  if (status == HR_OK && !g->any) status = search_unclipped(g, &unclipped, error);
+  if (status == HR_OK && !g->any) status = nothing_fits(g, unclipped, error);
   if (status == HR_OK) best = g->best;
+  end(unclipped);
   end(g);
   hri_mem_keep(false);
   if (status != HR_OK) return status;

@@ -164,6 +164,21 @@ for more in '' '--clip 0'; do
   { again 3GiB 's/^auto (.*) its time per token.*/\1/' need_bytes $more
     again 2GiB 's/.*bytes \((.*)\)\. Searched.*/\1/' smallest_bytes $more; }
 done
+# What was searched is what was free; of what clipping alone rules out it says the bytes, which are those of its options.
+run plan gpt2-124m --device rtx-3090 --budget 1GiB --clip 0 --auto; expect_rc 3; tr -s ' \n' '  ' <err >flat
+grep -q 'loss chunks, place of the update' flat || fail "updates in the backward were searched, and it does not say so"
+grep -q 'Clipping rules out' flat && fail "nothing is clipped here"
+run plan gpt2-124m --device rtx-3090 --budget 1GiB --update after --auto; expect_rc 3; grep -q 'Clipping' err && fail "the place of the update was given"
+run plan gpt2-124m --device rtx-3090 --budget 400MiB --for evaluate --auto; expect_rc 3; grep -qE 'place of|packing|rows of' err && fail "an evaluation has no such choice"
+for budget in 1GiB 2400MiB; do
+  run plan gpt2-124m --device rtx-3090 --budget $budget --auto; expect_rc 3; tr -s ' \n' '  ' <err >flat
+  grep -q 'place of the update' flat && fail "clipping rules it out, and it says that it was searched"
+  [ $budget = 1GiB ] && words='are enough,' || words='are enough and fit,'
+  read -r need options < <(sed -E "s/.* without it, another training, .* $words ([0-9]+) bytes \(([^)]*)\).*/\1 \2/" flat)
+  [[ $options == --*' --clip 0'* ]] || fail "no options in '$options'"
+  # shellcheck disable=SC2086
+  run plan gpt2-124m --device rtx-3090 --budget $budget $options --json --no-fixes; expect_json "d['need_bytes'] == $need" "d['fits'] == ('$budget' != '1GiB')"
+done
 run plan gpt2-124m --device rtx-4090 --json; expect_json '"auto" not in d'
 
 run plan gpt2-124m --device rtx-4090 --batch-tokens 8192 --micro-batch 2 --seq 512 --json; expect_json 'd["job"]["accumulate"] == 8' 'd["time"]["tokens_per_step"] == 8192'
