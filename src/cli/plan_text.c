@@ -520,10 +520,22 @@ static const hr_fix *smallest_miss(const fix_list *list) {
   return NULL;
 }
 
+static bool same_devices(const device_list *a, const device_list *b) {
+  if (a->count != b->count) return false;
+  for (uint32_t i = 0; i < a->count; i++)
+    if (strcmp(a->fits[i].name, b->fits[i].name) != 0) return false;
+  return true;
+}
+
+/* What a fix needs and no larger card than the job itself is said once: as asked. */
 static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list, const device_list *devices) {
   const hr_fix *least = smallest_miss(list);
-  device_list holders;
+  device_list holders, own;
   char text[400] = "";
+  if (!devices) {
+    device_list_make(hr_plan_job(plan), &own);
+    devices = &own;
+  }
   if (!least || least->need_bytes >= plan_need(plan)) {
     (void)fprintf(stream, "nothing that was tried needs less\n");
   } else {
@@ -531,10 +543,9 @@ static void print_no_fix(FILE *stream, const hr_plan *plan, const fix_list *list
         SIZE_TEXT(least->need_bytes), least->options);
     screen_hang(stream, LABEL, "fixes", text);
     device_list_make(&least->job, &holders);
-    device_list_print(stream, "  then on", &holders);
+    if (!same_devices(&holders, devices)) device_list_print(stream, "  then on", &holders);
   }
-  if (!devices) device_list_make(hr_plan_job(plan), &holders);
-  device_list_print(stream, "as asked on", devices ? devices : &holders);
+  device_list_print(stream, "as asked on", devices);
 }
 
 static bool same_text(const char *a, const char *b) { return a && b ? strcmp(a, b) == 0 : a == b; }

@@ -15,6 +15,10 @@ run plan llama-3-8b --device rtx-3060 --precision bf16 --lora r=16; expect_rc 3;
 run plan llama-3-8b --device rtx-3060 --for evaluate --json; expect_rc 3; expect_json 'any(f["options"] == "--quantize nf4+dq" and f["effect"] == "other numerics" and f["fits"] for f in d["fixes"])'
 run plan llama-3-8b --device rtx-3060 --budget 4GiB; expect_rc 3; expect_no_err
 expect_out '^DOES NOT FIT'; expect_out 'smallest need found'; expect_out '^as asked on +[a-z0-9-]+ \('
+# Cards are said once where the smallest need asks for no smaller ones.
+run plan gpt2-124m --micro-batch 8 --budget 300MiB; expect_rc 3; cards=$(grep -oE 'rtx-.*' out)
+[ -n "$cards" ] && [ "$(sort -u <<<"$cards")" = "$(sort <<<"$cards")" ] || fail "the same cards in two lines"
+run plan llama-3.2-1b --micro-batch 8 --budget 300MiB; expect_rc 3; expect_out '^  then on +rtx'; expect_out '^as asked on +rtx'
 run plan gpt2-124m --device rtx-4090 --micro-batch 4 --budget 3GiB; expect_rc 3; expect_out 'options that fit, each planned'
 # Each option that is offered as fitting fits.
 sed -nE 's/^  (--[^ ].*[^ ]) +[0-9.]+ [KMG]iB +([0-9.]+ .iB|-) +[+-].*/\1/p' out >offers
