@@ -69,6 +69,9 @@ void hri_dataset_forget(const hri_dataset *dataset, const char *store_directory)
  * rows of them alone, and lives no longer than `dataset`, which keeps the rest and has another hash from then on. USAGE
  * when one side would have nothing to predict. */
 hr_status hri_dataset_split(hri_dataset *dataset, double share, uint64_t seed, hri_dataset **held, hr_error *error);
+/* Whether some file of `a` is one of `b` too: by its name, a link, or a copy of the same bytes (of one above 64 MiB,
+ * wherever it was looked at). Their paths are borrowed. */
+bool hri_dataset_shares(const hri_dataset *a, const hri_dataset *b, const char **path_of_a, const char **path_of_b);
 /* Whether all files are rows (JSON, JSONL), and none is text or tokens in a bin. */
 bool hri_dataset_is_rows(const hri_dataset *dataset);
 /* True if words of some file became tokens here, and each byte one, for want of a tokenizer. */

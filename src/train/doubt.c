@@ -2,6 +2,7 @@
 #include "train/doubt.h"
 
 #include <stdio.h>
+#include <string.h>
 
 #include "base/number.h"
 #include "train/schedule.h"
@@ -42,6 +43,19 @@ void hri_doubt_words(const hri_session *session, const hri_dataset *data) {
       "%.100s has no tokenizer, so each byte of the data is a token, and its vocabulary of %u is not one of bytes; "
       "unless its weights were trained on bytes, name their tokenizer: --tokenizer DIR",
       model->name, model->vocabulary_size);
+  hri_session_tell(session, HR_EVENT_WARNING, NULL, text);
+}
+
+/* A loss on what is trained on falls on and on, whether or not anything is learned for other texts. */
+void hri_doubt_held(const hri_session *session, const hri_dataset *data, const hri_dataset *held) {
+  const char *of_held, *of_data;
+  char text[700], other[260] = "";
+  if (!hri_dataset_shares(held, data, &of_held, &of_data)) return;
+  if (strcmp(of_held, of_data) != 0) (void)snprintf(other, sizeof other, " as %.200s", of_data);
+  (void)snprintf(text, sizeof text,
+                 "%.200s of --eval-data is trained on too, by --data%s: the loss on it says how well it is known by heart; "
+                 "name files that are not in --data, or hold back a share of it: --eval-split 1%%",
+                 of_held, other);
   hri_session_tell(session, HR_EVENT_WARNING, NULL, text);
 }
 

@@ -588,9 +588,11 @@ static hr_status open_data(trainer *t, hr_error *error) {
   hri_path_nearest(run, spool); /* files without a name grow on its file system */
   HRI_TRY(hri_session_data(&t->session, o->data_paths, o->data_path_count, &o->data, spool, run, &t->data, error));
   hri_doubt_words(&t->session, t->data);
-  if (o->eval_path_count)
+  if (o->eval_path_count) {
     HRI_TRY(
         hri_session_data(&t->session, o->eval_paths, o->eval_path_count, &o->data, spool, run, &t->eval_data, error));
+    hri_doubt_held(&t->session, t->data, t->eval_data);
+  }
   if (o->eval_share > 0) {
     HRI_TRY(hri_dataset_split(t->data, o->eval_share, t->job->seed, &t->eval_data, error));
     hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, hri_dataset_note(t->eval_data));

@@ -50,13 +50,22 @@ train=(train micro-llama-bytes --chat-template chatml --seq 128 --steps 1 --thre
 run "${train[@]}" --data chat.jsonl --out broken
 refuses 5; expect_err "chat.jsonl:3: field 'messages' is empty"; [ ! -e broken ] || fail 'a refused run left its directory'
 run "${train[@]}" --data chat.jsonl --out run --skip-bad --eval-data chat.jsonl
-expect_rc 0; expect_err '2 broken rows passed over'
+expect_rc 0; expect_err '2 broken rows passed over'; expect_err '^warning: chat.jsonl of --eval-data is trained on too, by --data:'
 [ -d run/data-cache ] || fail 'no data-cache in the run'
 if [ -n "$have_python" ]; then
   python3 -c 'import json; d = json.load(open("run/run.json")); assert d["broken_rows"] == 2, d' || fail 'run.json does not count the broken rows'
 fi
 run "${train[@]}" --data chat.jsonl --out run2 --skip-bad --data-cache run/data-cache
 expect_rc 0; expect_err 'from the cache'; [ ! -e run2/data-cache ] || fail 'a second cache'
+# A file on both sides is warned of, by whatever name; one of the same size is none.
+head -c 70000 /dev/zero | tr '\0' a >same.txt; cp same.txt copy.txt; ln same.txt link.txt; sed 's/.$/b/' same.txt >other.txt; head -c 300 same.txt >short.txt
+sides=(train micro-llama-bytes --seq 64 --steps 1 --threads 1 --eval-batches 1)
+for held in copy.txt link.txt "short.txt copy.txt"; do
+  # shellcheck disable=SC2086
+  run "${sides[@]}" --data other.txt same.txt --eval-data $held --out sides; expect_rc 0; rm -r sides
+  tr -s ' \n' '  ' <err | grep -q "warning: ${held##* } of --eval-data is trained on too, by --data as same.txt: .* --eval-split 1%" || fail "$held on both sides is not warned of"
+done
+run "${sides[@]}" --data other.txt --eval-data same.txt short.txt --out sides; expect_rc 0; grep -q 'trained on too' err && fail 'another file of that size is warned of'
 # One's own is that of the run, and no other lies in a directory that is to be empty.
 run "${train[@]}" --data chat.jsonl --out run3 --skip-bad --data-cache ./run3/data-cache; expect_rc 0; [ -d run3/data-cache ] || fail 'no data-cache in the run'
 for place in run4 run4/cache run4/final run4/run.json; do
