@@ -81,6 +81,8 @@ typedef struct hr_device_rates {
   hr_code_rates codes;                    /* for choosing among them; not part of what hr_device_load gives */
   double link_bytes_per_second[HR_LINKS]; /* of a card, each way alone; 0: not measured */
   char card[128]; /* of a card: its UUID and its driver's version, which with `libraries` it holds for; "": a CPU */
+  uint32_t rounds, busy_rounds; /* of a CPU's probe: rounds that were run, and those of them while others had its
+                                   processors; no part of what is stored */
 } hr_device_rates;
 
 /* Which code computes products of bf16: it decides bits and scratch. */
@@ -143,13 +145,15 @@ typedef struct hr_probe_options {
   void (*on_progress)(void *context, double share); /* 0..1, between rounds, on the calling thread; may be NULL */
   void *context;
   const char *device; /* what to measure: "cpu", or a GPU of this machine, "cuda", "cuda:1"; NULL: "cpu" */
+  bool busy;          /* rounds count too while others have the processors; else they are left out */
 } hr_probe_options;
 /* Defaults: all zero. */
 HR_API void hr_probe_options_init(hr_probe_options *options);
 
 /* Measures a device of this machine with the kernels that run jobs. Takes up to about 0.6 GiB of its memory while it runs,
  * less where less is usable (then the largest shapes are left out). The fixed bytes are those of this very process: call
- * it in a small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE, UNSUPPORTED (no such GPU). */
+ * it in a small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE (also when others had the processors
+ * of a CPU in so many rounds that too few are left: three, below 5 seconds one), UNSUPPORTED (no such GPU). */
 HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
 /* Stores what was measured for hr_device_find, atomically; what was seen in training beside what was seen before, and
@@ -159,6 +163,9 @@ HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_
  * $HEADROOM_CACHE, else $XDG_CACHE_HOME/headroom, else ~/.cache/headroom. `path` (may be NULL, else path_bytes) gets
  * the name of the file of rates. Errors: IO, MEMORY, USAGE (no such directory can be named). */
 HR_CHECKED hr_status hr_device_store(const hr_device_rates *rates, char *path, uint32_t path_bytes, hr_error *error);
+
+/* Whether that could be done now, for who asks before measuring. Leaves nothing. Errors as of hr_device_store. */
+HR_CHECKED hr_status hr_device_can_store(hr_error *error);
 
 /* Takes over what is stored for a team of `threads` of this machine, or for the card that hr_device_find found (then
  * `threads` does not count): rates and fixed bytes of a probe, else rates seen in training, and with these the figures

@@ -54,6 +54,18 @@ hr_status hri_stored_write(char path[HRI_STORED_PATH_BYTES], const hri_text *tex
   return status == HR_OK ? hri_file_replace(path, text->chars, text->length, error) : status;
 }
 
+hr_status hri_stored_can_write(hr_error *error) {
+  char path[HRI_STORED_PATH_BYTES], directory[HRI_STORED_PATH_BYTES], above[HRI_STORED_PATH_BYTES];
+  hr_status status;
+  HRI_TRY(hri_stored_path("probe", path, error));
+  hri_path_parent(path, directory);
+  hri_path_nearest(directory, above);
+  status = hri_dir_make(directory, error);
+  if (status == HR_OK) status = hri_file_can_replace(path, error);
+  hri_dir_unmake(directory, strcmp(above, ".") == 0 ? 0 : strlen(above));
+  return status;
+}
+
 void hri_stored_put_row(hri_json_writer *w, const char *key, const double *values, size_t count) {
   hri_json_key(w, key);
   hri_json_begin_array(w);

@@ -15,6 +15,9 @@ hr_status hri_stored_path(const char *name, char path[HRI_STORED_PATH_BYTES], hr
 /* Makes the directory and replaces the file at once. Frees nothing. IO, MEMORY. */
 hr_status hri_stored_write(char path[HRI_STORED_PATH_BYTES], const hri_text *text, hr_error *error);
 
+/* Whether it could now, whatever the name. Leaves nothing. IO, USAGE. */
+hr_status hri_stored_can_write(hr_error *error);
+
 void hri_stored_put_row(hri_json_writer *w, const char *key, const double *values, size_t count);
 /* `count` numbers, finite, from 0 to 1e18. INPUT. */
 hr_status hri_stored_row(const hri_json *root, const char *key, double *values, size_t count, hr_error *error);

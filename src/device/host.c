@@ -399,6 +399,25 @@ static double stolen_seconds(void) {
   return at ? (double)ticks / (double)sysconf(_SC_CLK_TCK) : 0;
 }
 
+/* Of the time of a thread: what others may take, by the host's word or by the kernel's, half of what rounds may differ
+ * by. Where the kernel does not tell, by interruptions of some milliseconds each; its own are of microseconds, and 16 a
+ * second were seen on an idle machine, so their number alone says little. */
+static const double STOLEN_SHARE = 0.02, WAITED_SHARE = 0.05, PREEMPTIONS_PER_SECOND = 20;
+
+void hri_host_load_add(hri_host_load *taken, const hri_host_load *before, const hri_host_load *after) {
+  taken->stolen_seconds += after->stolen_seconds - before->stolen_seconds;
+  taken->waited_seconds += after->waited_seconds - before->waited_seconds;
+  taken->preemptions += after->preemptions - before->preemptions;
+}
+
+/* The host's word comes in ticks, of which one says nothing. */
+bool hri_host_load_disturbs(const hri_host_load *taken, double thread_seconds) {
+  const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
+  if (taken->stolen_seconds > STOLEN_SHARE * thread_seconds + tick) return true;
+  return isnan(taken->waited_seconds) ? (double)taken->preemptions > PREEMPTIONS_PER_SECOND * thread_seconds
+                                      : taken->waited_seconds > WAITED_SHARE * thread_seconds;
+}
+
 hri_host_load hri_host_load_now(void) {
   hri_host_load load = {.stolen_seconds = stolen_seconds(), .waited_seconds = waited_seconds()};
   struct rusage usage;

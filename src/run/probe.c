@@ -5,8 +5,9 @@
  * All samples share one arena, in regions (probe.h). They lie at different places of their regions, and a round runs
  * every sample once. So they are interleaved, a slow minute of the machine hits all of them alike, and a sample finds its
  * operands in memory, as the weights of a training step are. Short ones run twice, and the second time counts: in a step
- * their operands were made a moment before. An entry is the median of its rounds, disturbances included: a run on the
- * same machine meets them too.
+ * their operands were made a moment before. An entry is the median of its rounds, with what disturbs them that nobody can tell: a
+ * run on the same machine meets it too. A round of a CPU in which others had its processors is left out, as `train` drops
+ * what it saw then (train/rates.h): who measures while a compiler runs would plan by it long after.
  *
  * What a node costs besides its work: on a CPU, what one takes that has next to none. Where launches are queued, what is
  * measured of such a node (between two events of the device) says what to take off the others, and what a step pays for
@@ -15,6 +16,8 @@
  * Of a CPU every sample is measured, and before that which code multiplies fastest (probe_products.c). A card may be
  * anything, the GPU in software too: a few scouts say what each sample will take, and the longest are left out where a
  * round would take too long. Of a class that has no sample left the scouts stand in. */
+#include <math.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
@@ -296,19 +299,52 @@ static hr_status warm_up(probe *p, hr_error *error) {
   return p->backend->reserve(p->run, error);
 }
 
+/* Whether others had the processors since `before`, in a round that took so long. A team of more threads than there are
+ * processors waits for its own. */
+static bool was_busy(probe *p, const hri_host_load *before, double seconds) {
+  const hri_host_load now = hri_host_load_now();
+  const double all = p->backend->team * seconds;
+  hri_host_load taken = {0};
+  hr_cpu_team usual;
+  if (!p->backend->device.has_team) return false;
+  hr_device_cpu_team(&usual);
+  hri_host_load_add(&taken, before, &now);
+  if (p->backend->team > usual.processors) taken.waited_seconds = 0;
+  if (!hri_host_load_disturbs(&taken, all)) return false;
+  p->taken_share = fmax(p->taken_share, fmax(taken.stolen_seconds, fmax(taken.waited_seconds, 0)) / all);
+  return true;
+}
+
+static hr_status refuse_busy(const probe *p, hr_error *error) {
+  char share[48] = "";
+  if (p->taken_share > 0) (void)snprintf(share, sizeof share, ", for up to %.0f %% of the time", 100 * p->taken_share);
+  (void)hri_fail(error, HR_ERROR_USAGE,
+                 "the machine was busy: in %u of %u rounds others had the processors%s; nothing is told of it by that",
+                 p->rates->busy_rounds, p->rates->rounds, share);
+  return hri_hint(error, HR_ERROR_USAGE,
+                  "close other programs, or take longer (--probe-seconds) or fewer --threads; where it is always so, "
+                  "--probe-busy counts such rounds");
+}
+
 static hr_status measure(probe *p, double begin, const hr_probe_options *options, hr_error *error) {
   double limit = options->seconds, round = 0;
   uint32_t least = limit < ROUGH_SECONDS ? 1 : HRI_PROBE_LEAST_ROUNDS;
-  while (p->round_count < HRI_PROBE_ROUNDS && (p->round_count < least || hri_probe_now() - begin + round < limit)) {
+  hr_device_rates *r = p->rates;
+  while (p->round_count < HRI_PROBE_ROUNDS && (r->rounds < least || hri_probe_now() - begin + round < limit)) {
+    const hri_host_load before = hri_host_load_now();
     double start = hri_probe_now(), share;
+    bool busy;
     HRI_TRY(hri_probe_launch(p, p->run, error));
-    for (uint32_t k = 0; k < p->sample_count; k++) p->samples[k].seconds[p->round_count] = p->samples[k].last;
-    p->round_count++;
     round = hri_probe_now() - start;
+    for (uint32_t k = 0; k < p->sample_count; k++) p->samples[k].seconds[p->round_count] = p->samples[k].last;
+    busy = was_busy(p, &before, round);
+    r->rounds++;
+    r->busy_rounds += busy;
+    if (!busy || options->busy) p->round_count++;
     share = (hri_probe_now() - begin) / limit;
     if (options->on_progress) options->on_progress(options->context, share < 1 ? share : 1);
   }
-  return HR_OK;
+  return p->round_count < least ? refuse_busy(p, error) : HR_OK;
 }
 
 /* Rates are of the work alone: the overhead, which a prediction adds to every node, is taken off first, as it was measured

@@ -16,10 +16,6 @@ enum {
   MOST = 40   /* rounds after which a machine counts as busy */
 };
 static const double ROUND_SECONDS = 0.2, SPREAD = 0.1;
-/* Of the time of a thread: what others may take, by the host's word or by the kernel's, half of what rounds may differ
- * by. Where the kernel does not tell, by interruptions of some milliseconds each; its own are of microseconds, and 16 a
- * second were seen on an idle machine, so their number alone says little. */
-static const double STOLEN_SHARE = 0.02, WAITED_SHARE = 0.05, PREEMPTIONS_PER_SECOND = 20;
 /* A prediction that was this near is good enough. */
 static const double NEAR = 0.1;
 
@@ -129,18 +125,13 @@ static double pace(const hri_rate_watch *w, const watched *r) {
 
 /* Whether others worked on the processors during the rounds. */
 static bool crowded(const hri_rate_watch *w) {
-  const double threads = w->plan->job.team;
-  double seconds = 0, stolen = 0, waited = 0, preemptions = 0;
+  hri_host_load taken = {0};
+  double seconds = 0;
   for (int k = 0; k < ROUNDS; k++) {
-    const watched *r = &w->rounds[k];
-    seconds += r->step_seconds;
-    stolen += r->after.stolen_seconds - r->before.stolen_seconds;
-    waited += r->after.waited_seconds - r->before.waited_seconds;
-    preemptions += (double)(r->after.preemptions - r->before.preemptions);
+    seconds += w->rounds[k].step_seconds;
+    hri_host_load_add(&taken, &w->rounds[k].before, &w->rounds[k].after);
   }
-  if (stolen > STOLEN_SHARE * threads * seconds) return true;
-  return isnan(waited) ? preemptions > PREEMPTIONS_PER_SECOND * threads * seconds
-                       : waited > WAITED_SHARE * threads * seconds;
+  return hri_host_load_disturbs(&taken, w->plan->job.team * seconds);
 }
 
 /* Infinite where a round has no pace: nothing in it that is classed, or no time of it. */

@@ -492,6 +492,10 @@ static void test_refusals(void **state) {
   assert_int_equal(hr_device_store(&none, NULL, 0, &error), HR_ERROR_USAGE);
   assert_int_equal(setenv("HEADROOM_CACHE", "/dev/null/x", 1), 0);
   assert_int_equal(hr_device_store(&r, NULL, 0, &error), HR_ERROR_IO);
+  assert_int_equal(hr_device_can_store(&error), HR_ERROR_IO); /* before anything is measured */
+  assert_int_equal(setenv("HEADROOM_CACHE", path_of("%s/not/there", directory), 1), 0);
+  assert_int_equal(hr_device_can_store(&error), HR_OK);
+  assert_false(hri_path_exists(path_of("%s/not", directory)));
   assert_int_equal(setenv("HEADROOM_CACHE", directory, 1), 0);
 }
 
