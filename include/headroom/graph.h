@@ -78,13 +78,13 @@ HR_API void hr_run_destroy(hr_run *run);
 /* Where to write an input's rows, zeros to begin with; each step takes what stands there. Valid until destroy; NULL if
  * it is no input. */
 HR_API int32_t *hr_run_input(hr_run *run, hr_tensor input);
-/* One optimizer step on the inputs; *loss is the mean over targets that count, NAN where none does (no gradient then).
+/* One optimizer step on the inputs; *loss (may be NULL) is the mean over targets that count, NAN where none does (no gradient then).
  * INPUT when an id is out of range, of any table or head that its input goes to; USAGE for a learning rate that is
  * negative or not finite. DIVERGED when the loss, or where gradients are clipped their norm, is not finite, with *loss
  * set: the parameters are spoilt then, but in fp16, whose scaler passes over such a step; where the job's on_nonfinite is to skip
  * it is OK and changes nothing. */
 HR_CHECKED hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error);
-/* The loss alone. */
+/* The loss alone; it may be NULL. */
 HR_CHECKED hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error);
 /* Copies a parameter's logical elements, row by row. USAGE when `count` is not their number. */
 HR_CHECKED hr_status hr_run_get_parameter(const hr_run *run, hr_tensor parameter, float *values, uint64_t count,

@@ -443,12 +443,15 @@ static bool trains(const hr_graph *g) {
   return false;
 }
 
+/* What went wrong while the graph was described, if anything did. */
+static hr_status described(const hr_graph *g, hr_error *error) {
+  if (!ok(g) && error) *error = g->error;
+  return g->status;
+}
+
 hr_status hr_graph_plan(const hr_graph *g, const hr_job *job, hr_plan **plan, hr_error *error) {
   hr_job spec = *job;
-  if (!ok(g)) {
-    if (error) *error = g->error;
-    return g->status;
-  }
+  HRI_TRY(described(g, error));
   if (g->hidden == HR_NO_TENSOR) return hri_fail(error, HR_ERROR_USAGE, "the graph has no loss: call hr_graph_loss");
   if (!trains(g)) {
     hri_fail(error, HR_ERROR_USAGE, "the graph has nothing to train: all of its parameters are frozen");
@@ -525,7 +528,8 @@ static hri_id leaf(const hr_graph *g, const hri_job *job, hr_tensor tensor, entr
 
 /* Each input and parameter is found in the plan by its place there, so both must be of this graph as it is. */
 static hr_status check_plan(const hr_graph *g, const hri_job *job, hr_error *error) {
-  if (!ok(g) || g->hidden == HR_NO_TENSOR)
+  HRI_TRY(described(g, error));
+  if (g->hidden == HR_NO_TENSOR)
     return hri_fail(error, HR_ERROR_USAGE,
                     "the graph has no loss, so the plan is not of this graph: call hr_graph_loss, then hr_graph_plan");
   for (hr_tensor k = 0; k < g->tensors.count; k++) {
@@ -655,14 +659,19 @@ static hr_status settle(const hr_run *run, double loss, hr_error *error) {
 }
 
 hr_status hr_run_step(hr_run *run, double learning_rate, double *loss, hr_error *error) {
+  double mean;
   if (!isfinite(learning_rate) || learning_rate < 0)
     return hri_fail(error, HR_ERROR_USAGE, "the learning rate is %g; it must be finite and not negative",
                     learning_rate);
-  HRI_TRY(run_one(run, HRI_STEP, learning_rate, loss, error));
-  return settle(run, *loss, error);
+  HRI_TRY(run_one(run, HRI_STEP, learning_rate, &mean, error));
+  if (loss) *loss = mean;
+  return settle(run, mean, error);
 }
 hr_status hr_run_evaluate(hr_run *run, double *loss, hr_error *error) {
-  return run_one(run, HRI_EVALUATE, 0, loss, error);
+  double mean;
+  HRI_TRY(run_one(run, HRI_EVALUATE, 0, &mean, error));
+  if (loss) *loss = mean;
+  return HR_OK;
 }
 
 static hr_status parameter(const hr_run *run, hr_tensor tensor, uint64_t count, const hri_param **param,

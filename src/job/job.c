@@ -274,14 +274,16 @@ bool hr_exclusion_get(uint32_t index, hr_exclusion *e) {
   return true;
 }
 
-/* Of all rows, or of those alone that programs built op by op have too: `device` what a device offers. */
-static hr_status check_exclusions(const hr_job *job, bool device, hr_error *error) {
+/* What programs built op by op are held to as well: what a device offers, and their own number of layers. */
+static bool holds_for_graphs(bool (*rule)(const hr_job *job)) {
+  return rule == tf32_on_cpu || rule == tf32_not_offered || rule == workspace_on_cpu || rule == every_beyond ||
+         rule == levels_beyond;
+}
+
+static hr_status check_exclusions(const hr_job *job, bool graph, hr_error *error) {
   for (size_t i = 0; i < EXCLUSIONS; i++) {
     char size[32];
-    if (device && exclusions[i].holds != tf32_on_cpu && exclusions[i].holds != tf32_not_offered &&
-        exclusions[i].holds != workspace_on_cpu)
-      continue;
-    if (!exclusions[i].holds(job)) continue;
+    if ((graph && !holds_for_graphs(exclusions[i].holds)) || !exclusions[i].holds(job)) continue;
     hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b,
              exclusions[i].reason);
     if (exclusions[i].holds == row_beyond || exclusions[i].holds == context_beyond)
@@ -551,16 +553,12 @@ hr_status hri_job_finished(const hr_job *job, hr_error *error) {
 }
 
 hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
-  const hr_recompute *r = &job->recompute;
   job->finished = false;
   HRI_TRY(fill_device(job, error));
   fill_precision(job);
   HRI_TRY(check_fields(job, error));
   HRI_TRY(check_exclusions(job, true, error));
-  if (r->kind == HR_RECOMPUTE_EVERY && (r->every == 0 || r->every > HR_MAX_LAYERS))
-    return hri_fail(error, HR_ERROR_USAGE, "--recompute every:%u; it must be from 1 to %d layers", r->every,
-                    HR_MAX_LAYERS);
-  if (r->kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
+  if (job->recompute.kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
   if (job->dropout != 0) {
     hri_fail(error, HR_ERROR_USAGE, "--dropout is of models; a program that is built op by op has no places for it");
     return hri_hint(error, HR_ERROR_USAGE, "leave it 0");

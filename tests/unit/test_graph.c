@@ -242,6 +242,10 @@ static void levels(hr_job *job) {
   job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .levels = {99}, .level_count = 1};
 }
 static void layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = UINT32_MAX}; }
+static void deep_levels(hr_job *job) { /* nine layers of a graph that has none, or one */
+  job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = 9};
+}
+static void two_layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = 2}; }
 static void beta(hr_job *job) { job->beta1 = strtod("nan", NULL); }
 static void threads(hr_job *job) { job->threads = 1u << 31; }
 static void device(hr_job *job) {
@@ -270,6 +274,8 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
   refused(NULL, tf32, "a CPU multiplies all of them");
   refused(NULL, levels, "--recompute");
   refused(NULL, layers, "--recompute");
+  refused(NULL, deep_levels, "there are more levels than layers");
+  refused(NULL, two_layers, "K is larger than its number of layers");
   refused(NULL, beta, "--betas");
   refused(NULL, threads, "--threads");
   refused(NULL, device, "the device h100");
@@ -362,6 +368,9 @@ static void a_run_is_of_the_graph_that_was_planned(void **state) {
   assert_int_equal(hr_graph_create(&nothing, &error), HR_OK);
   assert_int_equal(hr_run_create(nothing, of_model, &run, &error), HR_ERROR_USAGE);
   assert_non_null(strstr(error.message, "no loss"));
+  (void)hr_graph_input(nothing, "ids", 0); /* what went wrong first is what is told */
+  assert_int_equal(hr_run_create(nothing, of_model, &run, &error), HR_ERROR_USAGE);
+  assert_non_null(strstr(error.message, "ids"));
   hr_graph_destroy(nothing);
   hr_plan_destroy(of_model);
   if (hr_run_create(n.graph, plan, &run, &error) != HR_OK) fail_msg("%s", error.message);
@@ -369,6 +378,8 @@ static void a_run_is_of_the_graph_that_was_planned(void **state) {
   assert_null(hr_run_input(run, hr_graph_input(n.graph, "more", ROWS)));
   assert_int_equal(hr_run_get_parameter(run, later, value, WIDTH, &error), HR_ERROR_USAGE);
   if (hr_run_step(run, 1e-2, &loss, &error) != HR_OK) fail_msg("%s", error.message);
+  if (hr_run_step(run, 1e-2, NULL, &error) != HR_OK) fail_msg("%s", error.message); /* nobody needs to want the loss */
+  if (hr_run_evaluate(run, NULL, &error) != HR_OK) fail_msg("%s", error.message);
   hr_run_destroy(run);
   hr_plan_destroy(plan);
   hr_graph_destroy(n.graph);
