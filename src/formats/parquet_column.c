@@ -129,13 +129,16 @@ static uint32_t read_u32(const uint8_t *at) {
 
 /* ---- unpacking ---- */
 
-/* One member, or several behind each other (Compression.md, GZIP). */
+/* One member, or several behind each other (Compression.md, GZIP), until there is what the page says; what stands behind
+ * that is not looked at, nor is anything where nothing is wanted, as in Arrow (util/compression_zlib.cc). */
 static bool gzip_unpack(const uint8_t *from, uint64_t count, uint8_t *to, uint64_t bytes) {
   z_stream z = {.next_in = (Bytef *)(uintptr_t)from, .avail_in = (uInt)count, .next_out = to, .avail_out = (uInt)bytes};
-  int result = inflateInit2(&z, 15 + 32);
+  int result;
+  if (bytes == 0) return true;
+  result = inflateInit2(&z, 15 + 32);
   if (result != Z_OK) return false;
   do result = inflate(&z, Z_FINISH);
-  while (result == Z_STREAM_END && z.avail_in > 0 && inflateReset(&z) == Z_OK);
+  while (result == Z_STREAM_END && z.avail_out > 0 && z.avail_in > 0 && inflateReset(&z) == Z_OK);
   (void)inflateEnd(&z);
   return result == Z_STREAM_END && z.avail_out == 0;
 }
