@@ -50,6 +50,7 @@ compile() {
 for name in "${libraries[@]}"; do
   done_by pkg-config --modversion "$name"; expect_out "^$version\$"
   [ "$(pkg-config --variable=prefix "$name" | xargs realpath)" = "$work/second" ] || fail "$name.pc is not where it says"
+  pkg-config --cflags "$name" | grep -q -- -D && fail "$name.pc defines something for who uses it: $(pkg-config --cflags "$name")"
 done
 for source in "$sources"/examples/*.c; do
   name=$(basename "$source" .c)
