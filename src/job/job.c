@@ -399,11 +399,14 @@ static hr_status fill_accumulate(hr_job *job, hr_error *error) {
     job->accumulate = (uint32_t)(tokens / per_step);
     return HR_OK;
   }
-  if (tokens % per_step == 0)
-    return hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is --accumulate %llu; it must be from %llu to %llu",
-                    (unsigned long long)tokens, (unsigned long long)(tokens / per_step),
-                    (unsigned long long)accumulate->least, (unsigned long long)accumulate->most);
   below = tokens / per_step * per_step;
+  if (tokens / per_step > accumulate->most) { /* a multiple near it would be refused just so */
+    hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is --accumulate %llu; it must be from %llu to %llu",
+             (unsigned long long)tokens, (unsigned long long)(tokens / per_step),
+             (unsigned long long)accumulate->least, (unsigned long long)accumulate->most);
+    return hri_hint(error, HR_ERROR_USAGE, "--batch-tokens %llu, or a larger --micro-batch",
+                    (unsigned long long)(accumulate->most * per_step));
+  }
   hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is no multiple of seq %u x micro-batch %u = %llu tokens",
            (unsigned long long)tokens, job->sequence_length, job->micro_batch, (unsigned long long)per_step);
   return hri_hint(error, HR_ERROR_USAGE, "--batch-tokens %llu", (unsigned long long)(below ? below : per_step));

@@ -49,7 +49,17 @@ static const struct {
 
 /* A number alone is bytes, and nobody means so few: the unit was forgotten. */
 enum { LEAST_PLAIN_BYTES = 1 << 20 };
-static const char plain_number[] = "without a unit it would be bytes, less than 1 MiB";
+static const char plain_number[] = "without a unit it would be bytes, less than 1 MiB",
+                  half_unit[] = "its unit may be of 1000s or of 1024s",
+                  exponent[] = "sizes are written without an exponent",
+                  beyond[] = "it is larger than any memory";
+
+/* The reason why there is no such unit. "8G" is read as 10^9 by some programs and as 2^30 by others. */
+static const char *unknown_unit(const char *unit) {
+  if (*unit && strchr("kKmMgGtT", *unit) && (!unit[1] || strcasecmp(unit + 1, "i") == 0)) return half_unit;
+  if ((*unit == 'e' || *unit == 'E') && (unit[1] == '+' || isdigit((unsigned char)unit[1]))) return exponent;
+  return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
+}
 
 /* NULL, or the reason why it is no size. */
 static const char *size_parse(const char *text, uint64_t *bytes, double *share) {
@@ -62,7 +72,7 @@ static const char *size_parse(const char *text, uint64_t *bytes, double *share) 
   digits[count] = 0;
   if (!number_parse(digits, &value)) return "it does not start with a number";
   rest += count;
-  if (!*rest && !hri_count_parse(digits, bytes)) return "bytes are whole numbers";
+  if (!*rest && !hri_count_parse(digits, bytes)) return strchr(digits, '.') ? "bytes are whole numbers" : beyond;
   if (!*rest) return *bytes == 0 ? "no job fits in 0 bytes" : *bytes < LEAST_PLAIN_BYTES ? plain_number : NULL;
   rest += strspn(rest, " ");
   if (strcmp(rest, "%") == 0) {
@@ -71,9 +81,8 @@ static const char *size_parse(const char *text, uint64_t *bytes, double *share) 
   }
   for (size_t i = 0; i < sizeof size_units / sizeof *size_units; i++)
     if (strcasecmp(rest, size_units[i].suffix) == 0) factor = size_units[i].factor;
-  if (factor <= 0)
-    return "its unit is unknown; write GiB (2^30 bytes) or GB (10^9 bytes), likewise KiB, MiB, TiB, KB, MB, TB, or %";
-  if (value * factor >= 9.2e18) return "it is larger than any memory";
+  if (factor <= 0) return unknown_unit(rest);
+  if (value * factor >= 9.2e18) return beyond;
   *bytes = (uint64_t)(value * factor + 0.5);
   return *bytes == 0 ? "no job fits in 0 bytes" : NULL;
 }
@@ -300,12 +309,21 @@ static hr_status read_pair(const hr_field *f, hr_value *v, const char *text, con
 
 static hr_status read_size(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
   const char *reason = size_parse(text, &v->count, &v->number[0]);
+  double bytes;
   if (!reason && v->number[0] > 0 && !f->second) reason = "there is nothing that it could be a share of";
   if (!reason) return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a size: %s", where, text, reason);
   if (reason == plain_number) /* in MiB where it would be more GiB than a device has */
     return hri_hint(error, HR_ERROR_USAGE, "--%s %s%s, or %sB for bytes", f->name, text,
                     v->count < 1024 ? "GiB" : "MiB", text);
+  if (reason == half_unit) { /* its first letter, in either reading */
+    const int digits = (int)strspn(text, "0123456789.");
+    const char letter = (char)toupper((unsigned char)text[(size_t)digits + strspn(text + digits, " ")]);
+    return hri_hint(error, HR_ERROR_USAGE, "--%s %.*s%ciB (of 1024s), or %.*s%cB (of 1000s)", f->name, digits, text, letter,
+                    digits, text, letter);
+  }
+  if (reason == exponent && number_parse(text, &bytes) && bytes >= 1 && bytes < 9.2e18)
+    return hri_hint(error, HR_ERROR_USAGE, "--%s %.0fB", f->name, bytes);
   return hri_hint(error, HR_ERROR_USAGE, "6GiB (2^30 bytes each), 6GB (10^9 bytes each), %sor a number of bytes",
                   f->second ? "90%, " : "");
 }

@@ -140,6 +140,25 @@ for wrong in '--seq x' '--seq 0' '--seq -1' '--seq 1.5' '--seq 99999999999' '--m
 done
 # A budget without its unit, and one that is meant so.
 run plan gpt2-124m --device rtx-4090 --budget 6; refuses 2; expect_err "'6' is not a size"; expect_err '^  try: --budget 6GiB, or 6B for bytes'
+# A unit that some read as 1000s and some as 1024s, an exponent, and more than there is: each says what to write instead.
+while IFS='|' read -r size reason remedy; do
+  run plan gpt2-124m --device rtx-4090 --budget "$size"; refuses 2; expect_err "^headroom: --budget: '$size' is not a size: $reason"; expect_err "^  try: $remedy"
+done <<'SIZES'
+8G|its unit may be of 1000s or of 1024s|--budget 8GiB \(of 1024s\), or 8GB \(of 1000s\)
+0.5 m|its unit may be of 1000s or of 1024s|--budget 0.5MiB \(of 1024s\), or 0.5MB
+8Ti|its unit may be of 1000s or of 1024s|--budget 8TiB
+8e9|sizes are written without an exponent|--budget 8000000000B
+1e400|sizes are written without an exponent|6GiB
+99999999999999999999|it is larger than any memory|6GiB
+1.5|bytes are whole numbers|6GiB
+8 gigs|its unit is unknown; write GiB|6GiB
+SIZES
+# What is offered instead is taken.
+for tokens in 2147483647 4294967296; do
+  run plan tiny-llama-bytes --batch-tokens $tokens; refuses 2; expect_err 'it must be from 1 to 1048576'
+  # shellcheck disable=SC2046
+  run plan tiny-llama-bytes $(sed -nE 's/^  try: (--batch-tokens [0-9]+), or a larger --micro-batch$/\1/p' err) --json; expect_rc 0; expect_json 'd["job"]["accumulate"] == 1048576'
+done
 run plan gpt2-124m --device rtx-4090 --budget 8192; refuses 2; expect_err '^  try: --budget 8192MiB'
 run plan gpt2-124m --fail-over 24; refuses 2; expect_err 'try: --fail-over 24GiB'
 run plan micro-llama-bytes --budget 6000B --no-fixes; expect_rc 3
