@@ -402,8 +402,8 @@ static hr_status fill_accumulate(hr_job *job, hr_error *error) {
   below = tokens / per_step * per_step;
   if (tokens / per_step > accumulate->most) { /* a multiple near it would be refused just so */
     hri_fail(error, HR_ERROR_USAGE, "--batch-tokens %llu is --accumulate %llu; it must be from %llu to %llu",
-             (unsigned long long)tokens, (unsigned long long)(tokens / per_step),
-             (unsigned long long)accumulate->least, (unsigned long long)accumulate->most);
+             (unsigned long long)tokens, (unsigned long long)(tokens / per_step), (unsigned long long)accumulate->least,
+             (unsigned long long)accumulate->most);
     return hri_hint(error, HR_ERROR_USAGE, "--batch-tokens %llu, or a larger --micro-batch",
                     (unsigned long long)(accumulate->most * per_step));
   }

@@ -51,8 +51,7 @@ static const struct {
 enum { LEAST_PLAIN_BYTES = 1 << 20 };
 static const char plain_number[] = "without a unit it would be bytes, less than 1 MiB",
                   half_unit[] = "its unit may be of 1000s or of 1024s",
-                  exponent[] = "sizes are written without an exponent",
-                  beyond[] = "it is larger than any memory";
+                  exponent[] = "sizes are written without an exponent", beyond[] = "it is larger than any memory";
 
 /* The reason why there is no such unit. "8G" is read as 10^9 by some programs and as 2^30 by others. */
 static const char *unknown_unit(const char *unit) {
@@ -319,8 +318,8 @@ static hr_status read_size(const hr_field *f, hr_value *v, const char *text, con
   if (reason == half_unit) { /* its first letter, in either reading */
     const int digits = (int)strspn(text, "0123456789.");
     const char letter = (char)toupper((unsigned char)text[(size_t)digits + strspn(text + digits, " ")]);
-    return hri_hint(error, HR_ERROR_USAGE, "--%s %.*s%ciB (of 1024s), or %.*s%cB (of 1000s)", f->name, digits, text, letter,
-                    digits, text, letter);
+    return hri_hint(error, HR_ERROR_USAGE, "--%s %.*s%ciB (of 1024s), or %.*s%cB (of 1000s)", f->name, digits, text,
+                    letter, digits, text, letter);
   }
   if (reason == exponent && number_parse(text, &bytes) && bytes >= 1 && bytes < 9.2e18)
     return hri_hint(error, HR_ERROR_USAGE, "--%s %.0fB", f->name, bytes);

@@ -731,8 +731,10 @@ static void add_unclipped(const grid *g, const grid *unclipped, hri_text *text) 
   const hri_change none = {.levels = job->recompute.kind == HR_RECOMPUTE_LEVELS ? HRI_LEVELS_AUTO : HRI_LEVELS_KEPT};
   char options[HR_FIX_TEXT_BYTES], size[32];
   if (need >= g->smallest || !hri_change_text(&none, g->asked, job, options)) return;
-  hri_text_add(text, ". Clipping rules out updates in the backward: without it, another training, %s are enough%s, %llu bytes (%s)",
-               hri_size_text(need, size), unclipped->any ? " and fit" : "", (unsigned long long)need, options);
+  hri_text_add(
+      text,
+      ". Clipping rules out updates in the backward: without it, another training, %s are enough%s, %llu bytes (%s)",
+      hri_size_text(need, size), unclipped->any ? " and fit" : "", (unsigned long long)need, options);
 }
 
 /* `unclipped`: NULL where nothing but what was searched is to be had. */
@@ -751,10 +753,11 @@ static hr_status nothing_fits(const grid *g, const grid *unclipped, hr_error *er
   }
   add_searched(g, &text);
   if (unclipped) add_unclipped(g, unclipped, &text);
-  status = hri_fail(error, HR_ERROR_BUDGET,
-                    "no choice of memory techniques fits the budget; the smallest needs %s, %llu bytes (%s). Searched: %s",
-                    hri_size_text(g->smallest, size), (unsigned long long)g->smallest,
-                    g->smallest_options[0] ? g->smallest_options : "the job as it is", hri_text_get(&text));
+  status =
+      hri_fail(error, HR_ERROR_BUDGET,
+               "no choice of memory techniques fits the budget; the smallest needs %s, %llu bytes (%s). Searched: %s",
+               hri_size_text(g->smallest, size), (unsigned long long)g->smallest,
+               g->smallest_options[0] ? g->smallest_options : "the job as it is", hri_text_get(&text));
   hri_text_deinit(&text);
   hint_refused(g, error);
   if (error) error->requested_bytes = g->smallest;
@@ -823,7 +826,8 @@ static hr_status refuse_again(grid *g, hr_error *error) {
 static hr_status search_unclipped(const grid *g, grid **out, hr_error *error) {
   hr_job job = *g->asked;
   *out = NULL;
-  if (job.purpose != HR_PURPOSE_TRAIN || job.clip <= 0 || given(g, HR_GIVEN_UPDATE) || hri_job_skips(&job)) return HR_OK;
+  if (job.purpose != HR_PURPOSE_TRAIN || job.clip <= 0 || given(g, HR_GIVEN_UPDATE) || hri_job_skips(&job))
+    return HR_OK;
   job.clip = 0;
   job.given |= HR_GIVEN_CLIP;
   HRI_TRY(search(&job, true, out, error));

@@ -52,10 +52,11 @@ void hri_doubt_held(const hri_session *session, const hri_dataset *data, const h
   char text[700], other[260] = "";
   if (!hri_dataset_shares(held, data, &of_held, &of_data)) return;
   if (strcmp(of_held, of_data) != 0) (void)snprintf(other, sizeof other, " as %.200s", of_data);
-  (void)snprintf(text, sizeof text,
-                 "%.200s of --eval-data is trained on too, by --data%s: the loss on it says how well it is known by heart; "
-                 "name files that are not in --data, or hold back a share of it: --eval-split 1%%",
-                 of_held, other);
+  (void)snprintf(
+      text, sizeof text,
+      "%.200s of --eval-data is trained on too, by --data%s: the loss on it says how well it is known by heart; "
+      "name files that are not in --data, or hold back a share of it: --eval-split 1%%",
+      of_held, other);
   hri_session_tell(session, HR_EVENT_WARNING, NULL, text);
 }
 

@@ -330,7 +330,8 @@ static void sharegpt_names_are_mapped(void **state) {
 /* As axolotl and LLaMA-Factory have it: what stands beside messages is the first of them, unless they begin with their own. */
 static void a_system_beside_messages_is_their_first(void **state) {
   static const char talk[] = "[{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]",
-                    plain[] = "[{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]",
+                    plain[] =
+                        "[{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]",
                     own[] = "[{\"role\": \"system\", \"content\": \"own\"}, {\"role\": \"user\", \"content\": \"q\"}, "
                             "{\"role\": \"assistant\", \"content\": \"a\"}]";
   static const struct {

@@ -444,12 +444,11 @@ static void long_pages_are_not_read(void **state) {
 /* Compression.md: readers should take pages of several members. What stands behind the last byte that the page's header
  * promises, padding or anything else, is not looked at; members that end before it are a damaged page. */
 #define GZIP_FILE(page_bytes, promised, chunk_bytes, behind)                                                           \
-  "PAR1\x15\x00\x15" promised "\x15" page_bytes "\x2C\x15\x02\x15\x00\x15\x06\x15\x06\x00\x00"                       \
-  "\x1F\x8B\x08\x00\x00\x00\x00\x00\x02\x03\x63\x65\x60\x60\xC8\x48\x05\x00\x68\x44\xF3\x71\x06"                 \
-  "\x00\x00\x00\x1F\x8B\x08\x00\x00\x00\x00\x00\x02\x03\xCB\xC9\xC9\x07\x00\x34\xB3\xC9\xAA\x03"                 \
-  "\x00\x00\x00" behind "\x15\x02\x19" SCHEMA                                                                         \
-  "\x16\x02\x19\x1C\x19\x1C\x26\x00\x1C\x15\x0C\x35\x04\x16\x02\x16" chunk_bytes "\x01\x16" chunk_bytes            \
-  "\x01\x26\x08"                                                                                                      \
+  "PAR1\x15\x00\x15" promised "\x15" page_bytes "\x2C\x15\x02\x15\x00\x15\x06\x15\x06\x00\x00"                         \
+  "\x1F\x8B\x08\x00\x00\x00\x00\x00\x02\x03\x63\x65\x60\x60\xC8\x48\x05\x00\x68\x44\xF3\x71\x06"                       \
+  "\x00\x00\x00\x1F\x8B\x08\x00\x00\x00\x00\x00\x02\x03\xCB\xC9\xC9\x07\x00\x34\xB3\xC9\xAA\x03"                       \
+  "\x00\x00\x00" behind "\x15\x02\x19" SCHEMA                                                                          \
+  "\x16\x02\x19\x1C\x19\x1C\x26\x00\x1C\x15\x0C\x35\x04\x16\x02\x16" chunk_bytes "\x01\x16" chunk_bytes "\x01\x26\x08" \
   "\x00\x00\x16\x00\x16\x02\x00\x00\x34\x00\x00\x00PAR1"
 static void gzip_has_members(void **state) {
   static const char plain[] = GZIP_FILE("\x62", "\x12", "\x84", ""),
