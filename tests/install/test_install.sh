@@ -110,7 +110,8 @@ if(Headroom_FOUND)
 endif()'
 } >project/CMakeLists.txt
 cp "$sources"/examples/{plan_a_job,caching_allocator}.c project
-done_by cmake -S project -B project/build -DCMAKE_PREFIX_PATH="$work/second" -DCMAKE_C_FLAGS="$flags"
+done_by cmake -S project -B project/build -DCMAKE_PREFIX_PATH="$work/second" -DCMAKE_C_FLAGS="$flags" -DCMAKE_EXPORT_COMPILE_COMMANDS=ON
+grep -qi utf8proc project/build/compile_commands.json && fail "what an archive is made of is defined for who uses it"
 done_by cmake --build project/build
 unset LD_LIBRARY_PATH
 for name in plan plan_static allocator; do done_by "project/build/$name"; done
