@@ -7,6 +7,7 @@ for k in sys.argv[2].split('.'): d=d[int(k)] if isinstance(d,list) else d[k]
 print(d)" "$@"; }
 
 for k in {1..40}; do echo "line $k of the text that is learned by heart, one after the other"; done >text.txt
+tac text.txt >held.txt
 
 # ---- nothing is there: named, and no run begins ----
 if ! ldconfig -p 2>/dev/null | grep -q libcuda.so.1; then
@@ -49,7 +50,7 @@ for model in micro-gpt2-bytes micro-llama-bytes; do
   for precision in fp32 bf16; do
     for device in cpu cuda; do
       expect 0 "$headroom" train $model --device $device --precision $precision --seq 32 --micro-batch 2 --data text.txt --steps 3 \
-        --eval-data text.txt --out $model-$precision-$device --json
+        --eval-data held.txt --out $model-$precision-$device --json
       cp said $model-$precision-$device.json
     done
     python3 - $model-$precision <<'P'

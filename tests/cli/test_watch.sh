@@ -3,11 +3,12 @@
 source "$(dirname "$0")/common.sh"
 watch() { python3 "$here/watch.py" "$@"; }
 for i in $(seq 400); do echo "line $i of a small text that a very small model can learn by heart"; done >text.txt
+tac text.txt >held.txt
 job=(micro-llama-bytes --seq 32 --micro-batch 2 --threads 1 --lr 1e-3 --data text.txt)
 
 # ---- streams ----
 
-run train "${job[@]}" --steps 6 --eval-data text.txt --eval-every 3 --eval-batches 2 --out run --log-json log.jsonl --tensorboard --metrics-file prom.txt -q
+run train "${job[@]}" --steps 6 --eval-data held.txt --eval-every 3 --eval-batches 2 --out run --log-json log.jsonl --tensorboard --metrics-file prom.txt -q
 expect_rc 0; expect_no_err; expect_out '^trained 6 steps'
 cmp -s log.jsonl run/metrics.jsonl || fail "--log-json is not metrics.jsonl"
 [ "$(wc -l <log.jsonl)" = 9 ] || fail "$(wc -l <log.jsonl) lines, not those of 6 steps and 3 evaluations"
