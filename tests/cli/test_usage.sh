@@ -155,9 +155,9 @@ done <<'SIZES'
 SIZES
 # What is offered instead is taken.
 for tokens in 2147483647 4294967296; do
-  run plan tiny-llama-bytes --batch-tokens $tokens; refuses 2; expect_err 'it must be from 1 to 1048576'
+  run plan tiny-llama-bytes --device h100 --seq 64 --batch-tokens $tokens; refuses 2; expect_err 'it must be from 1 to 1048576'
   # shellcheck disable=SC2046
-  run plan tiny-llama-bytes $(sed -nE 's/^  try: (--batch-tokens [0-9]+), or a larger --micro-batch$/\1/p' err) --json; expect_rc 0; expect_json 'd["job"]["accumulate"] == 1048576'
+  run plan tiny-llama-bytes --device h100 --seq 64 $(sed -nE 's/^  try: (--batch-tokens [0-9]+), or a larger --micro-batch$/\1/p' err) --json; expect_rc 0; expect_json 'd["job"]["accumulate"] == 1048576'
 done
 run plan gpt2-124m --device rtx-4090 --budget 8192; refuses 2; expect_err '^  try: --budget 8192MiB'
 run plan gpt2-124m --fail-over 24; refuses 2; expect_err 'try: --fail-over 24GiB'
