@@ -279,6 +279,14 @@ static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
     note_passes(f, k, where);
     return;
   }
+  if (k->leak->from_before && k->leak->from_before == k->leak->count) {
+    hri_oom_line(
+        f,
+        "%llu tensors of one size are from before the recording began, and went one after the other behind the "
+        "failure, %s in all; which line made them is not recorded",
+        (unsigned long long)k->leak->count, SIZE(k->leak->bytes));
+    return;
+  }
   if (k->leak->from_before) {
     hri_oom_line(
         f, "%llu tensors of it are from before the recording began, and it made %llu more in %u steps, %s in all: %s",

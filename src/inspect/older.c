@@ -9,12 +9,14 @@
  *
  * A snapshot that was taken behind the exception has no stacks of what fell with it. There a list shows in how it goes: one after
  * the other, all of a size; and since a data set that was loaded before goes like that too, a tensor of that size must have
- * outlived the end of a step within the ring. */
+ * outlived the end of a step within the ring. A ring that ends within the step behind that end holds none: there the row must be
+ * of a size that this step makes as well, an eighth of what is live, and by far the longest of its size, for what belongs to a
+ * model's weights goes in rows that are alike: weights, gradients and each of the states. */
 #include "inspect/inside.h"
 
 #include <stdlib.h>
 
-enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8 };
+enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8, LONGER_ROW = 4 };
 
 typedef struct keeper {
   uint64_t made, bytes, size; /* within the ring, and live at the failure; of the last one */
@@ -22,29 +24,33 @@ typedef struct keeper {
   uint64_t least, largest;    /* the sizes of both */
   uint64_t ends, asked, most; /* asked for since the optimizer's `ends`th end; the most between two of them */
   bool outlived;              /* one of them an optimizer's end within the ring */
+  bool only_size;             /* those from before have its size, and nothing says that it made them */
 } keeper;
 
 typedef struct row_of_frees {
-  uint64_t size, count;
+  uint64_t size, count, life; /* the last one */
 } row_of_frees;
 
 typedef struct look {
   hri_inside *in;
-  uint64_t until;                 /* the failure */
+  uint64_t until, live_bytes;     /* the failure, and what is live then */
   HRI_ARRAY(uint64_t) end_events; /* the ends of optimizers before it */
   keeper *keepers;                /* by plain stack */
   HRI_ARRAY(row_of_frees) rows, given;
 } look;
 
+/* Where the ring ends within its first run of an optimizer, the beginning of that stands for it: the step's backward is through. */
 static bool find_ends(look *w) {
   const hri_inside *in = w->in;
-  bool inside = false;
+  bool inside = in->lives->event_count && in->stages[0] == HR_STAGE_OPTIMIZER;
+  uint64_t begin = HRI_NEVER;
   for (uint64_t k = 0; k < in->lives->event_count && k < w->until; k++) {
     const bool now = in->stages[k] == HR_STAGE_OPTIMIZER;
     if (inside && !now && !hri_array_push(&w->end_events, k)) return false;
+    if (!inside && now) begin = k;
     inside = now;
   }
-  return true;
+  return w->end_events.count || begin == HRI_NEVER || hri_array_push(&w->end_events, begin);
 }
 
 static bool is_live(const look *w, const hri_life *life) { return hri_life_gone(life) > w->until; }
@@ -73,6 +79,7 @@ static void note_lives(look *w) {
   for (uint64_t k = 0; k < l->count; k++) {
     const hri_life *life = &l->lives[k];
     keeper *of = &w->keepers[w->in->stacks[life->stack].plain];
+    if (is_live(w, life) && (k < l->before_count || life->alloc < w->until)) w->live_bytes += life->size;
     if (!life->stack || !may_pile_up(&w->in->stacks[life->stack])) continue;
     if (k >= l->before_count && life->alloc < w->until) {
       while (ends < w->end_events.count && life->alloc >= w->end_events.items[ends]) ends++;
@@ -100,21 +107,23 @@ static int size_order(const void *a, const void *b) {
   return (x->count < y->count) - (x->count > y->count);
 }
 
-/* What fell with the program, in rows of one size. */
+/* What fell with the program, in rows of one size; those that the ring's steps made stand among them uncounted. */
 static bool list_rows(look *w) {
   const hri_lives *l = w->in->lives;
   row_of_frees row = {0};
   for (uint64_t k = 0; k < l->freed_count; k++) {
     const hri_life *life = &l->lives[l->freed[k]];
     if (life->request <= w->until) continue;
-    if (life->size == row.size && l->freed[k] < l->before_count && !life->stack) {
-      row.count++;
+    const bool older = l->freed[k] < l->before_count && !life->stack;
+    if (life->size == row.size) {
+      row.count += older;
+      if (older) row.life = l->freed[k];
       continue;
     }
-    if (row.count >= LEAST_IN_ROW && !hri_array_push(&w->rows, row)) return false;
-    row = (row_of_frees){life->size, l->freed[k] < l->before_count && !life->stack};
+    if (row.count && !hri_array_push(&w->rows, row)) return false;
+    row = (row_of_frees){life->size, older, l->freed[k]};
   }
-  if (row.count >= LEAST_IN_ROW && !hri_array_push(&w->rows, row)) return false;
+  if (row.count && !hri_array_push(&w->rows, row)) return false;
   if (w->rows.count) qsort(w->rows.items, w->rows.count, sizeof *w->rows.items, size_order);
   return true;
 }
@@ -128,7 +137,7 @@ static bool list_given(look *w) {
     const uint32_t by = l->events[hri_life_gone(life)].stack;
     const uint8_t stage = w->in->stacks[by].stage;
     if (stage == HR_STAGE_FORWARD || stage == HR_STAGE_BACKWARD || stage == HR_STAGE_OPTIMIZER) continue;
-    if (hri_stack_is_own(w->in->public.snapshot, by) && !hri_array_push(&w->given, ((row_of_frees){life->size, 1})))
+    if (hri_stack_is_own(w->in->public.snapshot, by) && !hri_array_push(&w->given, ((row_of_frees){life->size, 1, k})))
       return false;
   }
   if (w->given.count) qsort(w->given.items, w->given.count, sizeof *w->given.items, size_order);
@@ -164,22 +173,30 @@ static bool outnumbers_a_step(const look *w, const keeper *of) {
   return of->older >= LEAST_OLDER && of->older > made;
 }
 
-/* The longest row of its size, once: another stack's of this size it is not. */
-static void take_row(look *w, keeper *of) {
-  row_of_frees *row = of->outlived && !of->older ? row_from(w->rows.items, w->rows.count, of->size) : NULL;
-  if (!row || row->size != of->size || row->count == 0) return;
+/* The longest row of its size, by far where none is said to have `outlived` a step; once: another stack's of this size it is not. */
+static void take_row(look *w, keeper *of, bool outlived) {
+  row_of_frees *row = of->made && !of->older ? row_from(w->rows.items, w->rows.count, of->size) : NULL;
+  const row_of_frees *next = row ? row + 1 : NULL;
+  const bool alike = next && next < w->rows.items + w->rows.count && next->size == of->size;
+  if (!row || row->size != of->size || row->count < LEAST_IN_ROW || of->outlived != outlived) return;
+  if (!outlived && ((alike && row->count < LONGER_ROW * next->count) || row->count * row->size < w->live_bytes / 8))
+    return;
   of->older = row->count;
   of->older_bytes = row->count * row->size;
+  of->only_size = !outlived;
+  if (!outlived) of->life = row->life;
   row->count = 0;
 }
 
+/* Where only the size is this stack's, what it made itself is none of it, and which line made them is not known. */
 static hr_growth growth_of(const look *w, const keeper *of) {
+  const uint64_t made = of->only_size ? 0 : of->made, bytes = of->only_size ? 0 : of->bytes;
   return (hr_growth){.kind = HR_GROWTH_LEAK,
                      .stack = w->in->lives->lives[of->life].stack,
                      .category = w->in->public.life_category[of->life],
-                     .bytes = of->bytes + of->older_bytes,
-                     .count = of->made + of->older,
-                     .bytes_per_step = (double)of->bytes / (double)w->end_events.count,
+                     .bytes = bytes + of->older_bytes,
+                     .count = made + of->older,
+                     .bytes_per_step = (double)bytes / (double)w->end_events.count,
                      .steps_grown = (uint32_t)w->end_events.count,
                      .steps_seen = (uint32_t)w->end_events.count,
                      .from_before = of->older};
@@ -189,9 +206,10 @@ static bool add_growth(look *w) {
   hr_inspection *p = &w->in->public;
   const uint32_t stacks = p->snapshot->stack_count;
   uint32_t count = 0;
+  for (int outlived = 1; outlived >= 0; outlived--)
+    for (uint32_t k = 0; k < stacks; k++) take_row(w, &w->keepers[k], outlived);
   for (uint32_t k = 0; k < stacks; k++) {
     keeper *of = &w->keepers[k];
-    take_row(w, of);
     if (of->made && (!outnumbers_a_step(w, of) || are_given_back(w, of))) of->made = 0;
     count += of->made > 0;
   }

@@ -1958,6 +1958,54 @@ static void a_leak_from_before_at_each_failure(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* A ring that ends within the step behind the optimizer's end, or within the optimizer, and a snapshot from behind the exception: a
+ * list falls in one row of the size of something that the step makes. Weights, gradients and states of that size fall in rows that
+ * are alike, and a few tensors may be anything. */
+static void a_list_falls_in_one_row(void **unused) {
+  enum { KEPT_BEFORE = 24 };
+  enum { LIST, IN_OPTIMIZER, ALIKE, FEW, KINDS };
+  (void)unused;
+  for (int what = 0; what < KINDS; what++) {
+    const int rows = what == ALIKE ? 3 : 1, each = what == FEW ? 7 : KEPT_BEFORE;
+    story *s = malloc(sizeof *s);
+    uint64_t old[3 * KEPT_BEFORE], apart[3], forward;
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 1024 * MIB);
+    s->silent_start = true;
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int k = 0; k < rows; k++) apart[k] = story_alloc(s, 512, INIT);
+    for (int k = 0; k < rows * each; k++) old[k] = story_alloc(s, ACTIVATION, LEAK);
+    s->silent_start = false;
+    forward = story_alloc(s, ACTIVATION, FORWARD);
+    story_free(s, story_alloc(s, 1000000, BACKWARD));
+    story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+    if (what != IN_OPTIMIZER) {
+      story_free(s, forward);
+      forward = story_alloc(s, ACTIVATION, FORWARD);
+    }
+    story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, what == IN_OPTIMIZER ? OPT_TEMP : FORWARD);
+    story_free(s, forward);
+    for (int k = 0; k < rows * each; k++) {
+      if (k % each == 0) story_free(s, apart[k / each]);
+      story_free(s, old[k]);
+    }
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_int_equal(p->growth_count, what == LIST || what == IN_OPTIMIZER);
+    if (p->growth_count) {
+      assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
+      assert_int_equal(p->growth[0].from_before, KEPT_BEFORE);
+      assert_int_equal(p->growth[0].stack != 0,
+                       what == IN_OPTIMIZER); /* which line made it is only known of one that outlived */
+      assert_int_equal(p->growth[0].bytes, (uint64_t)(KEPT_BEFORE + (what == IN_OPTIMIZER)) * ACTIVATION);
+    }
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 /* A compiler makes another file of code for a batch of another shape: its places are new, and say nothing of what the usual ones
  * ask for. Another model, that is called from somewhere else, asks for none of that. */
 static void code_for_another_shape(void **unused) {
@@ -2011,6 +2059,7 @@ int main(void) {
       cmocka_unit_test(steps_that_keep_most),
       cmocka_unit_test(code_for_another_shape),
       cmocka_unit_test(a_leak_from_before_at_each_failure),
+      cmocka_unit_test(a_list_falls_in_one_row),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
