@@ -311,33 +311,6 @@ static const char *what_grows(const hri_oom_facts *k) {
   }
 }
 
-static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
-  uint64_t missing = k->knows_free ? hri_oom_less(k->total, k->reserved + k->device_free) : 0;
-  bool every;
-  if (!hri_short_by_growth(&k->shortage)) return false;
-  note_leak(f, k);
-  /* Steps that are only repetition can be the layers of a model that loads. */
-  every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
-          (k->leak->kind >= HR_GROWTH_GRAPH || strcmp(k->i->steps_from, "repetition") != 0) &&
-          k->leak->kind != HR_GROWTH_LARGER && k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
-          !k->leak->freed_in_steps &&                                              /* ... or a long step */
-          !k->leak->may_train;
-  hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
-               SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
-  if (missing >= k->total / 4 && k->total) {
-    hri_oom_line(f, "but %s of the device are held by others or past the allocator, and would have been enough as well",
-                 SIZE(missing));
-    every = false;
-  }
-  hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
-              k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
-              : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"
-              : k->leak->kind == HR_GROWTH_CACHE ? "left over from earlier tokens"
-                                                 : "left over from earlier passes");
-  return true;
-}
-
 static bool is_training(hr_stage stage) {
   return stage == HR_STAGE_UNKNOWN || stage == HR_STAGE_FORWARD || stage == HR_STAGE_LOSS ||
          stage == HR_STAGE_BACKWARD || stage == HR_STAGE_DATA;
@@ -370,15 +343,58 @@ static bool asks_for_more(const hri_oom_facts *k, uint64_t wanted) {
   return !k->i->asked_known || k->i->asked_more_bytes >= (wanted - k->i->usual_peak_bytes) / 8;
 }
 
-/* A fifth above the median of the steps and a tenth above each of the three before: what grows slowly is no outlier. */
-static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
+/* What the step at hand needs, where that is a fifth above the median of the steps and a tenth above each of the three before: what
+ * grows slowly is no outlier. 0: it is not. */
+static uint64_t need_that_stands_out(const hri_oom_facts *k) {
   const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
   const uint64_t wanted = whole > so_far ? whole : so_far;
-  uint32_t step = step_of(k->i, k->oom->event);
-  if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return false;
-  if (wanted < usual + usual / 5 || failed_there_before(k, step)) return false;
+  const uint32_t step = step_of(k->i, k->oom->event);
+  if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return 0;
+  if (wanted < usual + usual / 5 || failed_there_before(k, step)) return 0;
   for (uint32_t s = step - 3; s < step; s++)
-    if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return false;
+    if (wanted < k->i->steps[s].peak_live_bytes + k->i->steps[s].peak_live_bytes / 10) return 0;
+  return wanted;
+}
+
+/* Whether the passes of a step keep what such passes gave back in the steps before, and this step has more of them at the same
+ * places, by far: a sequence or an episode that is much longer than the others. */
+static bool is_longer_step(const hri_oom_facts *k) {
+  const uint64_t wanted = k->leak->freed_in_steps && k->i->asked_known ? need_that_stands_out(k) : 0;
+  return wanted && !goes_on_rising(k, step_of(k->i, k->oom->event), wanted) && asks_for_more(k, wanted);
+}
+
+static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
+  uint64_t missing = k->knows_free ? hri_oom_less(k->total, k->reserved + k->device_free) : 0;
+  bool every;
+  if (!hri_short_by_growth(&k->shortage) || is_longer_step(k)) return false;
+  note_leak(f, k);
+  /* Steps that are only repetition can be the layers of a model that loads. */
+  every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
+          (k->leak->kind >= HR_GROWTH_GRAPH || !hri_steps_repeat(k->i)) && k->leak->kind != HR_GROWTH_LARGER &&
+          k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
+          !k->leak->freed_in_steps &&         /* ... or a long step */
+          !k->leak->may_train;
+  hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
+               SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
+  if (missing >= k->total / 4 && k->total) {
+    hri_oom_line(f, "but %s of the device are held by others or past the allocator, and would have been enough as well",
+                 SIZE(missing));
+    every = false;
+  }
+  hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+              "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
+              k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
+              : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"
+              : k->leak->kind == HR_GROWTH_CACHE ? "left over from earlier tokens"
+                                                 : "left over from earlier passes");
+  return true;
+}
+
+static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
+  const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
+  const uint64_t wanted = need_that_stands_out(k);
+  const uint32_t step = step_of(k->i, k->oom->event);
+  if (!wanted) return false;
   if (goes_on_rising(k, step, wanted)) {
     hri_oom_line(f, "this step: live %s + request %s = %s; the three before rose to %s: the batches get larger",
                  SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(wanted), SIZE(k->i->steps[step - 1].peak_live_bytes));

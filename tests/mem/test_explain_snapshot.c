@@ -721,6 +721,33 @@ static void test_growth_of_passes(void **state) {
   }
 }
 
+/* Passes whose tensors went again in the steps before: the step has more of them by far, at the places that the others have. */
+static void test_a_longer_step(void **state) {
+  scene s;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+  scene_steps(&s, 8, GIB(5));
+  scene_leak(&s, GIB(3), 6, 8);
+  s.growth[0].kind = HR_GROWTH_GRAPH;
+  s.growth[0].freed_in_steps = true;
+  s.i.asked_known = true;
+  s.i.asked_more_bytes = GIB(2);
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.i.asked_more_bytes = MIB(100); /* another call of the model keeps what it gives */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  s.i.asked_known = false;
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  s.i.asked_known = true;
+  s.i.asked_more_bytes = GIB(2);
+  s.growth[0].freed_in_steps = false; /* it never went */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
+  s.growth[0].freed_in_steps = true;
+  scene_steps(&s, 8, GIB(7)); /* no larger than the others */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  scene_close(&s);
+}
+
 static void test_outlier(void **state) {
   scene s;
   hr_explanation *e;
@@ -928,6 +955,7 @@ int main(void) {
       cmocka_unit_test(test_missing),
       cmocka_unit_test(test_fragmented),
       cmocka_unit_test(test_growth),
+      cmocka_unit_test(test_a_longer_step),
       cmocka_unit_test(test_outlier),
       cmocka_unit_test(test_advice_by_place),
       cmocka_unit_test(test_no_failure),
