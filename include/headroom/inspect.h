@@ -214,7 +214,7 @@ typedef struct hr_inspection {
 
   hr_step_sums *steps; /* empty when no repeating structure was found */
   uint32_t step_count;
-  const char *steps_from; /* "labels", "annotations", "optimizer stacks", "repetition"; "" when none */
+  const char *steps_from; /* "labels", "annotations", "optimizer stacks", "repetition", "passes"; "" when none */
   hr_growth *growth;      /* most bytes first */
   uint32_t growth_count;
   uint64_t outlier_step;     /* the step whose peak stands out; UINT64_MAX: none */

@@ -46,6 +46,8 @@ hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_erro
 
 /* Whether the innermost frame that is no native one is of the program's own code. */
 bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack);
+/* The innermost frame of the program's own code, plus one; 0: none. */
+uint32_t hri_stack_own_frame(const hr_snapshot *s, uint32_t stack);
 
 /* hr_inspect_stack_text with another number of frames. */
 void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity);
@@ -117,6 +119,11 @@ const hr_oom_event *hri_failure_at(const hr_inspection *p);
 hr_status hri_growth_find(hri_inside *in, hr_error *error);
 hr_status hri_older_find(hri_inside *in, hr_error *error);
 hr_status hri_within_find(hri_inside *in, hr_error *error);
+/* The events at which the passes of a model begin that the whole trace ends with, as within.c tells them; freed with hri_free. No
+ * passes: true and *count 0; false: memory was refused. */
+bool hri_passes_list(hri_inside *in, uint64_t **events, size_t *count);
+/* Whether the steps are only what comes again and again, and may be the passes of a model, or a loop that loads it. */
+bool hri_steps_repeat(const hr_inspection *p);
 hr_status hri_asked_find(hri_inside *in, hr_error *error);
 
 /* ---- groups.c ---- */

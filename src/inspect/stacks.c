@@ -512,6 +512,16 @@ bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack) {
   return false;
 }
 
+uint32_t hri_stack_own_frame(const hr_snapshot *s, uint32_t stack) {
+  const hr_stack *at = &s->stacks[stack];
+  view v;
+  for (uint32_t k = 0; k < at->count; k++) {
+    view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
+    if (is_own(&v)) return s->stack_frames[at->first + k] + 1;
+  }
+  return 0;
+}
+
 /* The operation, and of the frames that are neither PyTorch's nor the interpreter's the innermost ones; the last of
  * these is the innermost of the user's own where none of them would be. */
 typedef struct brief {

@@ -1,7 +1,7 @@
 /* Training steps in a trace, by the first of these that gives at least two: labels of ours ("step 7" in a stack),
  * annotations that come again and again ("ProfilerStep#7"; of "Optimizer.step#AdamW.step", which PyTorch itself
  * writes, the ends), the ends of optimizer runs (from stacks), an allocation of one size, or of one place in the program,
- * that comes at regular distances.
+ * that comes at regular distances, the passes of a model where nothing is trained.
  * What stands before the first and behind the last boundary belongs to no step, but for a last one that an annotation
  * began, or that has a quarter of the usual events. */
 #include "inspect/inside.h"
@@ -89,11 +89,43 @@ static bool begin_first(const hri_inside *in, marks *found) {
   return true;
 }
 
+/* Where the program calls the optimizer that allocated last between two events; 0: none did, or no stack tells. */
+static uint32_t caller_of_optimizer(const hri_inside *in, uint64_t from, uint64_t to) {
+  for (uint64_t k = to; k-- > from;)
+    if (in->stages[k] == HR_STAGE_OPTIMIZER && in->lives->events[k].action == HR_TRACE_ALLOC)
+      return hri_stack_own_frame(in->public.snapshot, in->lives->events[k].stack);
+  return 0;
+}
+
+enum { MOST_OPTIMIZERS = 8, LEAST_CYCLES = 4 };
+
+/* A generator's optimizer and its critic's end two steps of one round: of optimizers that several places of the program call in
+ * turns only the end of the last one ends a step. The first round may have begun before the recording. */
+static bool join_rounds(const hri_inside *in, marks *found) {
+  const size_t count = found->count;
+  uint32_t *caller = count ? hri_alloc(count * sizeof *caller) : NULL;
+  size_t round = 1, kept = 0;
+  if (count == 0) return true;
+  if (!caller) return false;
+  for (size_t k = 0; k < count; k++) caller[k] = caller_of_optimizer(in, k ? found->items[k - 1] : 0, found->items[k]);
+  for (size_t k = 0; k < count && round; k++) round = caller[k] != 0;
+  for (size_t k; round && round <= MOST_OPTIMIZERS; round++) {
+    for (k = round; k < count && caller[k] == caller[k - round]; k++) continue;
+    if (k >= count) break;
+  }
+  if (round > 1 && round <= MOST_OPTIMIZERS && count >= round * LEAST_CYCLES) {
+    for (size_t k = round - 1; k < count; k += round) found->items[kept++] = found->items[k];
+    found->count = kept;
+  }
+  hri_free(caller);
+  return true;
+}
+
 /* What follows the last end of an optimizer is a step only if it has a step's events: not the cleaning up, nor a pass
  * of evaluation that hardly began. */
 static bool add_ends(const hri_inside *in, marks *found) {
   uint64_t usual, left;
-  if (!begin_first(in, found)) return false;
+  if ((in->has_stacks && !join_rounds(in, found)) || !begin_first(in, found)) return false;
   if (found->count < 2) return found->count == 0 || hri_array_push(found, in->lives->event_count);
   usual = (found->items[found->count - 1] - found->items[0]) / (found->count - 1);
   left = in->work_end == HRI_NEVER || in->work_end < found->items[found->count - 1]
@@ -102,7 +134,7 @@ static bool add_ends(const hri_inside *in, marks *found) {
   return left < usual / 4 || hri_array_push(found, in->lives->event_count);
 }
 
-static bool from_annotations(const hri_inside *in, marks *found) {
+static bool from_annotations(hri_inside *in, marks *found) {
   const hr_snapshot *s = in->public.snapshot;
   const char *name = step_name(s, in->public.device);
   const bool by_end = name && is_optimizer_step(name);
@@ -123,7 +155,7 @@ static bool from_annotations(const hri_inside *in, marks *found) {
 
 /* ---- labels ---- */
 
-static bool from_labels(const hri_inside *in, marks *found) {
+static bool from_labels(hri_inside *in, marks *found) {
   uint32_t step = 0;
   for (uint64_t k = 0; k < in->lives->event_count; k++) {
     uint32_t own = in->lives->events[k].action == HR_TRACE_ALLOC ? in->stacks[in->lives->events[k].stack].step : 0;
@@ -136,7 +168,7 @@ static bool from_labels(const hri_inside *in, marks *found) {
 
 /* ---- optimizer runs ---- */
 
-static bool from_optimizer(const hri_inside *in, marks *found) {
+static bool from_optimizer(hri_inside *in, marks *found) {
   bool inside = false;
   if (!in->has_stacks) return true;
   for (uint64_t k = 0; k < in->lives->event_count; k++) {
@@ -149,7 +181,7 @@ static bool from_optimizer(const hri_inside *in, marks *found) {
 
 /* ---- repetition ---- */
 
-enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8, LEAST_LIVES = 4 };
+enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8, LEAST_LIVES = 4, LOOP_LIVES = 2, LOOP_REPEATS = 32 };
 
 typedef struct repeat {
   uint64_t key, count, last, first, shortest, longest;
@@ -177,6 +209,7 @@ typedef struct repetition {
   uint64_t (*key)(const hri_inside *in, const hri_life *life); /* 0: it does not count */
   bool by_lives;                                               /* else by events */
   uint64_t least, slack;                                       /* of distances; slack: beside a twentieth */
+  uint64_t repeats;                                            /* at least */
 } repetition;
 
 static uint64_t size_of(const hri_inside *in, const hri_life *life) {
@@ -203,7 +236,7 @@ static bool find_repetition(const hri_inside *in, const repetition *how, marks *
       note_repeat(rows, how->key(in, &l->lives[k]), how->by_lives ? k : l->lives[k].alloc);
   for (uint32_t k = 0; ok && k < CLASSES; k++) {
     repeat *r = &rows[k];
-    if (r->count < LEAST_REPEATS || r->shortest < how->least) continue;
+    if (r->count < how->repeats || r->shortest < how->least) continue;
     if (r->longest - r->shortest > r->shortest / 20 + how->slack) continue;
     if (all - r->last > 2 * r->longest || r->first > 4 * r->longest) continue;
     if (!best || r->shortest > best->shortest || (r->shortest == best->shortest && r->first < best->first)) best = r;
@@ -252,17 +285,69 @@ static bool goes_on(const hri_inside *in, const marks *found) {
   return false;
 }
 
+/* Whether a model is called in the trace, or anything is trained. */
+static bool has_model(const hri_inside *in) {
+  const hri_lives *l = in->lives;
+  for (uint64_t k = l->before_count; k < l->count; k++) {
+    const hr_stage stage = hri_life_stage(in, &l->lives[k]);
+    if (in->stacks[l->lives[k].stack].site || stage == HR_STAGE_BACKWARD || stage == HR_STAGE_OPTIMIZER) return true;
+  }
+  return false;
+}
+
+/* Whether of what each step makes something goes by the end of the next one, be it small: a list that only gets longer is no
+ * loop that works, but data that is loaded. */
+static bool turns_over(const hri_inside *in, const marks *found) {
+  const hri_lives *l = in->lives;
+  size_t step = 0, last = found->count, turned = 0;
+  for (uint64_t k = l->before_count; k < l->count; k++) {
+    const hri_life *life = &l->lives[k];
+    while (step + 1 < found->count && life->alloc >= found->items[step + 1]) step++;
+    if (step + 3 >= found->count) break;
+    if (life->alloc < found->items[step] || life->end == HRI_NEVER || life->end >= found->items[step + 2]) continue;
+    turned += step != last;
+    last = step;
+  }
+  return turned + 3 >= found->count - found->count / 8;
+}
+
 /* Sizes first. A place is the better sign where sizes differ from batch to batch, and where a library's or a layer's
  * tensors have the size that the program's have; its distances are counted in allocations, for how many segments come
- * and go in between says nothing, and may differ by two, for the first pass also makes a library's workspaces. */
-static bool from_repetition(const hri_inside *in, marks *found) {
-  static const repetition by_size = {size_of, false, LEAST_EVENTS, 0}, by_place = {place_of, true, LEAST_LIVES, 2};
+ * and go in between says nothing, and may differ by two, for the first pass also makes a library's workspaces. A loop without a
+ * model may make as little as two tensors each time round, and keep the larger one. */
+static bool from_repetition(hri_inside *in, marks *found) {
+  static const repetition by_size = {size_of, false, LEAST_EVENTS, 0, LEAST_REPEATS},
+                          by_place = {place_of, true, LEAST_LIVES, 2, LEAST_REPEATS},
+                          by_loop = {place_of, true, LOOP_LIVES, 2, LOOP_REPEATS};
   if (!find_repetition(in, &by_size, found)) return false;
   if (found->count && may_be_layers(in, found) && !comes_to_ends(in, found)) found->count = 0;
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;
   if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;
+  if (found->count > 0 || has_model(in)) return true;
+  if (!find_repetition(in, &by_loop, found)) return false;
+  if (found->count && (!turns_over(in, found) || !goes_on(in, found))) found->count = 0;
   return true;
+}
+
+/* ---- passes ---- */
+
+/* Requests of a server differ in all that repetition counts: batches, lengths, how many layers ask for room. */
+static bool from_passes(hri_inside *in, marks *found) {
+  uint64_t *events;
+  size_t count;
+  bool ok = hri_passes_list(in, &events, &count);
+  for (uint64_t k = 0; count && k < in->lives->event_count; k++)
+    if (in->stages[k] == HR_STAGE_BACKWARD || in->stages[k] == HR_STAGE_OPTIMIZER) count = 0;
+  for (size_t k = 0; ok && k < count; k++) ok = hri_array_push(found, events[k]);
+  if (ok && count) ok = hri_array_push(found, in->lives->event_count);
+  hri_free(events);
+  if (ok && found->count && !comes_to_ends(in, found)) found->count = 0;
+  return ok;
+}
+
+bool hri_steps_repeat(const hr_inspection *p) {
+  return strcmp(p->steps_from, "repetition") == 0 || strcmp(p->steps_from, "passes") == 0;
 }
 
 /* ---- where an event is ---- */
@@ -345,12 +430,14 @@ static hr_status make_steps(hri_inside *in, const marks *found, hr_error *error)
 
 hr_status hri_steps_find(hri_inside *in, hr_error *error) {
   static const struct {
-    bool (*find)(const hri_inside *in, marks *found);
+    bool (*find)(hri_inside *in, marks *found);
+    uint64_t least; /* events of a step on average */
     const char *name;
-  } ways[] = {{from_labels, "labels"},
-              {from_annotations, "annotations"},
-              {from_optimizer, "optimizer stacks"},
-              {from_repetition, "repetition"}};
+  } ways[] = {{from_labels, LEAST_EVENTS, "labels"},
+              {from_annotations, LEAST_EVENTS, "annotations"},
+              {from_optimizer, LEAST_EVENTS, "optimizer stacks"},
+              {from_repetition, 0, "repetition"},
+              {from_passes, LEAST_EVENTS, "passes"}};
   hr_status status = HR_OK;
   in->public.steps_from = "";
   in->public.outlier_step = UINT64_MAX;
@@ -358,7 +445,7 @@ hr_status hri_steps_find(hri_inside *in, hr_error *error) {
   for (size_t k = 0; k < sizeof ways / sizeof *ways && in->public.step_count == 0 && status == HR_OK; k++) {
     marks found = {0};
     if (!ways[k].find(in, &found)) status = hri_fail_memory(error, found.count * 16, "the steps of a trace");
-    else if (found.count >= 3 && (found.items[found.count - 1] - found.items[0]) / (found.count - 1) >= LEAST_EVENTS) {
+    else if (found.count >= 3 && (found.items[found.count - 1] - found.items[0]) / (found.count - 1) >= ways[k].least) {
       in->public.steps_from = ways[k].name;
       status = make_steps(in, &found, error);
     }

@@ -16,7 +16,6 @@
 #include "inspect/inside.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8, MOST_THREADS = 8 };
 
@@ -51,7 +50,7 @@ static void find_window(window *w) {
   const hr_inspection *p = &w->in->public;
   w->to = p->oom_count ? p->ooms[p->oom_count - 1].event : w->in->work_end == HRI_NEVER ? 0 : w->in->work_end + 1;
   w->from = 0;
-  if (strcmp(p->steps_from, "repetition") == 0) return;
+  if (hri_steps_repeat(p)) return;
   for (uint32_t k = 0; k < p->step_count; k++) {
     uint64_t end = p->steps[k].first_event + p->steps[k].event_count;
     if (end <= w->to && end < w->in->lives->event_count) w->from = end;
@@ -207,6 +206,36 @@ static bool are_passes(const window *w) {
     if (stack->site == 0 && w->rows.items[k].stack && comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
   }
   return false;
+}
+
+/* Whether the rows of a stack around the model are batches: as many as threads side by side may hold are there in the end, and each
+ * comes with an allocation of the model's first stack or more, be it a few threads' batches later. */
+static bool are_batches(const window *w, size_t from, size_t to) {
+  size_t kept = 0, begun = 0;
+  if (w->rows.items[from].stack == 0 || w->in->stacks[w->rows.items[from].stack].site) return false;
+  if (to - from < 4 * MOST_THREADS || to - from > w->passes.count) return false;
+  for (size_t k = from; k < to; k++) {
+    kept += is_kept(w, life_of(w, k));
+    begun = pass_of(w, life_of(w, k)->alloc);
+    begun = begun == w->passes.count ? 0 : begun + 1;
+    if (kept > MOST_THREADS || begun + MOST_THREADS < k - from) return false;
+  }
+  return w->passes.count - begun <= MOST_THREADS * MOST_A_PASS;
+}
+
+/* Models of several depths that threads call from one line: the first stack comes no whole number of times in a pass. Then what
+ * the program makes most often for the calls begins the passes. */
+static bool begin_with_batches(window *w) {
+  size_t best = 0, count = 0;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    next = stack_end(w, k);
+    if (next - k <= count || !are_batches(w, k, next)) continue;
+    best = k;
+    count = next - k;
+  }
+  for (size_t k = 0; k < count; k++) w->passes.items[k] = life_of(w, best + k)->alloc;
+  if (count) w->passes.count = count;
+  return count > 0;
 }
 
 static bool add_kept(window *w, size_t from, size_t to) {
@@ -425,7 +454,7 @@ static void doubt_graph(window *w) {
 static bool find_growth(window *w) {
   bool passes;
   thin_passes(w);
-  passes = are_passes(w);
+  passes = are_passes(w) || begin_with_batches(w);
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     size_t before = w->found.count;
     next = stack_end(w, k);
@@ -458,7 +487,7 @@ static bool merge(window *w) {
   if (w->found.count == 0 || bytes < live / 50) return true;
   qsort(w->found.items, w->found.count, sizeof *w->found.items, most_bytes);
   for (uint32_t k = 0; k < p->growth_count; k++) {
-    if (hr_growth_goes_on(p->growth[k].kind) && strcmp(p->steps_from, "repetition") == 0) continue;
+    if (hr_growth_goes_on(p->growth[k].kind) && hri_steps_repeat(p)) continue;
     if (!hri_array_push(&w->found, p->growth[k])) return false;
   }
   hri_free(p->growth);
@@ -485,6 +514,25 @@ static void name_stage(window *w) {
     if (p->ooms[k].event >= w->from && is_a_pass(p->ooms[k].stage)) p->ooms[k].stage = stage;
   if (p->at_event != UINT64_MAX && p->at_event >= w->from && p->at_event <= w->to && is_a_pass(p->at_stage))
     p->at_stage = stage;
+}
+
+bool hri_passes_list(hri_inside *in, uint64_t **events, size_t *count) {
+  window w = {.in = in};
+  bool ok = true;
+  *events = NULL;
+  *count = 0;
+  if (!in->has_stacks || !in->lives->event_count) return true;
+  find_window(&w);
+  ok = list_rows(&w) && find_passes(&w);
+  if (ok) thin_passes(&w);
+  if (ok && (are_passes(&w) || begin_with_batches(&w))) {
+    *events = w.passes.items;
+    *count = w.passes.count;
+    w.passes.items = NULL;
+  }
+  hri_array_free(&w.rows);
+  hri_array_free(&w.passes);
+  return ok;
 }
 
 hr_status hri_within_find(hri_inside *in, hr_error *error) {

@@ -2006,6 +2006,165 @@ static void a_list_falls_in_one_row(void **unused) {
   }
 }
 
+#define FRAME CPP_ALLOC "at::_ops::to_copy::call(...)@??:0;watch@watch.py:8;<module>@watch.py:20"
+#define SCALED CPP_ALLOC "at::_ops::upsample::call(...)@??:0;watch@watch.py:9;<module>@watch.py:20"
+
+/* A program without a model that makes two tensors each time round and keeps the larger one; one that keeps all it makes loads
+ * data; and a few rounds say nothing. */
+static void a_loop_without_a_model(void **unused) {
+  enum { KEEPS, LOADS, FEW, KINDS };
+  (void)unused;
+  for (int what = 0; what < KINDS; what++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    const hr_growth *g;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < (what == FEW ? 20 : 100); k++) {
+      const uint64_t frame = story_alloc(s, MIB, FRAME);
+      if (k == 0) story_alloc(s, 8 * MIB, "at::cuda::getCurrentCUDABlasWorkspace@CUDABlas.cpp:1;watch@watch.py:9");
+      story_alloc(s, 4 * MIB, SCALED);
+      if (what != LOADS) story_free(s, frame);
+    }
+    story_event(s, HR_TRACE_OOM, 0, 4 * MIB, SCALED);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    g = growth_at(p, "watch.py:9");
+    assert_int_equal(g && g->kind == HR_GROWTH_LEAK, what == KEEPS);
+    if (what == KEEPS) {
+      assert_string_equal(p->steps_from, "repetition");
+      assert_int_equal(p->step_count, 100);
+      assert_true(g->bytes >= 98 * 4 * MIB);
+    }
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
+/* Requests of any length, of which a layer makes chunks: nothing repeats but the model's first stack and the batch before it, and so
+ * the passes are the steps. The last one is long. What trains is told otherwise. */
+static void passes_are_steps(void **unused) {
+  static const int lengths[] = {3, 7, 4, 9, 5, 8, 2, 6, 60};
+  enum { REQUESTS = sizeof lengths / sizeof *lengths };
+  (void)unused;
+  for (int trains = 0; trains < 2; trains++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int n = 0; n < REQUESTS; n++) {
+      const uint64_t rows = (uint64_t)lengths[n] * 65536, batch = story_alloc(s, rows / 8, BATCH);
+      uint64_t made[2] = {story_alloc(s, rows, EMBEDDING), 0};
+      for (int chunk = 0; chunk < lengths[n] / 2 + 4; chunk++) {
+        made[1] = story_alloc(s, rows, LAYER);
+        story_free(s, made[0]);
+        made[0] = made[1];
+      }
+      if (n + 1 == REQUESTS) break;
+      story_free(s, made[0]);
+      story_free(s, batch);
+      if (trains) story_free(s, story_alloc(s, 1000000, BACKWARD));
+    }
+    story_event(s, HR_TRACE_OOM, 0, 1024 * MIB, LAYER);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_int_equal(strcmp(p->steps_from, "passes") == 0, !trains);
+    if (!trains) {
+      assert_int_equal(p->step_count, REQUESTS);
+      assert_int_equal(p->outlier_step, REQUESTS - 1);
+      for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
+    }
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
+/* Two threads serve models of two and of three layers from one line, and put what they give into one list. */
+static void threads_of_two_models(void **unused) {
+  enum { PASSES = 90 };
+  (void)unused;
+  for (uint32_t seed = 1; seed <= 8; seed++) {
+    uint32_t random = seed, part[2] = {0}, passes = 0;
+    uint64_t batch[2] = {0}, hidden[2] = {0};
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    while (passes < PASSES) {
+      const uint32_t t = ((random = random * 1664525 + 1013904223) >> 16) % 2, layers = 2 + t;
+      uint64_t made;
+      if (part[t] == 0) batch[t] = story_alloc(s, 65536, BATCH);
+      made = story_alloc(s, part[t] + 1 == layers ? 4 * MIB : ACTIVATION, LAYER); /* the last one is kept */
+      if (part[t]) story_free(s, hidden[t]);
+      hidden[t] = made;
+      if (++part[t] < layers) continue;
+      story_free(s, batch[t]);
+      part[t] = 0;
+      passes++;
+    }
+    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_true(p->growth_count > 0);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+    assert_true(p->growth[0].bytes >= (PASSES - 12) * 4 * MIB && p->growth[0].steps_seen <= PASSES + 2);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
+#define CRITIC_STEP                                                                                                    \
+  "_multi_tensor_adam@torch/optim/adam.py:400;step@torch/optim/adam.py:200;train@gan.py:31;<module>@gan.py:50"
+#define MAKER_STEP                                                                                                     \
+  "_multi_tensor_adam@torch/optim/adam.py:400;step@torch/optim/adam.py:200;train@gan.py:35;<module>@gan.py:50"
+
+/* A critic's optimizer is called once or three times for each call of the generator's: their rounds are the steps, and each keeps
+ * what is generated. Where it is called whenever it should be, each end is one. */
+static void rounds_of_two_optimizers(void **unused) {
+  enum { ROUNDS = 12 };
+  static const int critics[3][ROUNDS] = {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+                                         {3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
+                                         {2, 1, 3, 1, 1, 2, 3, 2, 1, 3, 1, 2}};
+  (void)unused;
+  for (int what = 0; what < 3; what++) {
+    story *s = malloc(sizeof *s);
+    uint32_t ends = 0;
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    const hr_growth *g;
+    story_begin(s, 1024 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int round = 0; round < ROUNDS; round++) {
+      uint64_t made = story_alloc(s, ACTIVATION, FORWARD);
+      for (int k = 0; k < critics[what][round]; k++, ends++) {
+        for (int n = 0; n < 4; n++) story_free(s, story_alloc(s, ACTIVATION, FORWARD));
+        for (int n = 0; n < 4; n++) story_free(s, story_alloc(s, 1000000, CRITIC_STEP));
+      }
+      story_free(s, story_alloc(s, ACTIVATION, FORWARD));
+      story_alloc(s, 2 * MIB, LEAK);
+      story_free(s, made);
+      for (int n = 0; n < 4; n++) story_free(s, story_alloc(s, 1000000, MAKER_STEP));
+      ends++;
+    }
+    story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_string_equal(p->steps_from, "optimizer stacks");
+    assert_int_equal(p->step_count, what < 2 ? ROUNDS : ends);
+    g = growth_at(p, "train.py:77");
+    assert_non_null(g);
+    assert_int_equal(hr_growth_every_step(g), what < 2);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 /* A compiler makes another file of code for a batch of another shape: its places are new, and say nothing of what the usual ones
  * ask for. Another model, that is called from somewhere else, asks for none of that. */
 static void code_for_another_shape(void **unused) {
@@ -2060,6 +2219,10 @@ int main(void) {
       cmocka_unit_test(code_for_another_shape),
       cmocka_unit_test(a_leak_from_before_at_each_failure),
       cmocka_unit_test(a_list_falls_in_one_row),
+      cmocka_unit_test(a_loop_without_a_model),
+      cmocka_unit_test(passes_are_steps),
+      cmocka_unit_test(threads_of_two_models),
+      cmocka_unit_test(rounds_of_two_optimizers),
       cmocka_unit_test(every_instant_adds_up),
       cmocka_unit_test(leaks_caches_and_one_offs),
       cmocka_unit_test(leaks_at_distances_and_windows),
