@@ -36,10 +36,11 @@ typedef struct look {
   uint64_t until, live_bytes;     /* the failure, and what is live then */
   HRI_ARRAY(uint64_t) end_events; /* the ends of optimizers before it */
   keeper *keepers;                /* by plain stack */
-  HRI_ARRAY(row_of_frees) rows, given;
+  HRI_ARRAY(row_of_frees) rows, given, turned;
 } look;
 
-/* Where the ring ends within its first run of an optimizer, the beginning of that stands for it: the step's backward is through. */
+/* Where the ring ends within its first run of an optimizer, the beginning of that stands for it: the step's backward is through. An
+ * optimizer that allocates nothing is known by its annotations. */
 static bool find_ends(look *w) {
   const hri_inside *in = w->in;
   bool inside = in->lives->event_count && in->stages[0] == HR_STAGE_OPTIMIZER;
@@ -50,7 +51,11 @@ static bool find_ends(look *w) {
     if (!inside && now) begin = k;
     inside = now;
   }
-  return w->end_events.count || begin == HRI_NEVER || hri_array_push(&w->end_events, begin);
+  if (w->end_events.count) return true;
+  if (begin != HRI_NEVER) return hri_array_push(&w->end_events, begin);
+  for (uint64_t at = hri_optimizer_end_after(in, 0); at < w->until; at = hri_optimizer_end_after(in, at))
+    if (!hri_array_push(&w->end_events, at)) return false;
+  return true;
 }
 
 static bool is_live(const look *w, const hri_life *life) { return hri_life_gone(life) > w->until; }
@@ -128,19 +133,29 @@ static bool list_rows(look *w) {
   return true;
 }
 
-/* The sizes of which a line of the program's own gave one back that was there before: windows that move on. */
+/* Whether it outlived an end of an optimizer within the ring. */
+static bool outlives_an_end(const look *w, const hri_life *life) {
+  for (size_t k = 0; k < w->end_events.count; k++)
+    if (life->alloc < w->end_events.items[k] && hri_life_gone(life) >= w->end_events.items[k]) return true;
+  return false;
+}
+
+/* The sizes of which a line of the program's own gave one back that was there before: windows that move on. And of which it gave one
+ * back that an earlier step of the ring made: a variable that holds its tensor until the next step does. */
 static bool list_given(look *w) {
   const hri_lives *l = w->in->lives;
-  for (uint64_t k = 0; k < l->before_count; k++) {
+  for (uint64_t k = 0; k < l->count && (k < l->before_count || l->lives[k].alloc < w->until); k++) {
     const hri_life *life = &l->lives[k];
-    if (is_live(w, life)) continue;
+    if (is_live(w, life) || (k >= l->before_count && !outlives_an_end(w, life))) continue;
     const uint32_t by = l->events[hri_life_gone(life)].stack;
     const uint8_t stage = w->in->stacks[by].stage;
     if (stage == HR_STAGE_FORWARD || stage == HR_STAGE_BACKWARD || stage == HR_STAGE_OPTIMIZER) continue;
-    if (hri_stack_is_own(w->in->public.snapshot, by) && !hri_array_push(&w->given, ((row_of_frees){life->size, 1, k})))
+    if (hri_stack_is_own(w->in->public.snapshot, by) &&
+        !hri_array_push(k < l->before_count ? &w->given : &w->turned, ((row_of_frees){life->size, 1, k})))
       return false;
   }
   if (w->given.count) qsort(w->given.items, w->given.count, sizeof *w->given.items, size_order);
+  if (w->turned.count) qsort(w->turned.items, w->turned.count, sizeof *w->turned.items, size_order);
   return true;
 }
 
@@ -155,16 +170,21 @@ static row_of_frees *row_from(row_of_frees *rows, size_t count, uint64_t size) {
   return low < count ? &rows[low] : NULL;
 }
 
+static uint64_t count_sizes(row_of_frees *rows, size_t count, uint64_t least, uint64_t most) {
+  uint64_t sizes = 0;
+  for (const row_of_frees *row = row_from(rows, count, least); row && row < rows + count && row->size <= most; row++)
+    sizes++;
+  return sizes;
+}
+
 /* Whether they are given back as others are made, for half of these at least. What a window takes from batches of any length
- * differs from tensor to tensor, and one that goes may lie as far outside their sizes as they lie apart. */
+ * differs from tensor to tensor, and one that goes may lie as far outside their sizes as they lie apart. What variables held of
+ * the step before the ring goes like that too, once, and then what they held of the ring's steps. */
 static bool are_given_back(const look *w, const keeper *of) {
   const uint64_t apart = of->largest - of->least, least = of->least > apart ? of->least - apart : 0;
-  const row_of_frees *end = w->given.items + w->given.count;
-  uint64_t count = 0;
-  for (const row_of_frees *row = row_from(w->given.items, w->given.count, least);
-       row && row < end && row->size <= of->largest + apart; row++)
-    count++;
-  return 2 * count >= of->made;
+  const uint64_t given = count_sizes(w->given.items, w->given.count, least, of->largest + apart);
+  const uint64_t turned = count_sizes(w->turned.items, w->turned.count, least, of->largest + apart);
+  return given > turned && 2 * (given - turned) >= of->made;
 }
 
 /* Whether there is more from before than one step makes: of a ring without a whole step, by far. */
@@ -239,6 +259,7 @@ hr_status hri_older_find(hri_inside *in, hr_error *error) {
   hri_array_free(&w.end_events);
   hri_array_free(&w.rows);
   hri_array_free(&w.given);
+  hri_array_free(&w.turned);
   hri_free(w.keepers);
   return ok ? HR_OK : hri_fail_memory(error, stacks * sizeof *w.keepers, "what is older than the recording");
 }

@@ -261,8 +261,7 @@ static bool add_kept(window *w, size_t from, size_t to) {
     g.steps_grown += pass != last;
     last = pass;
   }
-  if (paced && is_near(g.count, old, 1) && g.count > g.steps_grown)
-    g.steps_grown = (uint32_t)(g.count < old ? g.count : old);
+  if (paced && is_near(g.count, old, 1)) g.steps_grown = (uint32_t)old; /* of threads each has a pass at hand */
   if (g.steps_grown < 2 || g.steps_grown * 4 < old * 3) return true;
   g.bytes_per_step = (double)g.bytes / (double)old;
   if (stack->site == w->site) w->graph_stacks++;

@@ -83,12 +83,12 @@ static uint64_t story_alloc(story *s, uint64_t bytes, const char *stack) {
   return addr;
 }
 
-static void story_free(story *s, uint64_t addr) {
+static void story_free_at(story *s, uint64_t addr, const char *stack) {
   int at = 0;
   while (at < s->count && s->blocks[at].address != addr) at++;
   assert_true(at < s->count && s->blocks[at].state == HR_BLOCK_ALLOCATED);
-  story_event(s, HR_TRACE_FREE_REQUESTED, addr, s->blocks[at].requested_size, NULL);
-  story_event(s, HR_TRACE_FREE_COMPLETED, addr, s->blocks[at].requested_size, NULL);
+  story_event(s, HR_TRACE_FREE_REQUESTED, addr, s->blocks[at].requested_size, stack);
+  story_event(s, HR_TRACE_FREE_COMPLETED, addr, s->blocks[at].requested_size, stack);
   s->blocks[at] = (hr_block){.address = addr, .size = s->blocks[at].size};
   for (int k = at + 1; k >= at; k--) {
     if (k < 1 || k >= s->count || s->blocks[k].state != HR_BLOCK_INACTIVE ||
@@ -99,6 +99,8 @@ static void story_free(story *s, uint64_t addr) {
     s->count--;
   }
 }
+
+static void story_free(story *s, uint64_t addr) { story_free_at(s, addr, NULL); }
 
 static hr_snapshot *story_end(story *s) {
   hr_snapshot *snapshot;
