@@ -258,9 +258,7 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
                k->leak->kind == HR_GROWTH_CACHE ? "token" : "pass of the model", k->leak->steps_seen,
                SIZE(k->leak_bytes), where);
   if (k->leak->freed_in_steps)
-    hri_oom_line(
-        f,
-        "in the steps before, what such passes keep was freed again: this one has more of them, or has not come to its end");
+    hri_oom_line(f, "in the steps before, what such passes keep was freed again: this one has more of them");
   else if (k->leak->may_train)
     hri_oom_line(f, "no backward is recorded at all: these passes may be training that sums their losses before one");
   else if (k->leak->kind == HR_GROWTH_GRAPH)

@@ -143,7 +143,9 @@ static bool was_as_large(const judging *j, const survivor *rows, uint64_t count,
     to_go += rows[k].gone < steps;
   }
   kept -= beyond < kept ? beyond : kept;
-  const int64_t end = (int64_t)count - to_go;
+  int64_t end = (int64_t)count - to_go, before = 0;
+  for (uint32_t s = 0; s + 1 < steps; s++) before += held[s];
+  if (before < end) end = before; /* the step at hand may have taken its own before it gives back the oldest */
   for (uint32_t s = 0; s + 2 < steps && !found; s++) {
     much += bytes[s];
     many += held[s];

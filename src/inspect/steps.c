@@ -111,27 +111,34 @@ static uint32_t caller_of_optimizer(const hri_inside *in, uint64_t from, uint64_
   return 0;
 }
 
-enum { MOST_OPTIMIZERS = 8, LEAST_CYCLES = 4 };
+enum { MOST_OPTIMIZERS = 8, LEAST_ROUNDS = 4 };
+
+/* After how many of them the callers come again, all the time; 0: they do not, or one of them is not known. */
+static size_t round_of(const uint32_t *caller, size_t count) {
+  for (size_t k = 0; k < count; k++)
+    if (caller[k] == 0) return 0;
+  for (size_t round = 1; round <= MOST_OPTIMIZERS && round * LEAST_ROUNDS <= count; round++) {
+    size_t k = round;
+    while (k < count && caller[k] == caller[k - round]) k++;
+    if (k == count) return round;
+  }
+  return 0;
+}
 
 /* A generator's optimizer and its critic's end two steps of one round: of optimizers that several places of the program call in
- * turns only the end of the last one ends a step. The first round may have begun before the recording. */
+ * turns only the end of the last one ends a step. */
 static bool join_rounds(const hri_inside *in, marks *found) {
   const size_t count = found->count;
   uint32_t *caller = count ? hri_alloc(count * sizeof *caller) : NULL;
-  size_t round = 1, kept = 0;
+  size_t round, kept = 0;
   if (count == 0) return true;
   if (!caller) return false;
   for (size_t k = 0; k < count; k++) caller[k] = caller_of_optimizer(in, k ? found->items[k - 1] : 0, found->items[k]);
-  for (size_t k = 0; k < count && round; k++) round = caller[k] != 0;
-  for (size_t k; round && round <= MOST_OPTIMIZERS; round++) {
-    for (k = round; k < count && caller[k] == caller[k - round]; k++) continue;
-    if (k >= count) break;
-  }
-  if (round > 1 && round <= MOST_OPTIMIZERS && count >= round * LEAST_CYCLES) {
-    for (size_t k = round - 1; k < count; k += round) found->items[kept++] = found->items[k];
-    found->count = kept;
-  }
+  round = round_of(caller, count);
   hri_free(caller);
+  if (round < 2) return true;
+  for (size_t k = round - 1; k < count; k += round) found->items[kept++] = found->items[k];
+  found->count = kept;
   return true;
 }
 

@@ -9,7 +9,7 @@
  * What a pass leaves behind counts from the first to the last but two: the one at hand has its activations, and a
  * variable may hold what the one before gave. Where several tensors of the model's inside stay, or a third of all that
  * it makes, it is the graph; where few do, it is outputs. What a backward freed in whole steps before is the graph too,
- * of a step with more passes than those had, or that has not come to its backward.
+ * of a step that has more passes than any of those had.
  *
  * A cache is another pattern: a stack whose tensors get larger and larger, each in the place of one that goes. Outside
  * the model's call it is outputs that are joined, where it comes with each pass, or a table that is enlarged. */
@@ -407,7 +407,28 @@ static void note_past(const window *w, past *of, uint64_t life) {
 
 static bool is_left(const hr_growth *g) { return g->kind == HR_GROWTH_GRAPH || g->kind == HR_GROWTH_OUTPUTS; }
 
-/* Marks what was kept by the passes of whole steps before too, and went again. */
+/* Whether the step at hand has more passes than any whole one before: with as many it only has not given back what they keep, and
+ * its passes may be the layers of a model that the program calls one by one. */
+static bool has_more_passes(const window *w) {
+  const hri_lives *l = w->in->lives;
+  const uint32_t first = w->passes.count ? w->in->stacks[l->events[w->passes.items[0]].stack].plain : 0;
+  uint64_t now = 0, most = 0, of_step = 0;
+  uint32_t last = 0;
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->to; k++) {
+    if (w->in->stacks[l->lives[k].stack].plain != first) continue;
+    if (l->lives[k].alloc >= w->from) {
+      now++;
+      continue;
+    }
+    const uint32_t step = hri_step_of(&w->in->public, l->lives[k].alloc);
+    of_step = step == last ? of_step + 1 : 1;
+    last = step;
+    if (of_step > most) most = of_step;
+  }
+  return now > most;
+}
+
+/* Marks what was kept by the passes of whole steps before too, and went again; it is growth where there are more of them now. */
 static bool look_back(window *w) {
   const hri_lives *l = w->in->lives;
   past *rows = w->from && w->found.count ? hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *rows) : NULL;
@@ -427,6 +448,12 @@ static bool look_back(window *w) {
   }
   for (size_t k = 0; k < w->found.count && again > never; k++) /* what has no stack is as most of it */
     w->found.items[k].freed_in_steps |= is_left(&w->found.items[k]) && !w->found.items[k].stack;
+  if (!has_more_passes(w)) {
+    size_t left = 0;
+    for (size_t k = 0; k < w->found.count; k++)
+      if (!w->found.items[k].freed_in_steps) w->found.items[left++] = w->found.items[k];
+    w->found.count = left;
+  }
   hri_free(rows);
   return true;
 }
