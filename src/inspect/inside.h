@@ -112,8 +112,8 @@ hr_status hri_fragmentation_find(hri_inside *in, const hr_oom_event *oom, hr_err
 
 hr_status hri_steps_find(hri_inside *in, hr_error *error);
 static inline uint64_t hri_step_end(const hr_step_sums *step) { return step->first_event + step->event_count; }
-/* The first end of an optimizer's call behind an event, by PyTorch's own annotations; HRI_NEVER: none. */
-uint64_t hri_optimizer_end_after(const hri_inside *in, uint64_t event);
+/* The event at which an optimizer's call ends, by an annotation that PyTorch makes of each; HRI_NEVER: it is another one. */
+uint64_t hri_optimizer_end(const hri_inside *in, const hr_annotation *a);
 /* The step that an event is in, or the first behind it; step_count when there is none. */
 uint32_t hri_step_of(const hr_inspection *p, uint64_t event);
 /* The failure that is looked at; NULL: the instant is none. */

@@ -39,6 +39,26 @@ typedef struct look {
   HRI_ARRAY(row_of_frees) rows, given, turned;
 } look;
 
+static int event_order(const void *a, const void *b) {
+  const uint64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+static bool add_annotated_ends(look *w) {
+  const hr_snapshot *s = w->in->public.snapshot;
+  size_t different = 0;
+  for (uint64_t k = 0; k < s->annotation_count; k++) {
+    const uint64_t at = hri_optimizer_end(w->in, &s->annotations[k]);
+    if (at > 0 && at < w->until && !hri_array_push(&w->end_events, at)) return false;
+  }
+  if (w->end_events.count) qsort(w->end_events.items, w->end_events.count, sizeof *w->end_events.items, event_order);
+  for (size_t k = 0; k < w->end_events.count; k++)
+    if (k == 0 || w->end_events.items[k] > w->end_events.items[different - 1])
+      w->end_events.items[different++] = w->end_events.items[k];
+  w->end_events.count = different;
+  return true;
+}
+
 /* Where the ring ends within its first run of an optimizer, the beginning of that stands for it: the step's backward is through. An
  * optimizer that allocates nothing is known by its annotations. */
 static bool find_ends(look *w) {
@@ -53,9 +73,7 @@ static bool find_ends(look *w) {
   }
   if (w->end_events.count) return true;
   if (begin != HRI_NEVER) return hri_array_push(&w->end_events, begin);
-  for (uint64_t at = hri_optimizer_end_after(in, 0); at < w->until; at = hri_optimizer_end_after(in, at))
-    if (!hri_array_push(&w->end_events, at)) return false;
-  return true;
+  return add_annotated_ends(w);
 }
 
 static bool is_live(const look *w, const hri_life *life) { return hri_life_gone(life) > w->until; }
@@ -135,9 +153,13 @@ static bool list_rows(look *w) {
 
 /* Whether it outlived an end of an optimizer within the ring. */
 static bool outlives_an_end(const look *w, const hri_life *life) {
-  for (size_t k = 0; k < w->end_events.count; k++)
-    if (life->alloc < w->end_events.items[k] && hri_life_gone(life) >= w->end_events.items[k]) return true;
-  return false;
+  size_t low = 0, high = w->end_events.count;
+  while (low < high) {
+    const size_t middle = low + (high - low) / 2;
+    if (w->end_events.items[middle] <= life->alloc) low = middle + 1;
+    else high = middle;
+  }
+  return low < w->end_events.count && hri_life_gone(life) >= w->end_events.items[low];
 }
 
 /* The sizes of which a line of the program's own gave one back that was there before: windows that move on. And of which it gave one

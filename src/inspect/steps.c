@@ -89,18 +89,11 @@ static bool begin_first(const hri_inside *in, marks *found) {
   return true;
 }
 
-uint64_t hri_optimizer_end_after(const hri_inside *in, uint64_t event) {
-  const hr_snapshot *s = in->public.snapshot;
-  uint64_t first = HRI_NEVER;
+uint64_t hri_optimizer_end(const hri_inside *in, const hr_annotation *a) {
+  const bool here = a->device < 0 || in->public.device < 0 || a->device == in->public.device;
   if (!in->lives->event_count || !(in->lives->events[0].flags & HR_EVENT_HAS_TIME)) return HRI_NEVER;
-  for (uint64_t k = 0; k < s->annotation_count; k++) {
-    const hr_annotation *a = &s->annotations[k];
-    const bool here = a->device < 0 || in->public.device < 0 || a->device == in->public.device;
-    if (!a->end || !here || !is_optimizer_step(hr_snapshot_string(s, a->name))) continue;
-    const uint64_t at = event_at(in->lives, a->time_us);
-    if (at > event && at < first) first = at;
-  }
-  return first;
+  if (!a->end || !here || !is_optimizer_step(hr_snapshot_string(in->public.snapshot, a->name))) return HRI_NEVER;
+  return event_at(in->lives, a->time_us);
 }
 
 /* Where the program calls the optimizer that allocated last between two events; 0: none did, or no stack tells. */
