@@ -41,7 +41,7 @@ static size_t skip_adverbs(const char *text, size_t from, size_t at) {
 /* What makes the sentence before "killed" a rule, a case beside others or what a change was about. */
 static const char rules[] =
     "until|allowed|whose|for which|after which|in which|when one of|while they|after it's|automatically|to be|"
-    "needs to|instead of|should|e.g.|as if|like the|letting|let the|" HRI_IN_CASES;
+    "needs to|instead of|should|e.g.|as if|like the|letting|let the";
 
 /* Who has no memory to run out of. */
 static const char persons[] =
@@ -195,15 +195,34 @@ static bool is_when(const hri_oom_around *a, size_t from) {
          !hri_match_any(a->text, from, a->at, HRI_OWN "|was|were|got");
 }
 
-bool hri_oom_is_asked_about(const hri_oom_around *a) {
+/* "In cases where the limit is passed and the process gets killed": in the present, and nobody's own. */
+static bool is_in_cases(const hri_oom_around *a) {
+  enum { NEAR = 120 };
+  const size_t from = hri_sentence_start(a->text, a->at > a->line + NEAR ? a->at - NEAR : a->line, a->at);
+  const size_t at = hri_match_whole(a->text, from, a->at, "in the case where|in cases where");
+  for (size_t i = at; i < a->at; i++)
+    if (hri_is_digit(a->text[i])) return false; /* of one's own run */
+  return at < a->at && !hri_match_part(a->text, at, a->at, ":|;") &&
+         !hri_match_any(a->text, at, a->at, HRI_OWN "|was|were|got|been");
+}
+
+/* "We want to know how tasks get killed": of all of them. Who names one, or when it is, tells of it. */
+static bool is_asked_about(const hri_oom_around *a) {
   enum { NEAR = 120 };
   static const char asking[] = "wanted to know|want to know|like to know|wonder|wondering";
   const size_t from = hri_sentence_start(a->text, a->at > a->line + NEAR ? a->at - NEAR : a->line, a->at);
   const size_t asked = hri_match_whole(a->text, from, a->at, asking),
                verb = hri_match_next(a->text, asked, a->at, asking);
-  return verb > asked && hri_match_any(a->text, verb, a->at, "how|when|what|which|if|whether") &&
-         !hri_match_any(a->text, verb, a->at, HRI_OWN "|why|was|were|got|this|the|it");
+  const size_t end = hri_sentence_end(a->text, a->after, a->after + NEAR < a->count ? a->after + NEAR : a->count);
+  if (verb == asked || hri_match_part(a->text, verb, a->at, ":|,|;")) return false;
+  for (size_t at = verb; at < end; at++)
+    if (hri_is_digit(a->text[at])) return false;
+  return hri_match_any(a->text, verb, a->at, "how|when|what|which|if|whether") &&
+         !hri_match_any(a->text, verb, a->at, HRI_OWN "|why|was|were|got|this|the|it") &&
+         !hri_match_any(a->text, a->after, end, HRI_OWN "|every|each|always|again|today|yesterday");
 }
+
+bool hri_oom_is_of_all(const hri_oom_around *a) { return is_in_cases(a) || is_asked_about(a); }
 
 bool hri_oom_is_to_be(const char *text, size_t from, size_t verb, size_t at) {
   return hri_match_end(text, from, verb, HRI_TO_BE) && !hri_match_any(text, from, at, "my|the process|it");
@@ -227,8 +246,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (a->at > a->start && (hri_is_name(a->text[a->at - 1]) || strchr("-./", a->text[a->at - 1]))) return false;
   if (a->after < a->count && (hri_is_name(a->text[a->after]) || strchr("=(", a->text[a->after]))) return false;
   if (hri_match_at(a->text, from, a->at, "exit code|exit status")) return false;
-  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || hri_oom_is_asked_about(a) ||
-      is_when(a, from) || hri_oom_is_to_be(a->text, from, skip_adverbs(a->text, from, a->at), a->at))
+  if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || hri_oom_is_of_all(a) || is_when(a, from) ||
+      hri_oom_is_to_be(a->text, from, skip_adverbs(a->text, from, a->at), a->at))
     return false;
   if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
       hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||

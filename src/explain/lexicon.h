@@ -4,10 +4,8 @@
 #ifndef HRI_EXPLAIN_LEXICON_H
 #define HRI_EXPLAIN_LEXICON_H
 
-/* Where something is so: a case of it. */
-#define HRI_IN_CASES "in the case where|in cases where"
 /* A case is set: what follows need not have happened. "When" is no such word: "when running x" tells of one run. */
-#define HRI_IF "if|should you|unless|whenever|whether|in case|otherwise|when you|when your|" HRI_IN_CASES
+#define HRI_IF "if|should you|unless|whenever|whether|in case|otherwise|when you|when your"
 /* What may be, or should. */
 #define HRI_MAY "may|might|would|should|probably|perhaps|maybe"
 /* What it is able to do, or will do: said of all runs, and of one. */

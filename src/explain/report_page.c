@@ -22,9 +22,18 @@ static bool is_common_below(const hri_oom_place *p) {
   static const char common[] =
       "\xe6\x98\xaf\xe5\xbe\x88\xe5\xb8\xb8\xe8\xa7\x81\xe7\x9a\x84|\xe6\x98\xaf\xe5\xb8\xb8\xe8\xa7\x81\xe7\x9a\x84|\xe6\x98\xaf\xe6\x9c\x80\xe5\xb8\xb8\xe8\xa7\x81\xe7\x9a\x84";
   static const char i[] = "\xe6\x88\x91";
+  static const char asks[] = "?|\xef\xbc\x9f|\xe5\x90\x97|\xe5\xb7\xb2\xe7\xbb\x8f"; /* and what was done already */
   const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
   return p->before_count == 0 && hri_match_part(p->text, p->line_end, end, common) &&
-         !hri_match_part(p->text, p->line, end, i);
+         !hri_match_part(p->text, p->line, end, i) && !hri_match_part(p->text, p->line, end, asks);
+}
+
+/* "What this means", a heading below it, and no question: "what it means I do not know". */
+static bool is_meaning_told(const hri_oom_place *p) {
+  enum { NEAR = 48 };
+  const size_t at = next_line(p), end = at + NEAR < p->count ? at + NEAR : p->count;
+  return hri_match_at(p->text, at, p->count, "what this means|what it means") && !memchr(p->text + at, '?', end - at) &&
+         !hri_match_any(p->text, at, end, HRI_OWN "|know|not|no idea|unclear|don't|please");
 }
 
 /* What explains the words to a reader, as the next sentence: "This happens when your GPU is full." Who tells of their own
@@ -49,8 +58,7 @@ static bool is_explained(const hri_oom_place *p) {
   while (sentence < p->at && p->text[sentence] == ' ') sentence++;
   if (p->shape & HRI_OOM_HEADING && hri_match_at(p->text, next_line(p), p->count, because)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, common) ||
-      hri_match_at(p->text, next_line(p), p->count,
-                   "this message means|what this means|what it means|what does this error mean"))
+      hri_match_at(p->text, next_line(p), p->count, "this message means") || is_meaning_told(p))
     return true;
   if (is_common_below(p)) return true;
   if (hri_match_at(p->text, next_line(p), p->count, meanings) && !hri_voice_opens(p)) return true;
@@ -111,6 +119,20 @@ static bool is_among_questions(const hri_oom_place *p) {
          (is_item(p) && hri_match_any(p->before, at, end, errors) && hri_match_any(p->before, at, end, met));
 }
 
+/* "Understanding the XError: OOM when x", with no empty line below it either. Who looks into "this error" has it, and what a program
+ * printed as a line of its own stands there. */
+static bool is_titled_understanding(const hri_oom_place *p, size_t at) {
+  static const char topics[] = "understanding |taming |demystifying ";
+  const size_t topic = hri_match_next(p->text, at, p->line_end, topics);
+  if (p->before_count > 0 || topic == at || topic > p->at) return false;
+  if (hri_match_any(p->text, at, p->at, HRI_DIED "|was|were|ran|got|this|these|in thread") ||
+      memchr(p->text + topic, '[', p->at - topic) || hri_match_at(p->text, p->at, p->count, "out of memory: killed"))
+    return false;
+  for (size_t i = topic; i < p->at; i++)
+    if (p->text[i] == ':' && !hri_match_end(p->text, topic, i, "error|exception|errors|exceptions")) return false;
+  return true;
+}
+
 /* "What exit code 137 actually means", "X: causes and fixes", "understanding X": the title of a page that helps. */
 static bool is_titled_answer(const hri_oom_place *p) {
   static const char asks[] = "what |why |how ";
@@ -119,11 +141,8 @@ static bool is_titled_answer(const hri_oom_place *p) {
       "how to fix|how to solve|how to resolve|how to avoid|how to prevent|how to handle|causes and|common causes|causes & fixes|"
       "what it means|what this means|explained|fixes and|solutions|troubleshooting|step-by-step|"
       "ursachen|l\xc3\xb6sungen|beheben|soluciones|solutions|causas";
-  static const char topics[] = "understanding |taming |demystifying ";
   const size_t at = hri_match_next(p->text, p->line, p->line_end, "## |### |# ");
-  if (p->before_count == 0 && hri_match_at(p->text, at, p->line_end, topics) && /* with no empty line below it either */
-      !hri_match_any(p->text, at, p->at, HRI_DIED "|was|were|ran|got"))
-    return true;
+  if (is_titled_understanding(p, at)) return true;
   if (!(p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING))) return false;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_match_any(p->text, p->line, p->line_end, "anyone|any"))
     return false;
@@ -228,12 +247,20 @@ static bool is_one_of_causes(const hri_oom_place *p) {
   return hri_match_part(p->text, p->at > p->line + NEAR ? p->at - NEAR : p->line, p->at, causes);
 }
 
-/* "This guide explains": what a page is, and what it does for whoever reads it. */
+/* Whether a sentence or a line begins at text[at]. */
+static bool is_sentence_begun(const char *text, size_t from, size_t at) {
+  size_t start = hri_sentence_start(text, from, at);
+  while (start < at && strchr(" #*->", text[start])) start++;
+  return start == at;
+}
+
+/* "This guide explains", as a sentence begins: what a page is, and what it does for whoever reads it. */
 static bool presents_itself(const char *text, size_t from, size_t to) {
   static const char pages[] = "this article |this guide |this post |this tutorial |this page ";
-  static const char does[] = "delves |explains |covers |discusses |explores |shows |will ";
+  static const char does[] = "delves |explains |discusses |explores ";
   for (size_t at = hri_match_first(text, from, to, pages); at < to; at = hri_match_first(text, at + 1, to, pages))
-    if (hri_match_at(text, hri_match_next(text, at, to, pages), to, does)) return true;
+    if (hri_match_at(text, hri_match_next(text, at, to, pages), to, does) && is_sentence_begun(text, from, at))
+      return true;
   return false;
 }
 
@@ -293,15 +320,12 @@ static bool is_asked(const hri_oom_place *p) {
          !hri_match_any(p->text, from, end, "anyone|the same|same issue|same problem|same error");
 }
 
-/* The message as the first line of a page, and right below it what such pages begin with: "Quick fix guide", "Severity:". */
+/* The message as the first line of a page, and right below it what such pages begin with: "Quick fix guide", "5 min read". */
 static bool is_titled_by_message(const hri_oom_place *p) {
-  enum { BELOW = 120 };
-  static const char labels[] =
-      "quick fix|quick fixes|for humans|severity:|what does this error mean|what this error means|what this means|"
-      "difficulty:|reading time|min read";
-  const size_t end = p->line_end + BELOW < p->count ? p->line_end + BELOW : p->count;
-  return p->before_count == 0 && !hri_match_any(p->text, p->line, end, HRI_OWN) &&
-         hri_match_part(p->text, p->line_end, end, labels);
+  static const char labels[] = "for humans quick fix|quick fix guide|reading time|min read";
+  return p->before_count == 0 && !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) &&
+         !hri_match_any(p->text, p->line, p->line_end, HRI_OWN) &&
+         hri_match_at(p->text, next_line(p), p->count, labels);
 }
 
 /* "How to fix X", as a title in other languages. */
@@ -311,6 +335,8 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
   static const char answers[] = /* with no empty line below it either */
       "soluciones|solucionarlo|solu\xc3\xa7\xc3\xb5"
       "es";
+  static const char sought[] = /* by somebody who has none */
+      "tiene|tienen|tengo|tem|tenho|necesito|necesitamos|preciso|busco|buscando|procuro|mi|meu|minha|ayuda|ajuda";
   static const char parts[] =
       /* Russian: how, why, fix */
       "\xd0\x9a\xd0\xb0\xd0\xba |\xd0\xba\xd0\xb0\xd0\xba |\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xb8\xd1\x81\xd0\xbf\xd1\x80\xd0\xb0\xd0\xb2|"
@@ -321,33 +347,41 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
   static const char own[] = /* Chinese: I, cannot, has not, asked for, reports; Russian: at mine */
       "\xe6\x88\x91|\xe6\x97\xa0\xe6\xb3\x95|\xe6\xb2\xa1|\xe6\xb1\x82|\xe6\x8a\xa5\xe9\x94\x99|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f";
   if (hri_match_part(p->text, p->line, p->line_end, own)) return false;
-  if (p->before_count == 0 && hri_match_any(p->text, p->line, p->line_end, answers)) return true;
+  if (p->before_count == 0 && hri_match_any(p->text, p->line, p->line_end, answers) &&
+      !hri_match_part(p->text, p->line, p->line_end, "?|\xc2\xbf") &&
+      !hri_match_any(p->text, p->line, p->line_end, sought))
+    return true;
   return p->shape & HRI_OOM_TITLE &&
          (hri_match_at(p->text, p->line, p->line_end, first) || hri_match_any(p->text, p->line, p->line_end, whole) ||
           hri_match_part(p->text, p->line, p->line_end, parts));
 }
 
-/* "X often triggers such errors during Y", "it's often due to too little shared memory": what is so as a rule, of whoever it is. */
+/* "X often triggers such errors during Y", "it's often due to too little shared memory": what is so as a rule, of whoever it is. Who
+ * quotes what was printed or names a figure of it tells of runs; so does "exited with 137 (often caused by x)". */
 static bool is_usual(const hri_oom_place *p) {
   enum { NEAR = 48 };
   static const char adverbs[] = "often|frequently|typically|commonly|usually|generally|tends to|tend to";
   static const char verbs[] =
-      "trigger|triggers|cause|causes|lead to|leads to|result in|results in|produce|produces|run into|runs into|"
-      "hit|hits|throw|throws|encounter|encounters|end in|ends in|suffer from|suffers from|exceed|exceeds|exceeding";
+      "trigger|triggers|cause|causes|lead to|leads to|result in|results in|produce|produces|exceed|exceeds|exceeding";
   static const char definite[] = "the|this|that|these|it|its|" HRI_OWN;
   static const char put_down[] =
       "often due to|usually due to|typically due to|commonly due to|frequently due to|mostly due to|"
       "often caused by|usually caused by|typically caused by|commonly caused by|frequently caused by";
   const size_t from = hri_sentence_start(p->text, p->sentence, p->at), near = p->at > from + NEAR ? p->at - NEAR : from;
-  const size_t adverb = hri_match_whole(p->text, near, p->at, adverbs);
+  const size_t adverb = hri_match_whole(p->text, near, p->at, adverbs),
+               due = hri_match_whole(p->text, near, p->at, put_down);
   size_t verb = hri_match_next(p->text, adverb, p->at, adverbs);
-  if (hri_match_any(p->text, near, p->at, put_down)) return true;
+  if (hri_match_part(p->text, adverb, p->at, ":|(|\"|;| and | then ")) return false;
+  if (due < p->at) return hri_match_end(p->text, from, due, " is | are |it's ");
   while (verb < p->at && p->text[verb] == ' ') verb++;
   const size_t end = hri_match_next(p->text, verb, p->at, verbs);
-  return adverb < p->at && end > verb && p->text[end] == ' ' && !hri_match_any(p->text, from, adverb, definite);
+  if (end == verb || p->text[end] != ' ' || hri_match_any(p->text, from, adverb, definite)) return false;
+  for (size_t i = end, to = hri_sentence_end(p->text, p->at, p->line_end); i < to; i++)
+    if (hri_is_digit(p->text[i])) return false;
+  return true;
 }
 
-/* "Many people report that the large one goes out of memory": what is said of others. */
+/* "Many people report that the large one goes out of memory": what is said of others. What they say happened is told. */
 static bool is_said_of_others(const hri_oom_place *p) {
   static const char many[] =
       "many people |some people |most people |many users |some users |most users |several people |several users |"
@@ -356,11 +390,13 @@ static bool is_said_of_others(const hri_oom_place *p) {
   const size_t from = hri_sentence_start(p->text, p->sentence, p->at);
   size_t at = from;
   while (at < p->at && strchr(" #*->", p->text[at])) at++;
-  const size_t end = hri_match_next(p->text, at, p->at, many);
-  return end > at && hri_match_next(p->text, end, p->at, say) > end;
+  const size_t end = hri_match_next(p->text, at, p->at, many), said = hri_match_next(p->text, end, p->at, say);
+  return end > at && said > end && !hri_match_part(p->text, said, p->at, ":|,|;|\"|(") &&
+         !hri_match_any(p->text, said, p->at, "was|were|got|ran|died|crashed|failed|went|had");
 }
 
-/* "We need a way to tell that it failed for x", "it would be nice if ...": what somebody asks for. */
+/* "We need a way to tell that it failed for x", "it would be nice if ...": what somebody asks for. Behind a comma or a colon they may tell
+ * of their own: "please add x, I get y". */
 static bool is_wished(const hri_oom_place *p) {
   enum { NEAR = 160 };
   static const char wishes[] =
@@ -369,13 +405,18 @@ static bool is_wished(const hri_oom_place *p) {
   const size_t from = hri_sentence_start(p->text, p->at > p->sentence + NEAR ? p->at - NEAR : p->sentence, p->at),
                wish = hri_match_whole(p->text, from, p->at, wishes);
   return wish < p->at && !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) &&
-         !hri_match_any(p->text, wish, p->at, "but|however|because|since|as i|yet");
+         !hri_match_part(p->text, wish, p->at, ":|,|;|\"|(| - ") &&
+         !hri_match_any(p->text, wish, p->at, "but|however|because|since|as i|yet|" HRI_OWN);
 }
 
 /* "Fixed in 3.1.9: when ...": a line of a list of changes. */
 static bool is_fixed_in(const hri_oom_place *p) {
-  const size_t at = hri_match_next(p->text, p->line, p->at, "fixed in |resolved in |fixed since ");
-  return at > p->line && at < p->at && (hri_is_digit(p->text[at]) || p->text[at] == 'v');
+  size_t at = hri_match_next(p->text, p->line, p->at, "fixed in |resolved in |fixed since ");
+  if (at == p->line || at >= p->at || !(hri_is_digit(p->text[at]) || p->text[at] == 'v')) return false;
+  while (at < p->at && p->text[at] != ' ') at++;
+  return hri_match_end(p->text, p->line, at, ":") &&
+         hri_match_at(p->text, at, p->at, " when | where | while | a | an | the | some ") &&
+         !hri_match_any(p->text, at, p->at, HRI_OWN "|but|still|again|not|now");
 }
 
 /* A line that a program printed with a time or a level, unless it is a heading, and one's own: neither is explained. */

@@ -312,7 +312,7 @@ static bool find_kill(const char *text, size_t line, size_t from, size_t to, siz
   if (hri_match_next(text, from, to, "kill|kills|killed|killing") != to || (from > line && text[from - 1] == '_') ||
       (from > line && text[from - 1] == '(') || hri_match_end(text, line, from, "successfully ") ||
       (from > line && hri_oom_is_to_be(text, hri_sentence_start(text, line, from), from - 1, from)) ||
-      hri_match_at(text, to, count, " process | the | exceeded| for exceeding") || hri_oom_is_asked_about(&around) ||
+      hri_match_at(text, to, count, " process | the | exceeded| for exceeding") || hri_oom_is_of_all(&around) ||
       hri_oom_is_by_other_signal(&around) || is_one_cause(text, line, from))
     return false;
   return hri_match_any(text, near, end, whole) ||

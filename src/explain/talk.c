@@ -209,12 +209,12 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
       "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xb5\xd1\x82 \xd0\xb2\xd0\xbe\xd0\xb7\xd0\xbd\xd0\xb8\xd0\xba|"
       "s\xe1\xba\xbd g\xe1\xba\xb7p|c\xc3\xb3 th\xe1\xbb\x83 g\xe1\xba\xb7p|kann zu |k\xc3\xb6nnen zu |peut entra\xc3\xaener|peut provoquer|"
       "peut causer|puede provocar|puede causar|puede generar|pode causar|pode gerar|pode levar|"
-      "\xe5\x8f\xaf\xe8\x83\xbd\xe5\xaf\xbc\xe8\x87\xb4|\xe5\x8f\xaf\xe8\x83\xbd\xe4\xbc\x9a\xe5\xaf\xbc\xe8\x87\xb4|\xe5\xae\xb9\xe6\x98\x93\xe5\xaf\xbc\xe8\x87\xb4|\xe5\xae\xb9\xe6\x98\x93\xe5\x87\xba\xe7\x8e\xb0";
+      "\xe5\x8f\xaf\xe8\x83\xbd\xe5\xaf\xbc\xe8\x87\xb4|\xe5\x8f\xaf\xe8\x83\xbd\xe4\xbc\x9a\xe5\xaf\xbc\xe8\x87\xb4|\xe5\xae\xb9\xe6\x98\x93\xe5\xaf\xbc\xe8\x87\xb4";
   size_t last = from;
   for (size_t at = hri_match_first(text, from, to, joints); at < to; at = hri_match_first(text, at + 1, to, joints))
     if (text[at] != ':' || !hri_match_end(text, from, at, "error|exception")) last = at + 1;
   const bool own = hri_match_part(text, from, to, OWN_ABROAD "|\xec\xa0\x9c "); /* Korean: my */
-  return (!own && hri_match_part(text, last, to, usual)) || (!own && hri_match_part(text, from, to, leading)) ||
+  return (!own && hri_match_part(text, last, to, usual)) || (!own && hri_match_part(text, last, to, leading)) ||
          hri_match_part(text, last, to, purpose) || hri_match_part(text, from, to, phrases) ||
          hri_match_any(text, from, to, whole) || hri_match_part(text, from, to, parts);
 }
@@ -556,8 +556,7 @@ static bool is_likened(const char *text, size_t end) {
 static bool is_shown(const char *text, size_t from, size_t end) {
   enum { FAR = 300 };
   static const char shows[] =
-      "looks like this|look like this|what the error looks like|is indicated as follows|are indicated as follows|looks as follows|"
-      "look as follows";
+      "looks like this|look like this|is indicated as follows|are indicated as follows|looks as follows|look as follows";
   return hri_match_any(text, from, end, shows) &&
          !hri_match_any(text, end > FAR ? end - FAR : 0, end, HRI_OWN "|got|failed|crashed|tried");
 }
@@ -587,51 +586,64 @@ static bool is_seen_by_you(const char *text, size_t from, size_t end) {
   for (end = verb; end > from && text[end - 1] == ' ';) end--;
   end = hri_match_last(text, from, end, adverbs);
   while (end > from && text[end - 1] == ' ') end--;
-  return hri_match_last(text, from, end, "you may|you might|you could|you can") < end &&
-         !hri_match_any(text, from, whole, HRI_OWN);
+  return hri_match_last(text, from, end, "you may|you might") < end && !hri_match_any(text, from, whole, HRI_OWN);
 }
 
-/* "When the cache is not enough for one request, X will raise an error like this": whenever memory is short. */
+/* "When the cache is not enough for one request, X will raise an error like this": whenever memory is short. Who names how much it was
+ * tells of one run, and so does the present: "when the card is full it throws an error like this". */
 static bool comes_whenever(const char *text, size_t from, size_t end) {
   static const char will[] =
-      "will raise|will throw|will give|will print|will show|will report|will return|will produce|will emit|raises|throws";
+      "will raise|will throw|will give|will print|will show|will report|will return|will produce|will emit";
   static const char short_of[] =
       "not enough|insufficient|is full|exceeds|exceed|runs out|is too small|is exhausted|not sufficient";
   if (!hri_match_at(text, from, end, "when |if |whenever |once ") ||
-      !hri_match_end(text, from, end, "like this|like the following|like the one below|as follows|as below"))
+      !hri_match_end(text, from, end, "like this|like the following|like the one below"))
     return false;
-  const size_t verb = hri_match_whole(text, from, end, will);
+  for (size_t at = from + 1; at < end; at++)
+    if (hri_is_digit(text[at]) && text[at - 1] == ' ') return false;
+  const size_t verb = hri_match_whole(text, from, end, will); /* which begins no line of a log */
   return verb < end && hri_match_any(text, from, verb, short_of) && !hri_match_any(text, from, end, HRI_OWN);
 }
 
 /* "You queue an image, and the program dies with a wall of red text:", "every developer comes to a log entry:": whoever reads it, in the
- * present, and whoever else. Who answers somebody speaks of what that one has done. */
+ * present, and whoever else. Programs say "you" of their own settings, and threads of the steps that lead to the failure. */
 static bool is_of_reader(const char *text, size_t from, size_t end) {
-  static const char readers[] =
-      "every developer|every engineer|every user|every admin|anyone who|anybody who|everyone who|everybody who|most people|"
-      "most users|many people|many users";
-  static const char answers[] =
-      "asked|wanted|requested|said|mentioned|wrote|posted|can see|can find|you need|gave|sent|shared|provided|told|your log|were|was|did|find|attached|here|below";
+  enum { FAR = 300 };
+  static const char readers[] = "every developer|every engineer|everyone who|everybody who";
+  static const char comes[] = "comes to|comes across|meets|runs into";
+  static const char walls[] = "with a wall of|with a screen full of|with a page of|with pages of";
   while (from < end && strchr(" #*-", text[from])) from++;
-  if (hri_match_any(text, from, end, HRI_OWN "|" HRI_DIED "|got")) return false;
-  if (hri_match_at(text, from, end, "you ")) return !hri_match_any(text, from, end, answers);
-  for (size_t at = from; at < end && at < from + 24; at++)
-    if (hri_match_next(text, at, end, readers) > at) return true;
-  return false;
+  if (hri_match_any(text, from, end, HRI_OWN "|" HRI_DIED "|got|it|now|today|since|still|but|were|was")) return false;
+  if (hri_match_any(text, end > FAR ? end - FAR : 0, end, "reproduce|reproduction|steps|repro")) return false;
+  if (hri_match_at(text, from, end, "you ")) return hri_match_any(text, from, end, walls);
+  const size_t reader = hri_match_whole(text, from, end, readers);
+  return reader < end && reader < from + 24 && hri_match_any(text, reader, end, comes);
 }
 
-/* "An error like this one: x tells you ...", "errors like these:": of a kind, where nobody came to it. */
-static bool is_of_kind(const char *text, size_t from, size_t end) {
+/* "An error like this one: x", and "tells you ..." behind it: of a kind, where nobody came to it. */
+static bool is_of_kind(const hri_oom_place *p, size_t from, size_t end) {
+  size_t behind = p->line_end;
+  while (behind < p->count && strchr(" `", p->text[behind]) && p->text[behind]) behind++;
   return hri_match_end(
-             text, from, end,
+             p->before, from, end,
              "like this one:|errors like these:|messages like these:|errors like this:|messages like this:") &&
-         !hri_match_any(text, from, end, HRI_OWN "|" HRI_MEETS "|" HRI_DIED "|" HRI_DIES);
+         hri_match_at(p->text, behind, p->count,
+                      "tells |tell |means |mean |says that |indicates |indicate |shows that ") &&
+         !hri_match_any(p->before, from, end, HRI_OWN "|" HRI_MEETS "|" HRI_DIED "|" HRI_DIES);
 }
 
-/* What a change does away with: "becomes x instead of:". */
+/* What a change does away with: "the message becomes x instead of:". */
 static bool is_replaced(const hri_oom_place *p, size_t from, size_t end) {
+  enum { FAR = 300 };
   const size_t words = hri_match_last(p->before, from, end, "instead of|rather than");
-  return words < end && words == from && hri_count_words(p->before, end, p->before_count) == 0;
+  return words < end && words == from && hri_count_words(p->before, end, p->before_count) == 0 &&
+         hri_match_any(p->before, from > FAR ? from - FAR : 0, from, "becomes|become|is now|are now|changes to");
+}
+
+/* "What the error looks like", a heading alone. "Here is what the error looks like" shows one's own. */
+static bool is_headed_by_looks(const char *text, size_t from, size_t end) {
+  static const char heading[] = "what the error looks like";
+  return end - from == sizeof heading - 1 && hri_match_at(text, from, end, heading);
 }
 
 /* "Error: x", and "Solution:" as the next line: an entry of a page that helps. */
@@ -733,7 +745,8 @@ static bool is_one_such(const char *text, size_t from, size_t end) {
 bool hri_voice_foreseen(const hri_oom_place *p) {
   static const char cases[] =
       HRI_IF "|" HRI_MAY "|could|you'll|an example|example of|example:|this example|look for|"
-             "one of these|one of the following|which results in|can show|can look like|can appear|can contain";
+             "one of these|one of the following|which results in|logs can show the following|"
+             "log can show the following|logs can contain the following|log can contain the following";
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
@@ -751,13 +764,12 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   if (end == 0) return false;
   size_t last_end = end;
   const size_t last = last_sentence(p, &last_end);
-  if (is_seen_by_you(p->before, last, last_end) || comes_whenever(p->before, last, last_end) ||
-      is_replaced(p, last, last_end))
+  const bool logged = p->shape & HRI_OOM_DATED && !(p->shape & HRI_OOM_FENCED); /* its own lines end with colons too */
+  if (comes_whenever(p->before, last, last_end)) return true;
+  if (!logged && (is_seen_by_you(p->before, last, last_end) || is_replaced(p, last, last_end) ||
+                  is_headed_by_looks(p->before, last, last_end) || (colon && is_shown(p->before, from, end))))
     return true;
-  if ((colon || hri_match_end(p->before, 0, end, "what the error looks like")) && is_shown(p->before, from, end))
-    return !(p->shape & HRI_OOM_DATED) || p->shape & HRI_OOM_FENCED;
-  if (p->shape & HRI_OOM_DATED) /* a log's own lines end with colons too */
-    return p->shape & HRI_OOM_FENCED && hri_page_shows_symptom(p, end);
+  if (p->shape & HRI_OOM_DATED) return !logged && hri_page_shows_symptom(p, end);
   if (is_answered(p)) return true;
   if (sets_case_wide(p->before, end)) return true;
   if (will_come(p->before, end, p->shape & HRI_OOM_FENCED)) return true;
@@ -765,7 +777,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const bool will =
       hri_match_any(p->before, from, end, "will") &&
       (!hri_match_part(p->before, from, end, results) || hri_match_any(p->before, from, end, HRI_ANYBODY "|like"));
-  if (is_typical(p->before, from, end) || is_of_reader(p->before, from, end) || is_of_kind(p->before, from, end) ||
+  if (is_typical(p->before, from, end) || is_of_reader(p->before, from, end) || is_of_kind(p, from, end) ||
       (hri_match_part(p->before, from, end, MAY_ABROAD) && !hri_match_part(p->before, from, end, OWN_ABROAD)))
     return true;
   return hri_page_shows_symptom(p, end) ||

@@ -44,8 +44,8 @@ bool hri_oom_is_killed_by(const hri_oom_around *around);
 /* "Whatever takes more will be killed": whether the words of text[from, verb), which end before the word "killed" at text[at] and before
  * what stands between, say that nothing was killed yet, nor was it somebody's own process. */
 bool hri_oom_is_to_be(const char *text, size_t from, size_t verb, size_t at);
-/* "I wanted to know how jobs above their limit get killed": of what comes to all, not why it came to one's own. */
-bool hri_oom_is_asked_about(const hri_oom_around *around);
+/* "I wanted to know how jobs above their limit get killed", "in cases where they get killed": of what comes to all, not of one's own. */
+bool hri_oom_is_of_all(const hri_oom_around *around);
 /* The lines behind say by which signal, and it is not the one of memory. */
 bool hri_oom_is_by_other_signal(const hri_oom_around *around);
 

@@ -81,7 +81,7 @@ static void test_families(void **state) {
 
 static void test_sentences(void **state) {
   (void)state;
-  check("sentences", 25, 30);
+  check("sentences", 110, 50);
 }
 
 static void test_numbers(void **state) {
