@@ -126,6 +126,7 @@ static bool is_titled_understanding(const hri_oom_place *p, size_t at) {
   const size_t topic = hri_match_next(p->text, at, p->line_end, topics);
   if (p->before_count > 0 || topic == at || topic > p->at) return false;
   if (hri_match_any(p->text, at, p->at, HRI_DIED "|was|were|ran|got|this|these|in thread") ||
+      hri_match_any(p->text, p->at, p->line_end, "job|node|run|step|epoch|pod|batch") ||
       memchr(p->text + topic, '[', p->at - topic) || hri_match_at(p->text, p->at, p->count, "out of memory: killed"))
     return false;
   for (size_t i = topic; i < p->at; i++)
@@ -274,7 +275,7 @@ static bool is_of_article(const hri_oom_place *p) {
   const size_t end = p->line_end + NEAR < p->count ? p->line_end + NEAR : p->count;
   if (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) || hri_voice_opens(p)) return false;
   return hri_match_part(p->text, p->line, end, says) || hri_match_part(p->before, from, p->before_count, says) ||
-         presents_itself(p->text, p->line, end) || presents_itself(p->before, from, p->before_count);
+         presents_itself(p->text, p->line, end);
 }
 
 /* "Common signs of a full card:", "error messages to look for", and what one may see below. */
@@ -320,9 +321,9 @@ static bool is_asked(const hri_oom_place *p) {
          !hri_match_any(p->text, from, end, "anyone|the same|same issue|same problem|same error");
 }
 
-/* The message as the first line of a page, and right below it what such pages begin with: "Quick fix guide", "5 min read". */
+/* The message as the first line of a page, and right below it what such pages begin with: "For humans", "Quick fix guide". */
 static bool is_titled_by_message(const hri_oom_place *p) {
-  static const char labels[] = "for humans quick fix|quick fix guide|reading time|min read";
+  static const char labels[] = "for humans quick fix|quick fix guide";
   return p->before_count == 0 && !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) &&
          !hri_match_any(p->text, p->line, p->line_end, HRI_OWN) &&
          hri_match_at(p->text, next_line(p), p->count, labels);
@@ -347,7 +348,7 @@ static bool is_titled_elsewhere(const hri_oom_place *p) {
   static const char own[] = /* Chinese: I, cannot, has not, asked for, reports; Russian: at mine */
       "\xe6\x88\x91|\xe6\x97\xa0\xe6\xb3\x95|\xe6\xb2\xa1|\xe6\xb1\x82|\xe6\x8a\xa5\xe9\x94\x99|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f";
   if (hri_match_part(p->text, p->line, p->line_end, own)) return false;
-  if (p->before_count == 0 && hri_match_any(p->text, p->line, p->line_end, answers) &&
+  if (p->before_count == 0 && hri_match_any(p->text, p->at, p->line_end, answers) &&
       !hri_match_part(p->text, p->line, p->line_end, "?|\xc2\xbf") &&
       !hri_match_any(p->text, p->line, p->line_end, sought))
     return true;
@@ -370,13 +371,15 @@ static bool is_usual(const hri_oom_place *p) {
   const size_t from = hri_sentence_start(p->text, p->sentence, p->at), near = p->at > from + NEAR ? p->at - NEAR : from;
   const size_t adverb = hri_match_whole(p->text, near, p->at, adverbs),
                due = hri_match_whole(p->text, near, p->at, put_down);
+  const size_t to = hri_sentence_end(p->text, p->at, p->line_end);
   size_t verb = hri_match_next(p->text, adverb, p->at, adverbs);
   if (hri_match_part(p->text, adverb, p->at, ":|(|\"|;| and | then ")) return false;
-  if (due < p->at) return hri_match_end(p->text, from, due, " is | are |it's ");
+  if (due < p->at)
+    return hri_match_end(p->text, from, due, " is | are |it's ") && !memchr(p->text + p->at, ':', to - p->at);
   while (verb < p->at && p->text[verb] == ' ') verb++;
   const size_t end = hri_match_next(p->text, verb, p->at, verbs);
   if (end == verb || p->text[end] != ' ' || hri_match_any(p->text, from, adverb, definite)) return false;
-  for (size_t i = end, to = hri_sentence_end(p->text, p->at, p->line_end); i < to; i++)
+  for (size_t i = end; i < to; i++)
     if (hri_is_digit(p->text[i])) return false;
   return true;
 }
@@ -404,6 +407,8 @@ static bool is_wished(const hri_oom_place *p) {
       "would be convenient|please add|please consider|could you add";
   const size_t from = hri_sentence_start(p->text, p->at > p->sentence + NEAR ? p->at - NEAR : p->sentence, p->at),
                wish = hri_match_whole(p->text, from, p->at, wishes);
+  for (size_t i = wish, to = hri_sentence_end(p->text, p->at, p->line_end); i < to && wish < p->at; i++)
+    if (hri_is_digit(p->text[i])) return false; /* what came to one run */
   return wish < p->at && !(p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL)) &&
          !hri_match_part(p->text, wish, p->at, ":|,|;|\"|(| - ") &&
          !hri_match_any(p->text, wish, p->at, "but|however|because|since|as i|yet|" HRI_OWN);

@@ -574,6 +574,7 @@ static size_t last_sentence(const hri_oom_place *p, size_t *end) {
 
 /* "Running it as a test, you may eventually see": the last words before the message, said of whoever reads. */
 static bool is_seen_by_you(const char *text, size_t from, size_t end) {
+  enum { FAR = 300 };
   static const char what[] =
       "the following error|the following|this error|this message|an error|something like|errors like";
   static const char verbs[] = "see|get|meet|encounter|find|notice|run into|face|receive";
@@ -586,7 +587,9 @@ static bool is_seen_by_you(const char *text, size_t from, size_t end) {
   for (end = verb; end > from && text[end - 1] == ' ';) end--;
   end = hri_match_last(text, from, end, adverbs);
   while (end > from && text[end - 1] == ' ') end--;
-  return hri_match_last(text, from, end, "you may|you might") < end && !hri_match_any(text, from, whole, HRI_OWN);
+  return hri_match_last(text, from, end, "you may|you might") < end &&
+         !hri_match_any(text, from, whole, HRI_OWN) && /* nor are they the steps to it */
+         !hri_match_any(text, whole > FAR ? whole - FAR : 0, whole, "reproduce|reproduction|steps|attached");
 }
 
 /* "When the cache is not enough for one request, X will raise an error like this": whenever memory is short. Who names how much it was
@@ -605,25 +608,19 @@ static bool comes_whenever(const char *text, size_t from, size_t end) {
   return verb < end && hri_match_any(text, from, verb, short_of) && !hri_match_any(text, from, end, HRI_OWN);
 }
 
-/* "You queue an image, and the program dies with a wall of red text:", "every developer comes to a log entry:": whoever reads it, in the
- * present, and whoever else. Programs say "you" of their own settings, and threads of the steps that lead to the failure. */
+/* "Sooner or later every developer comes to this line of the log:": whoever reads it. */
 static bool is_of_reader(const char *text, size_t from, size_t end) {
-  enum { FAR = 300 };
-  static const char readers[] = "every developer|every engineer|everyone who|everybody who";
-  static const char comes[] = "comes to|comes across|meets|runs into";
-  static const char walls[] = "with a wall of|with a screen full of|with a page of|with pages of";
-  while (from < end && strchr(" #*-", text[from])) from++;
-  if (hri_match_any(text, from, end, HRI_OWN "|" HRI_DIED "|got|it|now|today|since|still|but|were|was")) return false;
-  if (hri_match_any(text, end > FAR ? end - FAR : 0, end, "reproduce|reproduction|steps|repro")) return false;
-  if (hri_match_at(text, from, end, "you ")) return hri_match_any(text, from, end, walls);
-  const size_t reader = hri_match_whole(text, from, end, readers);
-  return reader < end && reader < from + 24 && hri_match_any(text, reader, end, comes);
+  const size_t reader = hri_match_whole(text, from, end, "every developer|every engineer");
+  return reader < end && reader < from + 24 && hri_match_any(text, reader, end, "comes to|comes across") &&
+         !hri_match_any(text, from, end, HRI_OWN "|" HRI_DIED "|got|now|today|since|still|but|were|was|here");
 }
 
 /* "An error like this one: x", and "tells you ..." behind it: of a kind, where nobody came to it. */
 static bool is_of_kind(const hri_oom_place *p, size_t from, size_t end) {
   size_t behind = p->line_end;
   while (behind < p->count && strchr(" `", p->text[behind]) && p->text[behind]) behind++;
+  const size_t clause = hri_sentence_end(p->text, behind, p->count);
+  if (clause < p->count && p->text[clause] == '?') return false;
   return hri_match_end(
              p->before, from, end,
              "like this one:|errors like these:|messages like these:|errors like this:|messages like this:") &&
@@ -638,12 +635,6 @@ static bool is_replaced(const hri_oom_place *p, size_t from, size_t end) {
   const size_t words = hri_match_last(p->before, from, end, "instead of|rather than");
   return words < end && words == from && hri_count_words(p->before, end, p->before_count) == 0 &&
          hri_match_any(p->before, from > FAR ? from - FAR : 0, from, "becomes|become|is now|are now|changes to");
-}
-
-/* "What the error looks like", a heading alone. "Here is what the error looks like" shows one's own. */
-static bool is_headed_by_looks(const char *text, size_t from, size_t end) {
-  static const char heading[] = "what the error looks like";
-  return end - from == sizeof heading - 1 && hri_match_at(text, from, end, heading);
 }
 
 /* "Error: x", and "Solution:" as the next line: an entry of a page that helps. */
@@ -767,7 +758,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const bool logged = p->shape & HRI_OOM_DATED && !(p->shape & HRI_OOM_FENCED); /* its own lines end with colons too */
   if (comes_whenever(p->before, last, last_end)) return true;
   if (!logged && (is_seen_by_you(p->before, last, last_end) || is_replaced(p, last, last_end) ||
-                  is_headed_by_looks(p->before, last, last_end) || (colon && is_shown(p->before, from, end))))
+                  (colon && is_shown(p->before, from, end))))
     return true;
   if (p->shape & HRI_OOM_DATED) return !logged && hri_page_shows_symptom(p, end);
   if (is_answered(p)) return true;

@@ -81,7 +81,7 @@ static void test_families(void **state) {
 
 static void test_sentences(void **state) {
   (void)state;
-  check("sentences", 110, 50);
+  check("sentences", 150, 50);
 }
 
 static void test_numbers(void **state) {
