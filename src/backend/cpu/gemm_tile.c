@@ -90,46 +90,7 @@ INLINE void put_rounded(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2],
   }
 }
 
-/* Sums that stand in a narrow c; `type` is a constant. */
-INLINE void take_narrow(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2], hri_real type) {
-  UNROLL for (int r = 0; r < rows; r++) {
-    sums[r][0] = hri_vload_real(t->start, r * t->rounded_stride, type);
-    sums[r][1] = hri_vload_real(t->start, r * t->rounded_stride + LANES, type);
-  }
-}
-
-/* What there was before this tile's terms. */
-INLINE void take_begun(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
-  if (t->start && t->rounded_to == HRI_REAL_F16) {
-    take_narrow(t, rows, sums, HRI_REAL_F16);
-  } else if (t->start) {
-    take_narrow(t, rows, sums, HRI_REAL_BF16);
-  } else {
-    UNROLL for (int r = 0; r < rows; r++) {
-      sums[r][0] = t->go_on ? hri_vload(t->sums + r * t->stride) : (vf){0};
-      sums[r][1] = t->go_on ? hri_vload(t->sums + r * t->stride + LANES) : (vf){0};
-    }
-  }
-}
-
-/* What the chains begin with. */
-INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
-  if (!t->apart) {
-    take_begun(t, rows, sums);
-  } else {
-    UNROLL for (int r = 0; r < rows; r++) sums[r][0] = sums[r][1] = (vf){0};
-  }
-}
-
-/* Chains that began at zero end in what there was before. */
-INLINE void add_begun(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
-  vf begun[TILE_ROWS][2];
-  take_begun(t, rows, begun);
-  UNROLL for (int r = 0; r < rows; r++) sums[r][0] += begun[r][0], sums[r][1] += begun[r][1];
-}
-
 INLINE void put(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
-  if (t->apart && hri_gemm_has_begun(t)) add_begun(t, rows, sums);
   if (t->bias) {
     vf bias[2] = {hri_vload(t->bias), hri_vload(t->bias + LANES)};
     UNROLL for (int r = 0; r < rows; r++) sums[r][0] += bias[0], sums[r][1] += bias[1];
@@ -142,6 +103,28 @@ INLINE void put(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
     UNROLL for (int r = 0; r < rows; r++) {
       hri_vstore(t->sums + r * t->stride, sums[r][0]);
       hri_vstore(t->sums + r * t->stride + LANES, sums[r][1]);
+    }
+  }
+}
+
+/* Sums from a narrow c; `type` is a constant. */
+INLINE void take_narrow(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2], hri_real type) {
+  UNROLL for (int r = 0; r < rows; r++) {
+    sums[r][0] = hri_vload_real(t->start, r * t->rounded_stride, type);
+    sums[r][1] = hri_vload_real(t->start, r * t->rounded_stride + LANES, type);
+  }
+}
+
+/* What the chains begin with. */
+INLINE void take(const hri_gemm_tile *t, int rows, vf sums[TILE_ROWS][2]) {
+  if (t->start && t->rounded_to == HRI_REAL_F16) {
+    take_narrow(t, rows, sums, HRI_REAL_F16);
+  } else if (t->start) {
+    take_narrow(t, rows, sums, HRI_REAL_BF16);
+  } else {
+    UNROLL for (int r = 0; r < rows; r++) {
+      sums[r][0] = t->go_on ? hri_vload(t->sums + r * t->stride) : (vf){0};
+      sums[r][1] = t->go_on ? hri_vload(t->sums + r * t->stride + LANES) : (vf){0};
     }
   }
 }
@@ -206,11 +189,37 @@ static void by_rows(const hri_gemm_tile *t) {
   }
 }
 
+/* Whole, and added to what there was: its sums stand in a buffer first, so that the code of all other tiles has nothing of it. */
+static __attribute__((noinline)) void whole_apart(const hri_gemm_tile *t) {
+  float buffer[TILE_ROWS * TILE_COLUMNS];
+  hri_gemm_tile inner = *t;
+  assert(!t->bias); /* of FORWARD alone */
+  inner.go_on = false;
+  inner.start = NULL;
+  inner.sums = buffer;
+  inner.stride = TILE_COLUMNS;
+  inner.rounded = NULL;
+  by_rows(&inner);
+  for (int64_t r = 0; !t->start && !t->rounded && r < t->rows; r++) {
+    float *sums = t->sums + r * t->stride;
+    hri_vstore(sums, hri_vload(sums) + hri_vload(buffer + r * TILE_COLUMNS));
+    hri_vstore(sums + LANES, hri_vload(sums + LANES) + hri_vload(buffer + r * TILE_COLUMNS + LANES));
+  }
+  for (int64_t r = 0; (t->start || t->rounded) && r < t->rows; r++)
+    for (int64_t j = 0; j < TILE_COLUMNS; j += LANES) {
+      vf sum = hri_vload(buffer + r * TILE_COLUMNS + j) +
+               (t->start ? hri_vload_real(t->start, r * t->rounded_stride + j, t->rounded_to)
+                         : hri_vload(t->sums + r * t->stride + j));
+      if (t->rounded) hri_vstore_real(t->rounded, r * t->rounded_stride + j, sum, t->rounded_to);
+      else hri_vstore(t->sums + r * t->stride + j, sum);
+    }
+}
+
 /* At the right edge: the tile stands in a buffer of its own, and what exists of it is copied. */
 static __attribute__((noinline)) void part(const hri_gemm_tile *t) {
   float buffer[TILE_ROWS * TILE_COLUMNS], bias[TILE_COLUMNS] = {0};
   hri_gemm_tile inner = *t;
-  inner.go_on = hri_gemm_has_begun(t);
+  inner.go_on = hri_gemm_has_begun(t) && !t->apart;
   inner.start = NULL;
   for (int64_t r = 0; inner.go_on && r < t->rows; r++)
     for (int64_t j = 0; j < TILE_COLUMNS; j++)
@@ -222,13 +231,16 @@ static __attribute__((noinline)) void part(const hri_gemm_tile *t) {
   inner.rounded = NULL;
   by_rows(&inner);
   for (int64_t r = 0; r < t->rows; r++)
-    for (int64_t j = 0; j < t->columns; j++)
-      if (t->rounded)
-        t->rounded[r * t->rounded_stride + j] = hri_narrow_round(buffer[r * TILE_COLUMNS + j], t->rounded_to);
-      else t->sums[r * t->stride + j] = buffer[r * TILE_COLUMNS + j];
+    for (int64_t j = 0; j < t->columns; j++) {
+      float sum = buffer[r * TILE_COLUMNS + j];
+      if (t->apart && hri_gemm_has_begun(t)) sum += hri_gemm_began(t, r, j);
+      if (t->rounded) t->rounded[r * t->rounded_stride + j] = hri_narrow_round(sum, t->rounded_to);
+      else t->sums[r * t->stride + j] = sum;
+    }
 }
 
 void HRI_ISA_NAME(hri_gemm_tile)(const hri_gemm_tile *t) {
-  if (t->columns == TILE_COLUMNS) by_rows(t);
-  else part(t);
+  if (t->columns < TILE_COLUMNS) part(t);
+  else if (t->apart && hri_gemm_has_begun(t)) whole_apart(t);
+  else by_rows(t);
 }

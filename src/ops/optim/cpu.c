@@ -15,7 +15,7 @@
 enum {
   BLOCK = 8192,      /* elements per item; a multiple of every lane count */
   AHEAD = 8192,      /* bytes that the norm fetches ahead */
-  STREAMED = 1 << 18 /* elements of a weight whose copy goes past the caches: its update touches 8 MB */
+  STREAMED = 1 << 18 /* elements of a weight whose copy goes past the caches: its update moves 8 MB */
 };
 
 static inline int64_t block_count(int64_t n) { return (n + BLOCK - 1) / BLOCK; }
