@@ -68,7 +68,7 @@ hr_status hri_publish_settle(const char *path, hr_error *error) {
   hri_path_parent(path, parent);
   status = hri_dir_sync(parent, error);
   if (status == HR_OK) return status;
-  return hri_context(error, status, "%s is in its place and whole, but a power cut may take it back: ", path);
+  return hri_context(error, status, "%s was put in its place whole, which a power cut may undo: ", path);
 }
 
 hr_status hri_publish_exchange(hri_scratch *scratch, const char *made, const char *path, char old[4096],

@@ -27,7 +27,8 @@ static hr_status hold_log(cli_streams *s, hr_error *error) {
   while (failed == EINTR);
   if (failed != EWOULDBLOCK) return HR_OK;
   s->log_made = false; /* nor is it removed, whoever made it */
-  hri_fail(error, HR_ERROR_USAGE, "--log-json: %s is being written by another run", s->log);
+  hri_fail(error, HR_ERROR_USAGE, "--log-json: %s is locked by another process, which may be a run that writes it",
+           s->log);
   return hri_hint(error, HR_ERROR_USAGE, "name another file, or wait until that run has ended");
 }
 

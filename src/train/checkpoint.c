@@ -135,8 +135,11 @@ hr_status hri_checkpoint_any(const char *directory, bool *any, hr_error *error) 
 
 /* ---- links ---- */
 
-/* FAT, and servers that speak to it, have none: the names are for people, and no run ends for want of them. */
-static bool no_such_links(int number) { return number == EPERM || number == EOPNOTSUPP || number == ENOSYS; }
+/* FAT, servers that speak to it and folders that a virtual machine shares have none: the names are for people, and no run ends
+ * for want of them. A disk that became read-only shows elsewhere: the checkpoint was renamed a moment before. */
+static bool no_such_links(int number) {
+  return number == EPERM || number == EOPNOTSUPP || number == ENOSYS || number == EROFS || number == EPROTO;
+}
 
 static void tell_unlinked(hri_rundir *r) {
   if (r->told_unlinked) return;
@@ -392,7 +395,7 @@ static hr_status put_in_place(hri_rundir *r, const char *temp, const char *paren
     HRI_TRY(point(r, parent, "best", name, error));
   }
   HRI_TRY(point(r, parent, "last", name, error));
-  return hri_dir_sync(parent, error);
+  return hri_publish_settle(path, error);
 }
 
 hr_status hri_checkpoint_write(hri_rundir *r, hri_session *s, const hri_progress *p, bool best, char *path,

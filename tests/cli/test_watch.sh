@@ -131,7 +131,7 @@ fi
 "$program" train "${job[@]}" --steps 1000000 --out first --log-json shared.jsonl -q >first.out 2>first.err &
 pid=$!
 await '[ -s shared.jsonl ] && [ "$(wc -l <shared.jsonl)" -gt 3 ]'
-run train "${job[@]}" --steps 2 --out second --log-json shared.jsonl; refuses 2; expect_err 'shared.jsonl is being written by another run'
+run train "${job[@]}" --steps 2 --out second --log-json shared.jsonl; refuses 2; expect_err 'shared.jsonl is locked by another process'
 [ -e second ] && fail 'a refused run left a directory'
 last='a log that is cut while it is written'
 cp shared.jsonl until-then; : >shared.jsonl

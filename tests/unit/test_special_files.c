@@ -290,7 +290,7 @@ static void test_what_is_there_after_an_error_is_told(void **state) {
     assert_int_equal(hri_file_replace(path, "new", 3, &error), HR_ERROR_IO);
     assert_int_equal(syncs_until_fault, 0);
     assert_non_null(strstr(error.message, path));
-    assert_int_equal(strstr(error.message, "is in its place and whole") != NULL, failing == OF_ITS_DIRECTORY);
+    assert_int_equal(strstr(error.message, "was put in its place whole") != NULL, failing == OF_ITS_DIRECTORY);
     now = get_file(path, &count);
     assert_string_equal(now, failing == OF_ITS_DIRECTORY ? "new" : "old");
     free(now);
