@@ -82,7 +82,8 @@ typedef struct hr_device_rates {
   double link_bytes_per_second[HR_LINKS]; /* of a card, each way alone; 0: not measured */
   char card[128]; /* of a card: its UUID and its driver's version, which with `libraries` it holds for; "": a CPU */
   uint32_t rounds, busy_rounds; /* of a CPU's probe: rounds that were run, and those of them while others had its
-                                   processors; no part of what is stored */
+                                   processors, which are left out - */
+  bool busy_counted;            /* - unless too few were quiet. No part of what is stored, like these */
 } hr_device_rates;
 
 /* Which code computes products of bf16: it decides bits and scratch. */
@@ -145,7 +146,6 @@ typedef struct hr_probe_options {
   void (*on_progress)(void *context, double share); /* 0..1, between rounds, on the calling thread; may be NULL */
   void *context;
   const char *device; /* what to measure: "cpu", or a GPU of this machine, "cuda", "cuda:1"; NULL: "cpu" */
-  bool busy;          /* rounds count too while others have the processors; else they are left out */
 } hr_probe_options;
 /* Defaults: all zero. */
 HR_API void hr_probe_options_init(hr_probe_options *options);

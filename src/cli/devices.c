@@ -292,10 +292,16 @@ static hr_status find_measurable(const cli_config *config, hr_device *device, hr
 }
 
 /* What the rates are of, where it is not all that was measured, or not what the machine does alone. */
-static void print_rounds(const hr_device_rates *rates, bool counted) {
+static void print_rounds(const hr_device_rates *rates) {
+  char text[256];
   if (rates->busy_rounds == 0) return;
-  (void)printf("%-18s %u, in %u of them others had the processors: %s\n", "rounds", rates->rounds, rates->busy_rounds,
-               counted ? "counted all the same, by --probe-busy" : "left out");
+  (void)snprintf(text, sizeof text, "%u, in %u of them others had the processors: %s", rates->rounds,
+                 rates->busy_rounds,
+                 rates->busy_counted
+                     ? "too few were quiet, so all count, and rates may be low; measure again when other "
+                       "programs are closed, or with fewer --threads"
+                     : "left out");
+  screen_hang(stdout, 19, "rounds", text);
 }
 
 static hr_status probe(cli_config *config, hr_error *error) {
@@ -313,7 +319,6 @@ static hr_status probe(cli_config *config, hr_error *error) {
   options.threads = config->job.threads;
   options.on_progress = on_progress;
   options.context = &screen;
-  options.busy = config->own.probe_busy;
   HRI_TRY(hr_device_can_store(error)); /* what was measured for nothing is known too late */
   status = hr_device_probe(&options, &rates, error);
   if (screen.shown) (void)fprintf(stderr, "\r               \r");
@@ -325,11 +330,12 @@ static hr_status probe(cli_config *config, hr_error *error) {
     json_write_text(&json, "path", path);
     json_write_count(&json, "rounds", rates.rounds);
     json_write_count(&json, "busy_rounds", rates.busy_rounds);
+    json_write_bool(&json, "busy_counted", rates.busy_counted);
     write_device(&json, "device", &device);
     json_write_end(&json);
   } else {
     print_one(&device);
-    print_rounds(&rates, options.busy);
+    print_rounds(&rates);
     (void)fputs("stored in ", stdout);
     screen_name(stdout, path);
     (void)fputc('\n', stdout);
@@ -338,13 +344,13 @@ static hr_status probe(cli_config *config, hr_error *error) {
 }
 
 hr_status command_devices(cli_config *config, hr_error *error) {
-  const void *const of_probes[] = {&config->own.probe_seconds, &config->own.probe_busy, &config->job.threads};
+  const void *const of_probes[] = {&config->own.probe_seconds, &config->job.threads};
   hr_device device;
   json_writer json;
   hr_status status;
   bool as_json = config->own.json;
   if (config->own.probe) return probe(config, error);
-  HRI_TRY(config_refuse_idle(config, of_probes, 3, "without --probe", "add --probe, or leave it out", error));
+  HRI_TRY(config_refuse_idle(config, of_probes, 2, "without --probe", "add --probe, or leave it out", error));
   if (config->operand_count > 0) return show_one(config, error);
   status = hr_device_find("cpu", &device, error);
   if (status != HR_OK) return status;

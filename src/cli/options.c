@@ -117,9 +117,6 @@ static const hr_field rows[] = {
      .flag_only = true},
     {"probe-seconds", HR_FIELD_NUMBER, "Probe", "X", "about how long to measure; below 5 is for a rough look",
      HR_FOR_DEVICES, OWN(probe_seconds), .low = 0, .high = INFINITY, .above_low = true, .initial = "30"},
-    {"probe-busy", HR_FIELD_FLAG, "Probe", NULL,
-     "count rounds in which others had the processors too, which are left out: for a machine that is always shared",
-     HR_FOR_DEVICES, OWN(probe_busy)},
 
     {"model", HR_FIELD_TEXT, "Report", "MODEL",
      "data: a directory, GGUF file or preset, for its tokenizer and chat template (bytes are tokens without one); "

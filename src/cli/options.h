@@ -39,7 +39,6 @@ typedef struct cli_settings {
   double fail_over_share;
   bool probe; /* devices */
   double probe_seconds;
-  bool probe_busy;
   bool decode, tokens, stats, special; /* tokenize */
   const char *model;                   /* --model of data and explain */
   uint64_t examples;

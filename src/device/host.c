@@ -411,9 +411,10 @@ void hri_host_load_add(hri_host_load *taken, const hri_host_load *before, const 
 }
 
 /* The host's word comes in ticks, of which one says nothing. */
-bool hri_host_load_disturbs(const hri_host_load *taken, double thread_seconds) {
-  const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK);
-  if (taken->stolen_seconds > STOLEN_SHARE * thread_seconds + tick) return true;
+bool hri_host_load_disturbs(const hri_host_load *taken, double threads, double seconds) {
+  const double tick = 1.0 / (double)sysconf(_SC_CLK_TCK), thread_seconds = threads * seconds;
+  const long online = sysconf(_SC_NPROCESSORS_ONLN);
+  if (taken->stolen_seconds / (double)(online > 1 ? online : 1) > STOLEN_SHARE * seconds + tick) return true;
   return isnan(taken->waited_seconds) ? (double)taken->preemptions > PREEMPTIONS_PER_SECOND * thread_seconds
                                       : taken->waited_seconds > WAITED_SHARE * thread_seconds;
 }

@@ -66,9 +66,9 @@ typedef struct hri_host_load {
 hri_host_load hri_host_load_now(void);
 /* What was taken since then; `taken` adds up. */
 void hri_host_load_add(hri_host_load *taken, const hri_host_load *before, const hri_host_load *after);
-/* Whether so much is more than a measurement bears, of threads that were at work for so many seconds in all: then what it
- * says holds for the others' work too. */
-bool hri_host_load_disturbs(const hri_host_load *taken, double thread_seconds);
+/* Whether so much is more than a measurement bears, of so many threads that were at work for so many seconds: then what it
+ * says holds for the others' work too. What the host took is spread over all processors. */
+bool hri_host_load_disturbs(const hri_host_load *taken, double threads, double seconds);
 
 /* For tests: read below `root` instead of "/"; NULL goes back. The directory name is kept by reference. */
 void hri_host_set_root(const char *root);

@@ -300,51 +300,56 @@ static hr_status warm_up(probe *p, hr_error *error) {
 }
 
 /* Whether others had the processors since `before`, in a round that took so long. A team of more threads than there are
- * processors waits for its own. */
-static bool was_busy(probe *p, const hri_host_load *before, double seconds) {
+ * processors, or than a quota of the container's grants, waits for its own. */
+static bool was_busy(const probe *p, const hri_host_load *before, double seconds) {
   const hri_host_load now = hri_host_load_now();
-  const double all = p->backend->team * seconds;
   hri_host_load taken = {0};
   hr_cpu_team usual;
   if (!p->backend->device.has_team) return false;
   hr_device_cpu_team(&usual);
   hri_host_load_add(&taken, before, &now);
-  if (p->backend->team > usual.processors) taken.waited_seconds = 0;
-  if (!hri_host_load_disturbs(&taken, all)) return false;
-  p->taken_share = fmax(p->taken_share, fmax(taken.stolen_seconds, fmax(taken.waited_seconds, 0)) / all);
-  return true;
+  if (p->backend->team > usual.processors || (usual.quota_cpus > 0 && p->backend->team > usual.quota_cpus))
+    taken.waited_seconds = 0;
+  return hri_host_load_disturbs(&taken, p->backend->team, seconds);
 }
 
-static hr_status refuse_busy(const probe *p, hr_error *error) {
-  char share[48] = "";
-  if (p->taken_share > 0) (void)snprintf(share, sizeof share, ", for up to %.0f %% of the time", 100 * p->taken_share);
-  (void)hri_fail(error, HR_ERROR_USAGE,
-                 "the machine was busy: in %u of %u rounds others had the processors%s; nothing is told of it by that",
-                 p->rates->busy_rounds, p->rates->rounds, share);
-  return hri_hint(error, HR_ERROR_USAGE,
-                  "close other programs, or take longer (--probe-seconds) or fewer --threads; where it is always so, "
-                  "--probe-busy counts such rounds");
+/* Leaves the rounds out in which others had the processors, where enough are left; else all of them count, which is what
+ * there is to know of a machine that is always shared, and the rates say so. */
+static void choose_rounds(probe *p, const bool busy[HRI_PROBE_ROUNDS], uint32_t least) {
+  hr_device_rates *r = p->rates;
+  uint32_t kept = 0;
+  r->busy_counted = r->busy_rounds > 0 && r->rounds - r->busy_rounds < least;
+  if (r->busy_counted) return;
+  for (uint32_t round = 0; round < r->rounds; round++) {
+    if (busy[round]) continue;
+    for (uint32_t k = 0; k < p->sample_count; k++) p->samples[k].seconds[kept] = p->samples[k].seconds[round];
+    kept++;
+  }
+  p->round_count = kept;
 }
 
+/* Until the time is over: at least so many rounds, and up to twice as many while fewer than these were quiet. */
 static hr_status measure(probe *p, double begin, const hr_probe_options *options, hr_error *error) {
   double limit = options->seconds, round = 0;
-  uint32_t least = limit < ROUGH_SECONDS ? 1 : HRI_PROBE_LEAST_ROUNDS;
+  uint32_t least = limit < ROUGH_SECONDS ? 1 : HRI_PROBE_LEAST_ROUNDS, most = limit < ROUGH_SECONDS ? 1 : 2 * least;
   hr_device_rates *r = p->rates;
-  while (p->round_count < HRI_PROBE_ROUNDS && (r->rounds < least || hri_probe_now() - begin + round < limit)) {
+  bool busy[HRI_PROBE_ROUNDS] = {false};
+  while (r->rounds < HRI_PROBE_ROUNDS &&
+         (r->rounds < least || (r->rounds - r->busy_rounds < least && r->rounds < most) ||
+          hri_probe_now() - begin + round < limit)) {
     const hri_host_load before = hri_host_load_now();
     double start = hri_probe_now(), share;
-    bool busy;
     HRI_TRY(hri_probe_launch(p, p->run, error));
     round = hri_probe_now() - start;
-    for (uint32_t k = 0; k < p->sample_count; k++) p->samples[k].seconds[p->round_count] = p->samples[k].last;
-    busy = was_busy(p, &before, round);
-    r->rounds++;
-    r->busy_rounds += busy;
-    if (!busy || options->busy) p->round_count++;
+    for (uint32_t k = 0; k < p->sample_count; k++) p->samples[k].seconds[r->rounds] = p->samples[k].last;
+    busy[r->rounds] = was_busy(p, &before, round);
+    r->busy_rounds += busy[r->rounds++];
     share = (hri_probe_now() - begin) / limit;
     if (options->on_progress) options->on_progress(options->context, share < 1 ? share : 1);
   }
-  return p->round_count < least ? refuse_busy(p, error) : HR_OK;
+  p->round_count = r->rounds;
+  choose_rounds(p, busy, least);
+  return HR_OK;
 }
 
 /* Rates are of the work alone: the overhead, which a prediction adds to every node, is taken off first, as it was measured

@@ -46,7 +46,6 @@ typedef struct hri_probe {
   hri_probe_sample samples[HRI_PROBE_SAMPLES];
   uint32_t sample_of[2 * HRI_PROBE_SAMPLES], at; /* by position of the program; the position that ran last, + 1 */
   uint32_t sample_count, round_count;            /* rounds that count */
-  double taken_share;                            /* the largest part of a thread's time that others had in a round */
   hri_id overhead;                               /* the node with next to no work */
   hri_id shown[HRI_PROBE_REGIONS];               /* tensors of the regions that are filled */
 } hri_probe;

@@ -131,7 +131,7 @@ static bool crowded(const hri_rate_watch *w) {
     seconds += w->rounds[k].step_seconds;
     hri_host_load_add(&taken, &w->rounds[k].before, &w->rounds[k].after);
   }
-  return hri_host_load_disturbs(&taken, w->plan->job.team * seconds);
+  return hri_host_load_disturbs(&taken, w->plan->job.team, seconds);
 }
 
 /* Infinite where a round has no pace: nothing in it that is classed, or no time of it. */

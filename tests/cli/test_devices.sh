@@ -38,17 +38,18 @@ run devices --probe --probe-seconds -1; refuses 2
 # Where it cannot be stored it is not measured first: that would take an hour here.
 touch plain; HEADROOM_CACHE=plain run devices --probe --probe-seconds 3600; expect_rc 1; expect_err 'plain'
 [ -s out ] && fail "a probe that cannot be stored was made"
-# Others have half of the one processor: nothing is stored, and it says what to do.
+# Others have half of the one processor: it says so, and that the rates may be low.
 if [ -n "$(command -v taskset)" ] && [ -r /proc/self/schedstat ]; then
   one=$(taskset -cp $$ | sed -E 's/.*: ([0-9]+).*/\1/')
   taskset -c "$one" sh -c 'while :; do :; done' & busy=$!
   taskset -c "$one" "$program" devices --probe --probe-seconds 0.1 --threads 1 >out 2>err; rc=$? last="devices --probe beside another"
-  kill $busy; refuses 2; expect_err 'the machine was busy: in 1 of 1 rounds others had the processors'; expect_err 'try: close other programs'
-  [ -e cache ] && fail "rates of a busy machine were stored"
+  kill $busy; expect_rc 0; expect_no_err
+  tr -s ' \n' ' ' <out | grep -qF 'rounds 1, in 1 of them others had the processors: too few were quiet, so all count, and rates may be low' || fail "it does not say that the machine was busy"
+  rm -r cache
 fi
 
-run devices --probe --probe-seconds 0.1 --threads 2 --probe-busy --json; expect_rc 0; expect_no_err
-expect_json '1 <= d["rounds"] and 0 <= d["busy_rounds"] <= d["rounds"]'
+run devices --probe --probe-seconds 0.1 --threads 2 --json; expect_rc 0; expect_no_err
+expect_json '1 <= d["rounds"] and 0 <= d["busy_rounds"] <= d["rounds"]' 'd["busy_counted"] == (d["busy_rounds"] == d["rounds"])'
 expect_json 'd["path"].endswith(".json")' 'd["device"]["fixed_measured"]' 'd["device"]["rates"]["threads"] == 2' \
   'len(d["device"]["rates"]["fp32"]["product_flops"]) == 72' 'all(max(d["device"]["rates"][t]["product_flops"]) > 1e8 for t in ("fp32", "bf16"))' \
   'all(x > 0 for t in ("fp32", "bf16") for x in d["device"]["rates"][t]["attention_flops"] + d["device"]["rates"][t]["stream_bytes"][:39])' \
@@ -102,7 +103,7 @@ for file in cache/*; do echo '{' >"$file"; done
 run plan micro-llama-bytes --threads 2; expect_rc 0; expect_no_err; expect_out 'assumed'
 
 # Of a probe alone.
-for option in "--probe-seconds 3" "--probe-busy" "--threads 2"; do for name in "" cpu; do
+for option in "--probe-seconds 3" "--threads 2"; do for name in "" cpu; do
   # shellcheck disable=SC2086
   run devices $name $option; refuses 2; expect_err "^headroom: ${option% *} does nothing without --probe"; expect_err 'try: add --probe'
 done; done

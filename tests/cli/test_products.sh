@@ -8,7 +8,7 @@ for i in $(seq 200); do echo "line $i of products by merit, $((i * i % 97)) and 
 job='micro-llama-bytes --precision bf16 --seq 64 --micro-batch 4'
 "$program" train $job --data text.txt --steps 1 --threads 2 --out first --quiet >out 2>err || fail "a first run"
 field() { grep -oE "\"$1\": \"[^\"]*\"" first/run.json | head -1 | cut -d'"' -f4; }
-"$program" devices --probe --probe-busy --probe-seconds 0.1 --threads 1 >out 2>err || fail "a rough look" # whose file says which CPU this is
+"$program" devices --probe --probe-seconds 0.1 --threads 1 >out 2>err || fail "a rough look" # whose file says which CPU this is
 cpu=$(grep -hoE '"cpu": "[^"]*"' "$HEADROOM_CACHE"/cpu-*.json | head -1 | cut -d'"' -f4)
 rm -r "$HEADROOM_CACHE"
 level=$(field instruction_set) shipped=$(field libraries)
@@ -131,7 +131,7 @@ fi
 
 # ---- a probe stores the choice, and measures rates with it ----
 rm -rf "$HEADROOM_CACHE"
-run devices --probe --probe-busy --probe-seconds 5 --threads 1 --json; expect_rc 0; expect_no_err
+run devices --probe --probe-seconds 5 --threads 1 --json; expect_rc 0; expect_no_err
 [ -f "$file" ] || fail "the choice is not in $file"
 probed=$(grep -o '"libraries": "[^"]*"' out | cut -d'"' -f4)
 grep -qF "\"products\": \"$probed\"" "$file" || fail "the rates are not those of the products chosen: $probed"
@@ -139,7 +139,7 @@ grep -qF "\"products\": \"$probed\"" "$file" || fail "the rates are not those of
 for threads in 1 2; do
   run plan $job --threads $threads --json; expect_json 'd["products"]["origin"] == "measured"' "d['products']['text'] == '$probed'" "d['time']['measured'] == ($threads == 1)"
 done
-run devices --probe --probe-busy --probe-seconds 0.1 --threads 1 --json; expect_rc 0 # a rough look chooses nothing
+run devices --probe --probe-seconds 0.1 --threads 1 --json; expect_rc 0 # a rough look chooses nothing
 grep -qF "\"libraries\": \"$probed\"" out || fail "a rough look changed the products"
 
 # ---- a checkpoint keeps the choice ----

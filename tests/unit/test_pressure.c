@@ -185,7 +185,7 @@ static void test_files_that_may_not_grow(void **state) {
       "train micro-llama-bytes -q --seq 16 --threads 1 --steps 2 --save-every 1 --data %d --out %o",
       "train micro-llama-bytes -q --seq 16 --threads 1 --steps 2 --record-memory --data %d --out %o --profile %o.json",
       "convert %m %o.gguf",
-      "devices --probe --probe-busy --probe-seconds 1 --threads 1",
+      "devices --probe --probe-seconds 1 --threads 1",
       "inspect " HR_TEST_DATA "/snapshots/real/2.15/backward-oom.pickle.gz --html %o.html",
       "inspect " HR_TEST_DATA "/snapshots/real/2.15/backward-oom.pickle.gz --export speedscope %o.json",
       "replay " HR_TEST_DATA "/snapshots/real/2.15/backward-oom.pickle.gz --json",
