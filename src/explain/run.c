@@ -117,7 +117,9 @@ static hr_status read_tiers(const hri_json *plan, hr_run_explanation *run, hr_er
   return HR_OK;
 }
 
-static hr_status read_state(const char *state, const hri_json *root, hr_run_explanation *run, hr_error *error) {
+/* `outcome` becomes what the state alone tells of it. */
+static hr_status read_state(const char *state, const hri_json *root, hr_run_explanation *run, hr_status *outcome,
+                            hr_error *error) {
   static const struct {
     const char *state;
     hr_run_end end;
@@ -127,13 +129,14 @@ static hr_status read_state(const char *state, const hri_json *root, hr_run_expl
   for (size_t k = 0; k < sizeof known / sizeof *known; k++)
     if (strcmp(state, known[k].state) == 0) {
       run->end = known[k].end;
+      if (strcmp(state, "diverged") == 0) *outcome = HR_ERROR_DIVERGED;
       return HR_OK;
     }
   hri_json field = hri_json_member(root, "state");
   return hri_json_fail(&field, error, "one of running, finished, interrupted, diverged, failed");
 }
 
-static hr_status read_run(const char *path, hr_run_explanation *run, hr_error *error) {
+static hr_status read_run(const char *path, hr_run_explanation *run, hr_status *outcome, hr_error *error) {
   hri_json root = {0}, plan;
   const char *state, *message;
   hr_status status;
@@ -145,7 +148,7 @@ static hr_status read_run(const char *path, hr_run_explanation *run, hr_error *e
   }
   HRI_TRY(hri_json_read(path, 16 << 20, &root, error));
   HRI_TRY_OUT(hri_json_get_string(&root, "state", &state, error));
-  HRI_TRY_OUT(read_state(state, &root, run, error));
+  HRI_TRY_OUT(read_state(state, &root, run, outcome, error));
   if (hri_json_has(&root, "message")) {
     HRI_TRY_OUT(hri_json_get_string(&root, "message", &message, error));
     (void)snprintf(run->message, sizeof run->message, "%.500s", message);
@@ -241,6 +244,27 @@ static void judge_killed(hr_oom_failure *f, const hr_run_explanation *run) {
   }
 }
 
+/* Whether the run's error, which ends with the system's words, is this one. */
+static bool says(const hr_run_explanation *run, int code) {
+  return run->end == HR_RUN_FAILED && strstr(run->message, strerror(code));
+}
+
+/* The trail tells whether it was for memory; without one only words that a memory error cannot have do. */
+static void judge_failed(hr_oom_failure *f, const hr_run_explanation *run, hr_status outcome) {
+  const bool of_disk = says(run, ENOSPC) || says(run, EDQUOT);
+  char text[HR_OOM_LINE_BYTES];
+  if (outcome == HR_ERROR_MEMORY) {
+    hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_CERTAIN, "the machine refused memory: %.180s", run->message);
+  } else if (outcome != HR_OK || of_disk) {
+    hri_oom_say(f, HR_OOM_NOT_MEMORY, outcome == HR_OK ? HR_OOM_LIKELY : HR_OOM_CERTAIN,
+                "it failed, and not for memory: %.180s", run->message[0] ? run->message : hr_status_name(outcome));
+  } else {
+    (void)snprintf(text, sizeof text, "it failed and left %s%.180s",
+                   run->message[0] ? "no trail that says by what: " : "neither a message nor a trail", run->message);
+    hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NOT_MEMORY), text);
+  }
+}
+
 static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_status outcome) {
   const char *const of = "%llu of %llu steps are done";
   note_process(f, run);
@@ -254,27 +278,13 @@ static void judge_run(hr_oom_failure *f, const hr_run_explanation *run, hr_statu
   case HR_RUN_RUNNING:
     hri_oom_say(f, HR_OOM_NO_FAILURE, HR_OOM_LIKELY, "the run goes on: a process with its number exists");
     break;
-  case HR_RUN_FAILED:
-    if (outcome == HR_ERROR_MEMORY)
-      hri_oom_say(f, HR_OOM_HOST_MEMORY, HR_OOM_CERTAIN, "the machine refused memory: %.180s", run->message);
-    else
-      hri_oom_say(f, HR_OOM_NOT_MEMORY, outcome == HR_OK ? HR_OOM_LIKELY : HR_OOM_CERTAIN,
-                  "it failed, and not for memory: %.180s",
-                  run->message[0] ? run->message
-                                  : hr_status_name(outcome)); /* without a trail the message alone tells */
-    break;
+  case HR_RUN_FAILED: judge_failed(f, run, outcome); break;
   case HR_RUN_KILLED: judge_killed(f, run); break;
   case HR_RUN_UNKNOWN:
     hri_oom_undecided(f, HRI_OOM_COULD(HOST_MEMORY) | HRI_OOM_COULD(NO_FAILURE),
                       "it says that it runs and left no trail: it does, or was killed");
     break;
   }
-}
-
-/* Whether a disk had no room, or its quota none, for what the run wrote: as its error, which ends with the system's words, says. */
-static bool is_of_disk(const hr_run_explanation *run) {
-  return run->end == HR_RUN_FAILED &&
-         (strstr(run->message, strerror(ENOSPC)) || strstr(run->message, strerror(EDQUOT)));
 }
 
 /* What to do with the run itself, behind what its cause asks for. */
@@ -287,7 +297,12 @@ static void advise_run(hr_oom_failure *f, const hr_run_explanation *run, const c
   struct statvfs disk;
   hri_oom_advise(f, false);
   if (f->cause != HR_OOM_NO_FAILURE && f->cause != HR_OOM_UNKNOWN && f->cause != HR_OOM_NOT_MEMORY) return;
-  if (is_of_disk(run) && statvfs(directory, &disk) == 0) {
+  if (says(run, EDQUOT)) /* what the disk has free is not what the quota leaves */
+    hr_oom_add_advice(
+        f, HR_OOM_ADVICE,
+        "make room in the quota of the run's disk (quota -s shows it), or keep fewer checkpoints (--keep, --save-every)",
+        "none", "", 0);
+  else if (says(run, ENOSPC) && statvfs(directory, &disk) == 0) {
     (void)snprintf(
         text, sizeof text,
         "make room on the disk of the run, which has %s free now, or keep fewer checkpoints (--keep, --save-every)",
@@ -326,7 +341,7 @@ static hr_status read_all(const char *directory, hr_run_explanation *run, hr_oom
   for (int k = 0; k < 3 && status == HR_OK; k++) {
     path = hri_path_join(directory, names[k]);
     if (!path) return hri_fail_memory(error, strlen(directory) + 16, "a path");
-    status = k == 0   ? read_run(path, run, error)
+    status = k == 0   ? read_run(path, run, outcome, error)
              : k == 1 ? read_metrics(path, samples, error)
                       : go_without(read_trail(path, run, outcome, &unread), &unread, f, error);
     hri_free(path);

@@ -230,6 +230,34 @@ static void test_full_disk(void **state) {
   hr_run_explanation_destroy(run);
 }
 
+/* A run that failed and left no trail: its message alone does not say that it was not for memory, but a disk's does, and a quota leaves
+ * less than the disk has free. */
+static void test_message_alone(void **state) {
+  static const char form[] = "{\"state\": \"failed\"%s, \"step\": 3, \"steps\": 10, \"plan\": {\"tiers\": {}}}";
+  static const struct {
+    const char *message;
+    hr_oom_cause cause;
+    hr_oom_certainty certainty;
+  } known[] = {{", \"message\": \"cudaMalloc: out of memory\"", HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE},
+               {"", HR_OOM_UNKNOWN, HR_OOM_UNDECIDABLE},
+               {", \"message\": \"cannot write step-5: Disk quota exceeded\"", HR_OOM_NOT_MEMORY, HR_OOM_LIKELY}};
+  (void)state;
+  for (size_t i = 0; i < sizeof known / sizeof *known; i++) {
+    char text[256];
+    hr_run_explanation *run;
+    clear();
+    (void)snprintf(text, sizeof text, form, known[i].message);
+    put("run.json", text);
+    expect(HR_RUN_FAILED, known[i].cause, known[i].certainty);
+    run = explain();
+    assert_null(strstr(run->explanation->failures[0].verdict, ": ok"));
+    assert_int_equal(advises(&run->explanation->failures[0], "make room in the quota"),
+                     known[i].cause == HR_OOM_NOT_MEMORY);
+    assert_false(advises(&run->explanation->failures[0], "free now"));
+    hr_run_explanation_destroy(run);
+  }
+}
+
 /* What run.json says where the trail is lost. */
 static void test_failed_without_trail(void **state) {
   hr_run_explanation *run;
@@ -240,7 +268,7 @@ static void test_failed_without_trail(void **state) {
   run = explain();
   assert_int_equal(run->end, HR_RUN_FAILED);
   assert_int_equal(run->explanation->failures[0].cause, HR_OOM_NOT_MEMORY);
-  assert_int_equal(run->explanation->failures[0].certainty, HR_OOM_LIKELY);
+  assert_int_equal(run->explanation->failures[0].certainty, HR_OOM_CERTAIN);
   assert_non_null(strstr(run->explanation->failures[0].verdict, "the loss of step 7 is not finite"));
   assert_false(advises(&run->explanation->failures[0], "make room"));
   hr_run_explanation_destroy(run);
@@ -356,11 +384,17 @@ static int tear_down(void **state) {
 
 int main(void) {
   const struct CMUnitTest tests[] = {
-      cmocka_unit_test(test_done),       cmocka_unit_test(test_running),
-      cmocka_unit_test(test_killed),     cmocka_unit_test(test_failed),
-      cmocka_unit_test(test_full_disk),  cmocka_unit_test(test_failed_without_trail),
-      cmocka_unit_test(test_refused),    cmocka_unit_test(test_torn_trail),
-      cmocka_unit_test(test_bus_errors), cmocka_unit_test(test_refused_memory),
+      cmocka_unit_test(test_done),
+      cmocka_unit_test(test_running),
+      cmocka_unit_test(test_killed),
+      cmocka_unit_test(test_failed),
+      cmocka_unit_test(test_full_disk),
+      cmocka_unit_test(test_message_alone),
+      cmocka_unit_test(test_failed_without_trail),
+      cmocka_unit_test(test_refused),
+      cmocka_unit_test(test_torn_trail),
+      cmocka_unit_test(test_bus_errors),
+      cmocka_unit_test(test_refused_memory),
   };
   return cmocka_run_group_tests(tests, set_up, tear_down);
 }
