@@ -120,7 +120,8 @@ typedef struct hr_oom_failure {
   uint64_t line;         /* of the text, from 1; 0 when it is no text */
   uint64_t event;        /* snapshot: of its trace; else UINT64_MAX */
   uint64_t
-      repeats; /* how often the same failure was printed again; of the last with asked_again also those that found no room */
+      repeats; /* how often the same failure was printed again; of the last with asked_again also those that found no room,
+                  which are in hr_explanation.more where none with it is kept */
   bool asked_again;       /* the allocator's log line alone, behind which it asks again, mostly with success */
   uint32_t process_count; /* other processes listed */
   hr_oom_value figures[HR_OOM_FIGURE_COUNT];

@@ -203,14 +203,14 @@ static bool may_outweigh(const hri_oom_message *message, int least) {
 }
 
 /* A message that finds no room, or lost it, and how often it was said: log lines of the allocator alone are counted with the last that is
- * kept, for they tell the same of different requests. */
+ * kept, for they tell the same of different requests, or each where none is. */
 static void count_beyond(hri_scan_kept *k, bool exact, uint64_t count) {
   for (size_t i = k->failures.count; exact && i-- > 0;)
     if (k->origins.items[i].exact) {
       k->failures.items[i].repeats += count;
       return;
     }
-  k->more++;
+  k->more += exact ? count : 1;
 }
 
 static void remove_one(hri_scan_kept *k, size_t i) {

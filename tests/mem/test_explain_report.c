@@ -221,6 +221,33 @@ static void test_requests_that_were_served(void **state) {
   }
 }
 
+/* Where the failures of many ranks leave room for none of the requests that were served, each of both is counted all the same. */
+static void test_served_requests_find_no_room(void **state) {
+  enum { SERVED = 40, RANKS = HR_OOM_MAX_FAILURES };
+  static char text[(SERVED + RANKS) * 400];
+  size_t count = 0;
+  uint64_t told = 0;
+  hr_explanation *e;
+  (void)state;
+  for (unsigned k = 0; k < SERVED; k++)
+    count += (size_t)snprintf(
+        text + count, sizeof text - count,
+        "[W1128 CUDACachingAllocator.cpp:3934] memory allocation failed with OOM on device 0 while trying to allocate %u bytes (free: "
+        "1048576, total: 84987084800).\n",
+        (k + 1) << 21);
+  for (unsigned rank = 0; rank < RANKS; rank++)
+    count += (size_t)snprintf(
+        text + count, sizeof text - count,
+        "[rank%u]: torch.OutOfMemoryError: CUDA out of memory. Tried to allocate %u.00 GiB. GPU %u has a total capacity of 79.15 GiB "
+        "of which 1.06 GiB is free. Of the allocated memory 60.00 GiB is allocated by PyTorch, and 500.00 MiB is reserved by PyTorch "
+        "but unallocated.\n",
+        rank, rank + 2, rank % 8);
+  e = explain(text);
+  for (uint32_t i = 0; i < e->failure_count; i++) told += e->failures[i].repeats + 1;
+  assert_int_equal(told + e->more, SERVED + RANKS);
+  hr_explanation_destroy(e);
+}
+
 /* The figures of two failures that stand beside each other stay apart. */
 static void test_figures_stay_apart(void **state) {
   hr_explanation *e = explain(
@@ -440,6 +467,7 @@ int main(void) {
       cmocka_unit_test(test_other_requests),
       cmocka_unit_test(test_more_than_are_kept),
       cmocka_unit_test(test_requests_that_were_served),
+      cmocka_unit_test(test_served_requests_find_no_room),
       cmocka_unit_test(test_figures_stay_apart),
       cmocka_unit_test(test_lines_that_alternate),
       cmocka_unit_test(test_messages_in_a_row),
