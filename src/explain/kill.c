@@ -232,10 +232,11 @@ bool hri_oom_is_to_be(const char *text, size_t from, size_t verb, size_t at) {
 static bool is_for_memory(const hri_oom_around *a, size_t from, size_t to) {
   static const char watchers[] =
       "slurm|kernel|linux|os|system|kubernetes|k8s|kubelet|cluster|scheduler|yarn|macos|android";
-  const size_t end = skip_adverbs(a->text, from, a->at);
+  static const char reasons[] = "because|since|for|due to|exceeding|over|out of|as it";
+  const size_t end = skip_adverbs(a->text, from, a->at), why = hri_match_whole(a->text, a->after, to, reasons);
   return hri_match_last(a->text, from, end, watchers) < end &&
          hri_match_at(a->text, a->after, a->count, " my | our | it ") &&
-         hri_match_any(a->text, a->after, to, "memory|oom|ram") &&
+         hri_match_any(a->text, why, to, "memory|oom|ram") &&
          !hri_match_any(a->text, from, to, HRI_CASE "|" HRI_CAN "|when|before|until|each|any|every");
 }
 

@@ -59,6 +59,6 @@
   "got|get|getting|gives|gave|hit|hits|encountered|encounter|received|saw|seeing|met|having|facing|faced|experiencing|"                                     \
   "ran into|runs into|run into|running into|threw|raised|returned|returns|produced|reproduced|ooms|oomed|"                                                  \
   "print|printed|showed|and show|and shows|it shows|i see|we see|still has|still have|noticing|told|says|said|logged|caught|error is|error was|message is|" \
-  "message was|output is|with reason|reason called|error called|reason is|reason was|resulted in"
+  "message was|output is|with reason|reason called|reason is|reason was|resulted in"
 
 #endif

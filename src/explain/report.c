@@ -103,6 +103,28 @@ static bool is_met_by_us(const hri_oom_place *p, size_t from, size_t to) {
   return false;
 }
 
+/* Where the word before text[from) ends that is no article, modifier or adverb of it. */
+static size_t behind_verb(const hri_oom_place *p, size_t near, size_t from) {
+  static const char between[] = "a|an|the|cuda|gpu|cpu|again|just|simply|then|always";
+  size_t end = from, at;
+  do {
+    while (end > near && p->text[end - 1] == ' ') end--;
+    at = end;
+    end = hri_match_last(p->text, near, at, between);
+  } while (end < at);
+  return at;
+}
+
+/* Whether what stands before the colon at text[colon) is what the words behind it explain: one or two words, or a name, a code, a number last. */
+static bool is_definition(const hri_oom_place *p, size_t start, size_t colon) {
+  size_t word = colon;
+  while (word > start && p->text[word - 1] != ' ') word--;
+  for (size_t at = word; at < colon; at++)
+    if (!hri_is_letter(p->text[at])) return true;
+  return hri_count_words(p->text, start, colon) < 3 ||
+         hri_match_any(p->text, word, colon, "oom|error|code|ended|means|status");
+}
+
 /* "You were right, the job was killed by the OOM killer", "I would like to use more, but the run dies with OOM": in a clause of its own
  * something definite came to it. The weights know sentences of one clause. */
 static bool is_told_in_clause(const hri_oom_place *p, size_t from, size_t to) {
@@ -111,14 +133,9 @@ static bool is_told_in_clause(const hri_oom_place *p, size_t from, size_t to) {
   static const char definite[] = "the |my |our |this |his |her |their |both ";
   static const char past[] = "was|were|got|has been|had been|ran|went|died with|crashed with|failed with|stopped with";
   static const char present[] = "dies with|crashes with|fails with|stops with|runs|goes|gets";
-  static const char between[] = "a|an|the|cuda|gpu|again|just|simply|then|always";
   const size_t start = hri_sentence_start(p->text, p->sentence, from), near = start + NEAR < from ? from - NEAR : start;
-  size_t clause = start, joint = start, end = from, at;
-  do {
-    while (end > near && p->text[end - 1] == ' ') end--;
-    at = end;
-    end = hri_match_last(p->text, near, at, between);
-  } while (end < at);
+  const size_t end = behind_verb(p, near, from);
+  size_t clause = start, joint = start, at;
   size_t verb = hri_match_last(p->text, near, end, past);
   const size_t now = hri_match_last(p->text, near, end, present);
   if (verb == end && now == end) return false;
@@ -131,6 +148,9 @@ static bool is_told_in_clause(const hri_oom_place *p, size_t from, size_t to) {
   }
   if (clause == start) return false;
   if (verb == end && hri_match_at(p->text, joint, clause, but)) verb = now;
+  if (hri_match_at(p->text, joint, clause, ": ") && is_definition(p, start, joint)) return false;
+  if (hri_match_part(p->text, to, hri_sentence_end(p->text, to, p->line_end), " or by |, by a|\" as |\" for "))
+    return false; /* one of several, or somebody's text */
   const size_t noun = hri_match_next(p->text, clause, end, definite);
   if (noun == clause || verb == end || verb < noun || hri_count_words(p->text, noun, verb) > 4) return false;
   if (hri_match_at(p->text, from, to, "killed") && !hri_match_at(p->text, to, p->line_end, " by the ") &&
@@ -146,6 +166,11 @@ static bool is_told_in_clause(const hri_oom_place *p, size_t from, size_t to) {
 static bool is_met_in_my_case(const hri_oom_place *p, size_t from, size_t to) {
   static const char mine[] = " in my case| in our case| for me| on my machine| on my side| on our side| on my end";
   static const char ends[] = HRI_DIED "|" HRI_DIES "|stops|stopped";
+  static const char comes_to[] =
+      HRI_MEETS "|leads to|lead to|led to|leading to|causes|cause|caused|results in|result in|throws|throw|raises|"
+                "triggers|ends in|ends with|ended in|ended with|goes|went";
+  static const char none[] = HRI_CASE
+      "|" HRI_CAN "|" HRI_NOT "|no|not|never|without|fixed|fixes|solved|cannot|can't|couldn't|didn't|don't|longer";
   const size_t start = hri_sentence_start(p->text, p->sentence, from);
   const size_t behind = hri_match_next(p->text, to, p->line_end, " error| errors");
   const size_t end = hri_match_next(p->text, behind, p->line_end, mine);
@@ -158,8 +183,28 @@ static bool is_met_in_my_case(const hri_oom_place *p, size_t from, size_t to) {
                           ? hri_match_last(p->text, start, whose, "for me|for us|in my case|in our case")
                           : whose;
   const bool before = verb < whose && verb > start + 1 && hri_match_last(p->text, start, verb - 1, ends) < verb - 1;
-  return (before || (end > behind && (end == p->line_end || !hri_is_name(p->text[end])))) &&
-         !hri_match_any(p->text, start, from, HRI_CASE "|" HRI_CAN "|" HRI_NOT "|no|never|without|fixed|fixes|solved");
+  const size_t object = behind_verb(p, start, from);
+  const bool after = end > behind && (end == p->line_end || !hri_is_name(p->text[end])) &&
+                     hri_match_last(p->text, start, object, comes_to) < object &&
+                     !hri_match_at(p->text, start, from, "does |do |did |is |are ");
+  return (before || after) && !hri_match_any(p->text, start, from, none);
+}
+
+/* Behind an error's name and a colon at text[at], "out_of_memory: the job ...", which so says what becomes of something; `at`: none is there. */
+static size_t behind_term(const hri_oom_place *p, size_t at, size_t to) {
+  size_t end = at;
+  while (end < to && hri_is_name(p->text[end])) end++;
+  return end > at && hri_match_at(p->text, end, to, ": the |: a |: an ") ? end : at;
+}
+
+/* A list of what names of states mean: "out_of_memory: the job was killed by the oom killer", and the next line likewise. */
+static bool is_defined(const hri_oom_place *p) {
+  const size_t term = behind_term(p, p->line, p->line_end);
+  size_t next = p->line_end;
+  if (term == p->line || !hri_match_any(p->text, p->line, term, "oom|oomkilled|out_of_memory|outofmemory"))
+    return false;
+  while (next < p->count && p->text[next] == ' ') next++;
+  return behind_term(p, next, p->count) > next;
 }
 
 /* Whether the message at the place is reported there: by its figures alone, or by what the signs around it come to. */
@@ -171,7 +216,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
   if (hri_voice_addresses(p)) return false;
-  if (figures == 0 && hri_page_explains(p)) return false;
+  if (figures == 0 && (hri_page_explains(p) || is_defined(p))) return false;
   if (figures == 0 && hri_voice_placeholder(p)) return false;
   if (figures > 0 && !m->general && !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL)) &&
       hri_oom_is_concrete(p->text, p->line, p->line_end))
@@ -215,7 +260,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
                            hri_prose_is_sentence(p, f.from, f.to, signs);
   const hri_voice_heard heard = {p, f.from, f.to, signs, in_sentence, hri_prose_is_on_page(signs, in_sentence)};
   if (f.is_loose && !heard.in_sentence) return false; /* in a program's line such words say nothing */
-  if (is_met_in_my_case(p, f.from, f.to)) return true;
+  if (!(signs & OF_LISTS & ~BIT(TOPIC)) && is_met_in_my_case(p, f.from, f.to)) return true;
   if (heard.in_sentence && !(signs & OF_LISTS) && is_told_in_clause(p, f.from, f.to)) return true;
   if (heard.in_sentence && !(signs & AGAINST_MET) &&
       (is_met_by_us(p, f.from, f.to) || (signs & BIT(TOLD) && hri_voice_lacks_be(p, f.from, f.to)) ||

@@ -233,12 +233,24 @@ static bool is_one_cause(const char *text, size_t line, size_t at) {
                         "root cause|common cause|possible cause|possible reason");
 }
 
+/* "Batch size 64 failed: oom" and nothing behind, or ", batch size 32 ok": what was tried stands before it. */
+static bool is_end_of_try(const char *text, size_t line, size_t from, size_t to, size_t count) {
+  static const char ends[] = " failed: | crashed: | died: ";
+  size_t at = line, end = to;
+  if (!hri_match_end(text, line, from, ends) || hri_match_any(text, line, from, "tests|test|tested|modes"))
+    return false;
+  while (end < count && text[end] == ' ') end++;
+  if (end == count) return true;
+  while (at < from && !hri_is_digit(text[at])) at++;
+  return at < from && text[to] == ',';
+}
+
 /* "oom" as a word: of somebody who met it, not a counter or the name of a setting. */
 static bool find_oom(const char *text, size_t line, size_t from, size_t to, size_t count, hri_oom_phrase *p) {
   static const char behind[] =
       ".|)|]|:|!| error| when| while| after | from | killed| during| on gpu| on device| in | at | trying";
   static const char before[] =
-      "due to|by|hit|got|because of|reason:|error:|failed:|failure:|crashed:|died:|gpu|cuda|host|encountered|status:|error|with|into|"
+      "due to|by|hit|got|because of|reason:|error:|gpu|cuda|host|encountered|status:|error|with|into|"
       "getting|get an|get a|get|gets|cause|causes|caused";
   *p = (hri_oom_phrase){from, to, false, false};
   if (hri_match_at(text, to, count, ": 0|s:|=| score|_")) return false;
@@ -249,6 +261,7 @@ static bool find_oom(const char *text, size_t line, size_t from, size_t to, size
   if (hri_match_at(text, to, count, " killed") &&
       hri_match_end(text, line, from, "that got |that get |that were |which got "))
     return false; /* of a kind */
+  if (is_end_of_try(text, line, from, to, count)) return true;
   p->is_loose =
       to < count && !hri_match_at(text, to, count, behind) && find_back(text, line, from, 16, before, 3) == from;
   return true;

@@ -111,7 +111,9 @@ bool hri_voice_tells_of_kill(const hri_oom_place *p) {
 
 bool hri_voice_lacks_be(const hri_oom_place *p, size_t from, size_t to) {
   return hri_match_end(p->text, hri_sentence_start(p->text, p->sentence, from), from, " will ") &&
-         hri_match_at(p->text, from, to, "killed");
+         hri_match_at(p->text, from, to, "killed") &&
+         !hri_match_any(p->text, to, hri_sentence_end(p->text, to, p->line_end),
+                        HRI_CASE "|when it|when they|when a|once|as soon as");
 }
 
 /* "The process was killed by the kernel's OOM killer": once, and by whom. */

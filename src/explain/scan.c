@@ -27,7 +27,7 @@
 #include "explain/voice.h"
 #include "explain/wording.h"
 
-enum { AHEAD = 16 * 1024, MAX_PARSED = 20000, TRIES = 96, SHORT = 64, RESTS = 16 };
+enum { AHEAD = 16 * 1024, MAX_PARSED = 20000, TRIES = 96, SHORT = 64, SHORTS = 32, HEADS = 4, HEAD = 8, RESTS = 16 };
 
 /* A message that others' lines interrupt: its own ones go on up to `end`. */
 typedef struct rest {
@@ -45,7 +45,9 @@ struct hr_explainer {
   size_t muted;                /* no head of known words is looked for before this place in the window ... */
   size_t spoken;               /* ... and no word of the general rule before this one */
   size_t judged_line;          /* the line that words were last looked at in, plus one; 0: none ... */
-  uint32_t tries;              /* ... and what they cost: those that were none, and short messages */
+  uint32_t tries;              /* ... and what they cost: those that were none ... */
+  uint32_t shorts;             /* ... and how many short messages it held ... */
+  char heads[HEADS][HEAD];     /* ... and how the last of these began; ... */
   bool may_fail;               /* ... and whether any word in it says that something failed */
   hri_scan_excerpt excerpt;    /* scratch, as is ... */
   hri_oom_message message;     /* ... this: large, so not on the stack */
@@ -110,10 +112,33 @@ static bool is_worth_it(hr_explainer *e, size_t m, bool english) {
   end = end + 120 < w->count ? end + 120 : w->count; /* or in the next line, where one was wrapped */
   if (e->judged_line != line + 1) {
     e->judged_line = line + 1;
-    e->tries = 0;
+    e->tries = e->shorts = 0;
     e->may_fail = hri_match_part(w->text, line, end, words);
   }
   return e->tries < TRIES && (e->may_fail || !english);
+}
+
+/* Whether `at`, in the line of mark `m`, is the head of one more short message, of which its line holds enough: "code 137" a hundred times
+ * in a line is no hundred ends. A size behind such a head is a whole message's. */
+static bool is_said_enough(const hr_explainer *e, size_t at, size_t m) {
+  enum { NEAR = 240 };
+  static const char sizes[] = "b|kb|mb|gb|kib|mib|gib|bytes|ki|mi|gi|m|g|k";
+  const hri_scan_window *w = &e->window;
+  const size_t end = hri_scan_mark_end(w, m), near = at + NEAR < end ? at + NEAR : end;
+  if (e->shorts < SHORTS || at + HEAD > w->count) return false;
+  for (unsigned i = 0; i < HEADS; i++)
+    if (memcmp(w->text + at, e->heads[i], HEAD) == 0) return !hri_match_any(w->text, at, near, sizes);
+  return false;
+}
+
+/* Counts a short message at `at`. */
+static void count_short(hr_explainer *e, size_t at) {
+  const hri_scan_window *w = &e->window;
+  bool known = at + HEAD > w->count;
+  for (unsigned i = 0; i < HEADS && !known; i++) known = i < e->shorts && memcmp(w->text + at, e->heads[i], HEAD) == 0;
+  if (e->shorts >= SHORTS) e->tries += 3;
+  if (!known) memcpy(e->heads[e->shorts % HEADS], w->text + at, HEAD);
+  e->shorts++;
 }
 
 /* Reads the message whose words are known at the excerpt's start: *end is how far, *whole whether it is one of
@@ -160,7 +185,8 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
   bool whole = false, open = true, known = !general; /* by its words, not by their structure */
   size_t end;
   e->message.kind = HRI_OOM_NOTHING;
-  if (is_rest(e, at, m) || !is_worth_it(e, m, general && !(e->window.text[at] & 0x80)) || (!general && at < e->muted))
+  if (is_rest(e, at, m) || !is_worth_it(e, m, general && !(e->window.text[at] & 0x80)) || (!general && at < e->muted) ||
+      is_said_enough(e, at, m))
     return at + 1;
   place = hri_scan_place_of(&e->window, at, m); /* what costs more than all before it */
   place.ear = e->ear;
@@ -187,7 +213,7 @@ static size_t read_message(hr_explainer *e, size_t at, size_t m) {
       e->muted = at + (end - x->start); /* the rest of the same words */
     return at + 1;
   }
-  if (end - x->start < SHORT) e->tries += 3; /* "code 137" a hundred times in a line is no hundred ends */
+  if (end - x->start < SHORT) count_short(e, at);
   return go_on(e, at, m, end);
 }
 

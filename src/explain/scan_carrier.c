@@ -11,6 +11,7 @@
 #include <string.h>
 
 #include "base/utf8.h"
+#include "explain/figures.h"
 #include "explain/line.h"
 #include "explain/match.h"
 #include "explain/report.h"
@@ -90,6 +91,15 @@ static size_t behind_runtime(const char *line, size_t count) {
   return steps > 0 && text > steps ? text : 0;
 }
 
+/* Whether a size stands at line[at]: "12.00 GiB". */
+static bool is_size(const char *line, size_t at, size_t count) {
+  char text[40];
+  hr_oom_value value = {0};
+  size_t put = 0;
+  for (; at < count && put < sizeof text; at++) text[put++] = hri_line_lower(line[at]);
+  return hri_oom_size_at(text, 0, put, &value);
+}
+
 /* Behind the step and the seconds, "#12 45.123 ", with which a builder of images prints what a step prints; behind the step alone
  * where its end is told, "#12 ERROR: ...". 0 when it is not there. */
 static size_t behind_builder(const char *line, size_t count) {
@@ -101,7 +111,10 @@ static size_t behind_builder(const char *line, size_t count) {
   for (at = step; at < count && hri_is_digit(line[at]);) at++;
   if (at == step || at + 1 >= count || line[at] != '.' || !hri_is_digit(line[at + 1])) return 0;
   for (at++; at < count && hri_is_digit(line[at]);) at++;
-  return at < count && line[at] == ' ' ? at + 1 : 0;
+  if (at + 1 >= count || line[at] != ' ') return at + 1 == count && line[at] == ' ' ? count : 0;
+  return !hri_line_is_blank(line[at + 1]) && is_size(line, step, count)
+             ? 0
+             : at + 1; /* "#3 12.00 GiB requested" has no seconds */
 }
 
 static size_t drop_front(char *line, size_t at, size_t count) {
@@ -161,11 +174,34 @@ static int hex_of(char c) {
   return hri_is_digit(c) ? c - '0' : low >= 'a' && low <= 'f' ? low - 'a' + 10 : -1;
 }
 
-/* A text that an address carries, "cuda%20out%20of%20memory": without a blank, whose blanks and other signs are written as their bytes. Else
- * "%20gib" would be a figure. */
+/* Whether a field of a query ends at line[at], "?q=". */
+static bool is_asked(const char *line, size_t at) {
+  const size_t end = at;
+  while (at > 0 && hri_is_letter(hri_line_lower(line[at - 1]))) at--;
+  return at < end && at > 0 && line[at - 1] == '?';
+}
+
+/* Whether the line is a text that an address carries, "cuda%20out%20of%20memory": without a blank, whose blanks and other signs are written as
+ * their bytes. A link is one where it holds a size, "2.00%20GiB": else it names what it leads to, which need not have happened. */
+static bool is_address(const char *line, size_t count) {
+  bool sized = false, blanks = false, asks = false;
+  if (!memchr(line, '%', count) || memchr(line, ' ', count)) return false;
+  for (size_t at = 0; at < count; at++) {
+    if (line[at] == '=') asks |= is_asked(line, at);
+    if (line[at] != '%') continue;
+    if (at + 2 >= count || hex_of(line[at + 1]) < 0 || hex_of(line[at + 2]) < 0) return false; /* a share, "9%" */
+    if (line[at + 1] != '2' || line[at + 2] != '0') continue;
+    blanks = true;
+    if (at == 0 || !hri_is_digit(line[at - 1]) || at + 4 >= count) continue;
+    sized |= strchr("KMGTB", hri_line_lower(line[at + 3]) - 'a' + 'A') && strchr("ibBy", line[at + 4]);
+  }
+  return blanks && (sized || !(asks || hri_oom_word(line, 0, count, "://") < count));
+}
+
+/* Else "%20gib" would be a figure. */
 static size_t decode_address(char *line, size_t count) {
   size_t put = 0;
-  if (memchr(line, ' ', count) || hri_oom_word(line, 0, count, "%20") == count) return count;
+  if (!is_address(line, count)) return count;
   for (size_t at = 0; at < count; put++) {
     const int high = at + 2 < count && line[at] == '%' ? hex_of(line[at + 1]) : -1;
     const int low = high >= 0 ? hex_of(line[at + 2]) : -1;
@@ -285,11 +321,15 @@ static size_t open_box(char *line, size_t count) {
 }
 
 /* Behind what stands between the number that ends at line[at] and the text: a tab, a colon as grep sets it, a bar, blanks; `at` when it is
- * none. "3: x" is what a rank's line looks like, too: so a colon with a blank parts only where `colons` did before. */
-static size_t behind_number(const char *line, size_t at, size_t count, bool colons) {
+ * none. "3: x" is what a rank's line looks like, too: so a colon with one blank parts only where one without any did in two lines before,
+ * with more blanks, or a tab, in one. */
+static size_t behind_number(const char *line, size_t at, size_t count, uint64_t colons) {
   size_t to = at;
   if (line[at] == '\t') return at + 1;
-  if (line[at] == ':') return at + 1 < count && hri_line_is_blank(line[at + 1]) && !colons ? at : at + 1;
+  if (line[at] == ':') {
+    for (to = at + 1; to < count && hri_line_is_blank(line[to]);) to++;
+    return to == at + 1 || colons >= (to > at + 2 || line[at + 1] == '\t' ? 1 : 2) ? at + 1 : at;
+  }
   while (to < count && line[to] == ' ') to++;
   for (size_t i = 0; to > at && i < HRI_COUNT(sides); i++) {
     const size_t side = strlen(sides[i]);
@@ -315,7 +355,7 @@ size_t hri_scan_drop_number(hri_scan_numbers *numbers, char *line, size_t count,
     numbers->last = 0;
     return count;
   }
-  numbers->colons |= line[at] == ':';
+  numbers->colons += line[at] == ':' && at + 1 < count;
   return drop_front(line, text < count ? text : count, count);
 }
 
@@ -328,8 +368,11 @@ size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated) {
   bool known = false;
   size_t at;
   at = behind_system(line, count, &known);
-  if (at == 0) at = behind_runtime(line, count);
-  if (at == 0) at = behind_builder(line, count);
+  if (at == 0) {
+    at = behind_runtime(line, count);
+    if (at == 0) at = behind_builder(line, count);
+    known = at > 0; /* a log's line, whoever printed it */
+  }
   if (at == 0 && hri_match_at(line, 0, count, "stderr: |stdout: ") && !is_literal_field(line, 8, count)) at = 8;
   *dated = known;
   return open_page(line, open_box(line, decode_address(line, drop_front(line, at, count))));

@@ -12,8 +12,8 @@ size_t hri_scan_open_object(char *line, size_t count);
 
 /* The numbers of lines so far; it begins as zeros. */
 typedef struct hri_scan_numbers {
-  uint64_t last; /* the last of those that all bear theirs */
-  bool colons;   /* a colon without a blank stood behind one */
+  uint64_t last;   /* the last of those that all bear theirs */
+  uint64_t colons; /* how many of them a colon parts from a text */
 } hri_scan_numbers;
 
 /* Takes off the number of the raw line `number`, from 1, as an editor or a viewer shows it ("7:x", "  7  x", "7\tx", "7 | x"), where all lines
@@ -21,7 +21,7 @@ typedef struct hri_scan_numbers {
 size_t hri_scan_drop_number(hri_scan_numbers *numbers, char *line, size_t count, uint64_t number);
 
 /* Brings the whole raw line, without such escapes, to what the carrier was given, in place; returns how long that is. `dated` becomes whether it
- * is a dated record of somebody who is known by the name before it. */
+ * is a dated record of somebody who is known by the name before it, or a line of a log that a container's runtime, a runner or a builder kept. */
 size_t hri_scan_take_from_carrier(char *line, size_t count, bool *dated);
 
 /* What stands for a sign in a page's source, "&lt;", or in JSON, "\\u4e2d", becomes the sign, in place; returns how long the

@@ -107,6 +107,13 @@ void hri_scan_intake_open(hri_scan_intake *in) {
   in->count = hri_scan_take_from_carrier(in->line, count, &in->dated);
 }
 
+/* Whether the line is a record of the log that carries it: no part of a page or of a source, which it may carry, too. A page's titles are of
+ * one word, or marked, and its paragraphs stand apart. */
+static bool is_record(const hri_scan_intake *in, size_t count) {
+  return in->said.source == HRI_SOURCE_NONE && !in->apart && memchr(in->line, ' ', count) &&
+         !(in->said.shape & (HRI_OOM_ROW | HRI_OOM_HEADING | HRI_OOM_COMMENT));
+}
+
 bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete) {
   const bool whole = !in->continued && complete;
   bool joined = false, kill = false, kept;
@@ -118,7 +125,8 @@ bool hri_scan_intake_add(hri_scan_intake *in, hri_scan_window *w, bool complete)
     hri_scan_window_drop_blank(w);
   } else if (!in->continued) {
     at = begin_line(in, w, count);
-    if (whole && in->dated) in->said.shape |= HRI_OOM_DATED;
+    if (whole && in->dated && is_record(in, count)) in->said.shape |= HRI_OOM_DATED;
+    in->apart = count == 0;
     kill = complete && hri_line_reports_kill(in->line, count, at);
     if (kill && in->line[0] == '*') /* no item, no heading */
       in->said.shape &= (uint16_t)~(HRI_OOM_COMMENT | HRI_OOM_HEADING);

@@ -14,7 +14,8 @@ typedef struct hri_scan_intake {
   size_t count;
   uint64_t lines;           /* that have ended before this one */
   hri_scan_numbers numbers; /* of the lines before it */
-  bool dated;               /* whole, it is a dated record of somebody who is known by the name before it */
+  bool dated;               /* whole, it is a dated record: hri_scan_take_from_carrier */
+  bool apart;               /* the line before is empty, as before a page's paragraphs */
   bool continued;           /* the raw line is the rest of one that was too long: it has no prefix */
   hri_scan_mark said;       /* of the current raw line, by its prefix and form: rank, who, shape, source */
   hri_scan_wrap wrap;
