@@ -108,8 +108,10 @@ void hri_scan_intake_open(hri_scan_intake *in) {
 }
 
 /* Whether the line is a record of the log that carries it: no part of a page or of a source, which it may carry, too. A page's titles are of
- * one word, or marked, and its paragraphs stand apart. */
+ * one word, or marked, its paragraphs stand apart or end as sentences do. */
 static bool is_record(const hri_scan_intake *in, size_t count) {
+  enum { LONG = 60 };
+  if (count > LONG && strchr(".:?!", in->line[count - 1])) return false;
   return in->said.source == HRI_SOURCE_NONE && !in->apart && memchr(in->line, ' ', count) &&
          !(in->said.shape & (HRI_OOM_ROW | HRI_OOM_HEADING | HRI_OOM_COMMENT));
 }
