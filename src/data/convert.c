@@ -559,6 +559,7 @@ static hr_status add_system(converter *c, hri_column column, hr_error *error) {
     c->dataset->found.facts |= HRI_DATA_SYSTEM_TWICE;
     return HR_OK;
   }
+  c->dataset->found.system_rows += c->dataset->found.system_rows < UINT32_MAX;
   return add_said(c, "system", system->raw, NULL, error);
 }
 

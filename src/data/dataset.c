@@ -199,6 +199,8 @@ static void finish_hash(hri_dataset *dataset) {
     hri_digest_add_u64(&content, dataset->sources[i].format << 8 | dataset->sources[i].container);
   if (dataset->found.silent_answers > 0)
     hri_digest_add_u64(&content, dataset->found.silent_answers); /* other labels count */
+  if (dataset->found.system_rows > 0)
+    hri_digest_add_u64(&content, dataset->found.system_rows); /* first messages, which earlier versions left out */
   dataset->content_hash = hri_digest_value(&content);
   dataset->words_hash = o->identity;
   for (size_t i = 0; i < sizeof values / sizeof *values; i++) hri_digest_add_u64(&dataset->digest, values[i]);

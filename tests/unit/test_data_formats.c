@@ -16,6 +16,7 @@
 #include "base/mem.h"
 #include "base/text.h"
 #include "data/dataset.h"
+#include "data/source.h"
 #include "support/datasets.h"
 #include "support/files.h"
 
@@ -363,6 +364,48 @@ static void a_system_beside_messages_is_their_first(void **state) {
     assert_int_equal(strstr(hri_dataset_note(dataset), "system of rows is not used") != NULL, cases[i].twice);
     hri_dataset_destroy(dataset);
   }
+}
+
+/* The hash of what files hold, as it was before anything but their bytes and formats was in it. */
+static uint64_t plain_hash(const char *content, hr_data_format format) {
+  hri_digest digest = {0};
+  hri_digest_add(&digest, content, strlen(content));
+  hri_digest_add_u64(&digest, strlen(content));
+  hri_digest_add_u64(&digest, (uint64_t)(format << 8 | HRI_JSONL));
+  return hri_digest_value(&digest);
+}
+
+/* Tokens of rows with a system beside their messages became others: a run that began before goes on with them only when told so,
+ * and all other runs go on as they are. */
+static void the_hash_of_content_knows_a_system_beside_messages(void **state) {
+#define TALK "\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]"
+#define OWN "\"messages\": [{\"role\": \"system\", \"content\": \"o\"}, {\"role\": \"assistant\", \"content\": \"a\"}]"
+  static const struct {
+    const char *content;
+    hr_data_format format;
+    bool others;
+  } cases[] = {
+      {"{" TALK "}\n", HR_DATA_MESSAGES, false},
+      {"{\"system\": \"\", " TALK "}\n", HR_DATA_MESSAGES, false},
+      {"{\"system\": \"s\", " OWN "}\n", HR_DATA_MESSAGES, false},
+      {"{\"system\": \"s\", " TALK "}\n", HR_DATA_MESSAGES, true},
+      {"{" TALK "}\n{\"system\": \"s\", " TALK "}\n", HR_DATA_MESSAGES, true},
+      {"{\"system\": \"s\", \"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}\n",
+       HR_DATA_SHAREGPT, true},
+      {"{\"system\": \"s\", \"instruction\": \"q\", \"output\": \"a\"}\n", HR_DATA_ALPACA, false},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *path = write_text("hash.jsonl", cases[i].content);
+    const hri_dataset_options options = options_for(&path);
+    hri_dataset *dataset = open_ok(&options);
+    const uint64_t plain = plain_hash(cases[i].content, cases[i].format);
+    if ((hri_dataset_content_hash(dataset) != plain) != cases[i].others)
+      fail_msg("%s: the hash is %s", cases[i].content, cases[i].others ? "as before" : "another");
+    hri_dataset_destroy(dataset);
+  }
+#undef TALK
+#undef OWN
 }
 
 static void alpaca_rows_use_the_template_or_the_preamble(void **state) {
@@ -781,6 +824,7 @@ int main(void) {
       TEST(tools_reach_the_template),
       TEST(sharegpt_names_are_mapped),
       TEST(a_system_beside_messages_is_their_first),
+      TEST(the_hash_of_content_knows_a_system_beside_messages),
       TEST(alpaca_rows_use_the_template_or_the_preamble),
       TEST(token_rows_may_stand_in_an_array),
       TEST(long_texts_are_cut_into_parts_without_a_trace),
