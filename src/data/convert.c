@@ -555,7 +555,7 @@ static hr_status add_system(converter *c, hri_column column, hr_error *error) {
   const hri_cell *system = &c->fields.cells[HRI_SYSTEM], *cell = &c->fields.cells[column];
   const hri_turn *first = cell->turn_count > 0 ? &c->fields.turns.items[cell->first_turn] : NULL;
   if (!first || !system->text || !system->text[0]) return HR_OK;
-  if (strcmp(first->role, "system") == 0) {
+  if (strcmp(first->role, "system") == 0 || strcmp(first->role, "developer") == 0) { /* two names of one thing */
     c->dataset->found.facts |= HRI_DATA_SYSTEM_TWICE;
     return HR_OK;
   }
@@ -653,13 +653,15 @@ static hr_status convert_alpaca(converter *c, hr_error *error) {
 
 /* ---- the file ---- */
 
-static const uint32_t wanted[HR_DATA_FORMAT_COUNT] = {
-    [HR_DATA_TEXT_FIELD] = 1u << HRI_TEXT,
-    [HR_DATA_PROMPT] = 1u << HRI_PROMPT | 1u << HRI_COMPLETION | 1u << HRI_TOOLS,
-    [HR_DATA_MESSAGES] = 1u << HRI_MESSAGES | 1u << HRI_SYSTEM | 1u << HRI_TOOLS,
-    [HR_DATA_SHAREGPT] = 1u << HRI_CONVERSATIONS | 1u << HRI_SYSTEM | 1u << HRI_TOOLS,
-    [HR_DATA_ALPACA] =
-        1u << HRI_INSTRUCTION | 1u << HRI_INPUT | 1u << HRI_OUTPUT | 1u << HRI_SYSTEM | 1u << HRI_HISTORY,
+/* What stands as `system` beside messages may be anybody's own: trainers that know no such field pass over it. */
+static const hri_wanted wanted[HR_DATA_FORMAT_COUNT] = {
+    [HR_DATA_TEXT_FIELD] = {1u << HRI_TEXT, 0},
+    [HR_DATA_PROMPT] = {1u << HRI_PROMPT | 1u << HRI_COMPLETION | 1u << HRI_TOOLS, 0},
+    [HR_DATA_MESSAGES] = {1u << HRI_MESSAGES | 1u << HRI_TOOLS, 1u << HRI_SYSTEM},
+    [HR_DATA_SHAREGPT] = {1u << HRI_CONVERSATIONS | 1u << HRI_TOOLS, 1u << HRI_SYSTEM},
+    [HR_DATA_ALPACA] = {1u << HRI_INSTRUCTION | 1u << HRI_INPUT | 1u << HRI_OUTPUT | 1u << HRI_SYSTEM |
+                            1u << HRI_HISTORY,
+                        0},
 };
 
 static void ignore(void *context, const char *name) { hri_data_ignore(context, name); }

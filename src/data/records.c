@@ -150,6 +150,7 @@ typedef struct scanner {
   hri_json_scan scan;
   const char *begin; /* of the record */
   hri_fields *fields;
+  hri_wanted wanted;
 } scanner;
 
 /* Begins a value: its place in the raw record and its kind; null is missing. */
@@ -283,27 +284,41 @@ static hr_status scan_cell(scanner *s, hri_column column, hr_error *error) {
   return HR_OK;
 }
 
-hr_status hri_fields_read(hri_fields *fields, hri_records *records, uint32_t wanted,
+/* A string; of two the last, as Python reads them. *other: it is something else, which is passed over. */
+static hr_status scan_beside(scanner *s, hri_column column, bool *other, hr_error *error) {
+  hri_cell *cell = &s->fields->cells[column];
+  char kind = hri_json_scan_peek(&s->scan);
+  *cell = (hri_cell){0};
+  *other = kind != '"' && kind != 'n';
+  return *other ? hri_json_scan_skip(&s->scan, error) : scan_cell(s, column, error);
+}
+
+static hr_status scan_column(scanner *s, hri_column column, bool *ignored, hr_error *error) {
+  const uint32_t bit = 1u << column;
+  *ignored = column == HRI_COLUMN_COUNT || !((s->wanted.columns | s->wanted.beside) & bit);
+  if (*ignored) return hri_json_scan_skip(&s->scan, error);
+  return s->wanted.beside & bit ? scan_beside(s, column, ignored, error) : scan_cell(s, column, error);
+}
+
+hr_status hri_fields_read(hri_fields *fields, hri_records *records, hri_wanted wanted,
                           void (*ignore)(void *context, const char *name), void *context, hr_error *error) {
   scanner s = {.scan = hri_json_scan_init(records->bytes, records->count, records->in->path, ""),
                .begin = records->bytes,
-               .fields = fields};
+               .fields = fields,
+               .wanted = wanted};
   s.scan.line = records->record_line;
   memset(fields->cells, 0, sizeof fields->cells);
   fields->turns.count = 0;
   HRI_TRY(hri_json_scan_object(&s.scan, error));
   for (;;) {
     hri_column column = 0;
+    bool ignored;
     char *key;
     HRI_TRY(hri_json_scan_key(&s.scan, &key, error));
     if (!key) break;
     while (column < HRI_COLUMN_COUNT && strcmp(key, names[column]) != 0) column++;
-    if (column < HRI_COLUMN_COUNT && wanted & 1u << column) {
-      HRI_TRY(scan_cell(&s, column, error));
-      continue;
-    }
-    ignore(context, key);
-    HRI_TRY(hri_json_scan_skip(&s.scan, error));
+    HRI_TRY(scan_column(&s, column, &ignored, error));
+    if (ignored) ignore(context, key);
   }
   return hri_json_scan_end(&s.scan, error);
 }

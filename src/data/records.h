@@ -74,9 +74,14 @@ typedef struct hri_fields {
   HRI_ARRAY(hri_turn) turns;
 } hri_fields;
 
-/* Reads the columns in the set `wanted` (bits); others are passed over and given to `ignore`. INPUT names file and
- * line. */
-hr_status hri_fields_read(hri_fields *fields, hri_records *records, uint32_t wanted,
+/* Sets of columns (bits). */
+typedef struct hri_wanted {
+  uint32_t columns; /* a value of a wrong kind, or a second one, is an error */
+  uint32_t beside;  /* taken where they are strings, and passed over like unknown ones where they are not */
+} hri_wanted;
+
+/* Reads the columns that are wanted; others are passed over and given to `ignore`. INPUT names file and line. */
+hr_status hri_fields_read(hri_fields *fields, hri_records *records, hri_wanted wanted,
                           void (*ignore)(void *context, const char *name), void *context, hr_error *error);
 
 #endif

@@ -334,7 +334,9 @@ static void a_system_beside_messages_is_their_first(void **state) {
                     plain[] =
                         "[{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]",
                     own[] = "[{\"role\": \"system\", \"content\": \"own\"}, {\"role\": \"user\", \"content\": \"q\"}, "
-                            "{\"role\": \"assistant\", \"content\": \"a\"}]";
+                            "{\"role\": \"assistant\", \"content\": \"a\"}]",
+                    developer[] = "[{\"role\": \"developer\", \"content\": \"own\"}, {\"role\": \"user\", \"content\": \"q\"}, "
+                                  "{\"role\": \"assistant\", \"content\": \"a\"}]";
   static const struct {
     const char *field, *talk, *system, *rows;
     bool twice;
@@ -346,6 +348,7 @@ static void a_system_beside_messages_is_their_first(void **state) {
       {"conversations", own, "\"\"", "<|im_start|>system\nown<|im_end|>\n", false},
       {"messages", plain, "\"s\"", "<|im_start|>system\ns<|im_end|>\n", false},
       {"messages", own, "\"s\"", "<|im_start|>system\nown<|im_end|>\n", true},
+      {"messages", developer, "\"s\"", "<|im_start|>developer\nown<|im_end|>\n", true},
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
@@ -362,6 +365,40 @@ static void a_system_beside_messages_is_their_first(void **state) {
     dataset = open_ok(&options);
     assert_null(strstr(hri_dataset_note(dataset), "not used: system"));
     assert_int_equal(strstr(hri_dataset_note(dataset), "system of rows is not used") != NULL, cases[i].twice);
+    hri_dataset_destroy(dataset);
+  }
+}
+
+/* Rows of trainers that know no such field: what is no string there is passed over, and said; of two values the last stands. */
+static void a_system_that_is_no_string_is_not_used(void **state) {
+  static const struct {
+    const char *fields, *rows;
+    bool other;
+  } cases[] = {
+      {"\"system\": [\"S\"]", "", true},
+      {"\"system\": {\"role\": \"system\", \"content\": \"S\"}", "", true},
+      {"\"system\": false", "", true},
+      {"\"system\": 7", "", true},
+      {"\"system\": \"S\", \"system\": \"T\"", "<|im_start|>system\nT<|im_end|>\n", false},
+      {"\"system\": \"S\", \"system\": null", "", false},
+      {"\"system\": \"S\", \"system\": []", "", true},
+      {"\"system\": [], \"system\": \"S\"", "<|im_start|>system\nS<|im_end|>\n", true},
+  };
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    char content[400], expected[400];
+    const char *path;
+    hri_dataset_options options;
+    hri_dataset *dataset;
+    (void)snprintf(content, sizeof content,
+                   "{%s, \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+                   cases[i].fields);
+    (void)snprintf(expected, sizeof expected, "%s" USER("q") ANSWER("[a<|im_end|>]\n"), cases[i].rows);
+    path = write_text("system.jsonl", content);
+    options = options_for(&path);
+    assert_string_equal(rows_of(&options), expected);
+    dataset = open_ok(&options);
+    assert_int_equal(strstr(hri_dataset_note(dataset), "; not used: system") != NULL, cases[i].other);
     hri_dataset_destroy(dataset);
   }
 }
@@ -632,8 +669,7 @@ static const struct {
     {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"7\"}",
      ":2: field 'tools' must be a list", "as JSON"},
     {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\"}]}", "a message has no value", ""},
-    {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\", \"value\": \"a\"}], \"system\": [\"b\"]}",
-     "field 'system' must be a string", ""},
+    {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"system\": [\"b\"]}", "field 'system' must be a string", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\"}", ":2: the field 'output' is missing", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "history must hold pairs",
      ""},
@@ -824,6 +860,7 @@ int main(void) {
       TEST(tools_reach_the_template),
       TEST(sharegpt_names_are_mapped),
       TEST(a_system_beside_messages_is_their_first),
+      TEST(a_system_that_is_no_string_is_not_used),
       TEST(the_hash_of_content_knows_a_system_beside_messages),
       TEST(alpaca_rows_use_the_template_or_the_preamble),
       TEST(token_rows_may_stand_in_an_array),
