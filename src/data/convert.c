@@ -28,6 +28,7 @@ typedef struct talk {
   hri_text json;
   size_t head; /* of json, before the first message */
   const char *tail;
+  bool system; /* the first message is the row's field `system`, which others follow */
   HRI_ARRAY(size_t) ends;
   HRI_ARRAY(bool) assistant; /* whose text counts */
   HRI_ARRAY(size_t) silent;  /* messages of the assistant that nobody is to learn from */
@@ -225,6 +226,7 @@ static hr_status talk_begin(converter *c, hr_error *error) {
   HRI_TRY(find_tools(c, &tools, &bytes, error));
   t->json.length = 0;
   t->ends.count = t->assistant.count = t->silent.count = 0;
+  t->system = false;
   t->tail = "]";
   if (bytes > 0) {
     if (memchr(tools, '{', bytes) && !hri_chat_names(c->dataset->chat, "tools"))
@@ -358,6 +360,13 @@ static hr_status add_said(converter *c, const char *role, hri_slice text, const 
   }
   hri_text_add(&c->talk.json, "}");
   return talk_end_message(c, strcmp(role, "assistant") == 0, error);
+}
+
+/* The row's field `system` as the first message; an empty one is none. */
+static hr_status add_system(converter *c, hr_error *error) {
+  const hri_cell *system = &c->fields.cells[HRI_SYSTEM];
+  c->talk.system = system->text && system->text[0];
+  return c->talk.system ? add_said(c, "system", system->raw, NULL, error) : HR_OK;
 }
 
 static hr_status add_messages(converter *c, hri_column column, hr_error *error) {
@@ -539,10 +548,43 @@ static hr_status convert_rendered(converter *c, const hr_rendered *whole, size_t
   return HR_OK;
 }
 
+static void talk_drop_system(talk *t) {
+  const size_t bytes = t->ends.items[0] + 1 - t->head; /* and a comma */
+  memmove(t->json.chars + t->head, t->json.chars + t->head + bytes, t->json.length - t->head - bytes + 1);
+  t->json.length -= bytes;
+  t->ends.count--;
+  t->assistant.count--;
+  for (size_t i = 0; i < t->ends.count; i++) {
+    t->ends.items[i] = t->ends.items[i + 1] - bytes;
+    t->assistant.items[i] = t->assistant.items[i + 1];
+  }
+  for (size_t i = 0; i < t->silent.count; i++) t->silent.items[i]--;
+  t->system = false;
+}
+
+/* The whole conversation. A template that refuses system messages (Gemma 2's own does) gets it without the row's field
+ * `system`, which is lost then. `first` is a message, and stays it. */
+static hr_status render_whole(converter *c, size_t *first, hr_rendered *whole, hr_error *error) {
+  hr_error reason = {0};
+  const hr_status status = render(c, c->talk.ends.count, false, whole, error);
+  hr_status without;
+  if (status != HR_ERROR_INPUT || !c->talk.system) return status;
+  talk_drop_system(&c->talk);
+  *first -= *first > 0;
+  without = render(c, c->talk.ends.count, false, whole, &reason);
+  if (without == HR_ERROR_INPUT)
+    return hri_hint(error, status, "the row's field 'system' is its first message; without it: %s", reason.message);
+  if (error) *error = reason; /* or none */
+  if (without == HR_OK) c->dataset->found.facts |= HRI_DATA_SYSTEM_LOST;
+  return without;
+}
+
 static hr_status convert_talk(converter *c, size_t first, hr_error *error) {
+  uint32_t *rows = &c->dataset->found.system_rows;
   hr_rendered whole = {0};
   spans list = {0};
-  hr_status status = render(c, c->talk.ends.count, false, &whole, error);
+  hr_status status = render_whole(c, &first, &whole, error);
+  if (status == HR_OK && c->talk.system && c->format != HR_DATA_ALPACA) *rows += *rows < UINT32_MAX;
   if (status == HR_OK) status = convert_rendered(c, &whole, first, &list, error);
   hr_rendered_deinit(&whole);
   hri_array_free(&list);
@@ -551,7 +593,7 @@ static hr_status convert_talk(converter *c, size_t first, hr_error *error) {
 
 /* What stands beside a row's messages as `system` is the first of them, as axolotl (chat_template.py) and LLaMA-Factory
  * (converter.py) have it, unless they begin with one of their own. */
-static hr_status add_system(converter *c, hri_column column, hr_error *error) {
+static hr_status add_system_beside(converter *c, hri_column column, hr_error *error) {
   const hri_cell *system = &c->fields.cells[HRI_SYSTEM], *cell = &c->fields.cells[column];
   const hri_turn *first = cell->turn_count > 0 ? &c->fields.turns.items[cell->first_turn] : NULL;
   if (!first || !system->text || !system->text[0]) return HR_OK;
@@ -559,14 +601,13 @@ static hr_status add_system(converter *c, hri_column column, hr_error *error) {
     c->dataset->found.facts |= HRI_DATA_SYSTEM_TWICE;
     return HR_OK;
   }
-  c->dataset->found.system_rows += c->dataset->found.system_rows < UINT32_MAX;
-  return add_said(c, "system", system->raw, NULL, error);
+  return add_system(c, error);
 }
 
 static hr_status convert_messages(converter *c, hri_column column, hr_error *error) {
   HRI_TRY(need_chat(c, error));
   HRI_TRY(talk_begin(c, error));
-  HRI_TRY(add_system(c, column, error));
+  HRI_TRY(add_system_beside(c, column, error));
   HRI_TRY(add_messages(c, column, error));
   return convert_talk(c, 0, error);
 }
@@ -594,8 +635,7 @@ static hr_status convert_instruction_talk(converter *c, hr_error *error) {
   bool has_input = cells[HRI_INPUT].text && cells[HRI_INPUT].text[0];
   size_t first;
   HRI_TRY(talk_begin(c, error));
-  if (cells[HRI_SYSTEM].text && cells[HRI_SYSTEM].text[0])
-    HRI_TRY(add_said(c, "system", cells[HRI_SYSTEM].raw, NULL, error));
+  HRI_TRY(add_system(c, error));
   for (size_t i = 0; i < cells[HRI_HISTORY].turn_count; i++) {
     const hri_turn *turn = &c->fields.turns.items[cells[HRI_HISTORY].first_turn + i];
     HRI_TRY(add_said(c, "user", turn->content, NULL, error));

@@ -102,6 +102,7 @@ static void add_facts(hri_text *text, uint32_t facts) {
        "UTF-8 FILE > NEW)"},
       {HRI_DATA_WEIGHED, "weights of answers other than 0 count as 1"},
       {HRI_DATA_SYSTEM_TWICE, "system of rows is not used where their messages begin with one of their own"},
+      {HRI_DATA_SYSTEM_LOST, "system of rows is lost: this chat template refuses system messages"},
       {HRI_DATA_TOOLS_LOST,
        "tools or tool_calls of rows are lost: this chat template never writes them, and a call becomes an answer without text"},
       {HRI_DATA_PREAMBLE, "Alpaca's own preamble stands for the chat template that this model does not have"},

@@ -44,7 +44,8 @@ enum {
   HRI_DATA_NOT_UTF8 = 1 << 12,         /* bytes of a text that a tokenizer read as U+FFFD */
   HRI_DATA_TOOLS_LOST = 1 << 13,       /* tools or calls of them, which the chat template does not write */
   HRI_DATA_WEIGHED = 1 << 14,          /* weights of answers that are neither 0 nor 1 */
-  HRI_DATA_SYSTEM_TWICE = 1 << 15      /* a system beside messages that begin with another */
+  HRI_DATA_SYSTEM_TWICE = 1 << 15,     /* a system beside messages that begin with another */
+  HRI_DATA_SYSTEM_LOST = 1 << 16       /* one that the chat template refuses */
 };
 
 enum {
@@ -57,7 +58,7 @@ enum {
 /* What reading found, without the store and the lists: kept in a cache as it is. */
 typedef struct hri_data_found {
   uint32_t facts;                                     /* HRI_DATA_* */
-  uint32_t system_rows; /* rows, at most UINT32_MAX, whose `system` beside messages is their first message */
+  uint32_t system_rows; /* rows, at most UINT32_MAX, whose `system` beside messages became their first */
   uint64_t document_count, token_count, label_count;  /* labels: if no document is cut */
   uint64_t empty_count, broken_count, split_prefixes, /* prompts whose tokens are no beginning of the whole's */
       silent_answers;                                 /* that say themselves that they do not count */

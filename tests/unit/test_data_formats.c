@@ -412,6 +412,46 @@ static uint64_t plain_hash(const char *content, hr_data_format format) {
   return hri_digest_value(&digest);
 }
 
+/* Gemma 2's own template refuses system messages: the field is lost, which is said, and nothing else of the row is; what the
+ * template refuses without it, too, is refused with both reasons. */
+static void a_system_that_the_template_refuses_is_lost(void **state) {
+#define SILENT "{\"from\": \"gpt\", \"value\": \"a\", \"weight\": 0}"
+  static const char gemma[] =
+      "{% if messages[0].role == 'system' %}{{ raise_exception('System role not supported') }}{% endif %}"
+      "{% for m in messages %}{% if (m.role == 'user') != (loop.index0 % 2 == 0) %}{{ raise_exception('roles must alternate') }}{% endif %}"
+      "{{ '<' + m.role + '>' + m.content + '</>' }}{% endfor %}{% if add_generation_prompt %}{{ '<assistant>' }}{% endif %}";
+  static const struct {
+    const char *row, *text;
+  } cases[] = {
+      {"{\"system\": \"s\", \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+       "<user>q</><assistant>[a</>]"},
+      {"{\"tools\": [], \"system\": \"s\", \"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, " SILENT
+       ", {\"from\": \"human\", \"value\": \"r\"}, {\"from\": \"gpt\", \"value\": \"b\"}]}",
+       "<user>q</><assistant>a</><user>r</><assistant>[b</>]"},
+      {"{\"system\": \"s\", \"instruction\": \"q\", \"output\": \"a\"}", "<user>q</><assistant>[a</>]"},
+  };
+  const char *template = write_text("gemma.jinja", gemma), *path;
+  hri_dataset_options options;
+  (void)state;
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    hri_dataset *dataset;
+    path = write_text("system.jsonl", cases[i].row);
+    options = options_for(&path);
+    options.chat = template;
+    assert_string_equal(rows_of(&options), cases[i].text);
+    dataset = open_ok(&options);
+    assert_non_null(strstr(hri_dataset_note(dataset), "; system of rows is lost: "));
+    if (i == 0) assert_int_equal(hri_dataset_content_hash(dataset), plain_hash(cases[i].row, HR_DATA_MESSAGES));
+    hri_dataset_destroy(dataset);
+  }
+  path = write_text("system.jsonl", "{\"system\": \"s\", \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}");
+  options = options_for(&path);
+  options.chat = template;
+  open_fails(&options, "system.jsonl:1: ", "the row's field 'system' is its first message; without it: ");
+  open_fails(&options, "System role not supported", "roles must alternate");
+#undef SILENT
+}
+
 /* Tokens of rows with a system beside their messages became others: a run that began before goes on with them only when told so,
  * and all other runs go on as they are. */
 static void the_hash_of_content_knows_a_system_beside_messages(void **state) {
@@ -861,6 +901,7 @@ int main(void) {
       TEST(sharegpt_names_are_mapped),
       TEST(a_system_beside_messages_is_their_first),
       TEST(a_system_that_is_no_string_is_not_used),
+      TEST(a_system_that_the_template_refuses_is_lost),
       TEST(the_hash_of_content_knows_a_system_beside_messages),
       TEST(alpaca_rows_use_the_template_or_the_preamble),
       TEST(token_rows_may_stand_in_an_array),
