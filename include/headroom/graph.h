@@ -64,7 +64,8 @@ HR_API void hr_graph_loss(hr_graph *graph, hr_tensor hidden, hr_tensor head, hr_
 
 /* Compiles and plans. Of `job`, the model is ignored and accumulate must be 1; device, budget, precision, moments,
  * weight packing, optimizer, recompute (not AUTO), loss chunk, clip, on_nonfinite, update, threads and check count.
- * hr_job_finish need not be called. */
+ * Layers are those of hr_graph_layer: USAGE for a recompute.every or more levels than there are; where there are none,
+ * recompute changes nothing. hr_job_finish need not be called. */
 HR_CHECKED hr_status hr_graph_plan(const hr_graph *graph, const hr_job *job, hr_plan **plan, hr_error *error);
 
 /* ---- running ---- */

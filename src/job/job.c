@@ -128,12 +128,16 @@ static bool tf32_not_offered(const hr_job *job) {
   return job->precision == HR_PRECISION_TF32 && !is_cpu(job) && job->device.flops_tf32 <= 0;
 }
 static bool accumulate_in_backward(const hr_job *job) { return in_backward(job) && job->accumulate > 1; }
+/* In what has no layers, as a graph may, nothing is made again: any number of them means the same. */
+static uint32_t most_layers(const hr_job *job) {
+  return job->model.layer_count ? job->model.layer_count : HR_MAX_LAYERS;
+}
 static bool every_beyond(const hr_job *job) {
   return job->recompute.kind == HR_RECOMPUTE_EVERY &&
-         (job->recompute.every == 0 || job->recompute.every > job->model.layer_count);
+         (job->recompute.every == 0 || job->recompute.every > most_layers(job));
 }
 static bool levels_beyond(const hr_job *job) {
-  return job->recompute.kind == HR_RECOMPUTE_LEVELS && job->recompute.level_count > job->model.layer_count;
+  return job->recompute.kind == HR_RECOMPUTE_LEVELS && job->recompute.level_count > most_layers(job);
 }
 static bool row_beyond(const hr_job *job) {
   return job->model.learned_positions && job->purpose != HR_PURPOSE_GENERATE &&
@@ -280,10 +284,22 @@ static bool holds_for_graphs(bool (*rule)(const hr_job *job)) {
          rule == levels_beyond;
 }
 
+/* Whoever describes a graph has no command line, and says himself what its layers are. */
+static hr_status refuse_layers(const hr_job *job, hr_error *error) {
+  const hr_recompute *r = &job->recompute;
+  const bool every = r->kind == HR_RECOMPUTE_EVERY;
+  hri_fail(error, HR_ERROR_USAGE, "recompute.%s is %u, and the graph has %u layer%s", every ? "every" : "level_count",
+           every ? r->every : r->level_count, job->model.layer_count, job->model.layer_count == 1 ? "" : "s");
+  return hri_hint(error, HR_ERROR_USAGE, "give %s %u, or HR_RECOMPUTE_BLOCK; hr_graph_layer says where a layer begins",
+                  every ? "1 to" : "at most", most_layers(job));
+}
+
 static hr_status check_exclusions(const hr_job *job, bool graph, hr_error *error) {
   for (size_t i = 0; i < EXCLUSIONS; i++) {
     char size[32];
     if ((graph && !holds_for_graphs(exclusions[i].holds)) || !exclusions[i].holds(job)) continue;
+    if (graph && (exclusions[i].holds == every_beyond || exclusions[i].holds == levels_beyond))
+      return refuse_layers(job, error);
     hri_fail(error, HR_ERROR_USAGE, "%s and %s exclude each other: %s", exclusions[i].a, exclusions[i].b,
              exclusions[i].reason);
     if (exclusions[i].holds == row_beyond || exclusions[i].holds == context_beyond)

@@ -202,8 +202,10 @@ static void wrong_graphs_are_refused(void **state) {
   hr_graph_destroy(empty);
 }
 
-/* A graph of one layer that `add` puts an op into; then what hr_graph_plan says of it and of the job. */
-static void refused(hr_tensor (*add)(hr_graph *g, hr_tensor x), void (*change)(hr_job *job), const char *word) {
+/* A graph that `add` puts an op into, of `layers` empty layers; then what hr_graph_plan says of it and of the job: USAGE
+ * with that word, and for a word of NULL nothing. */
+static void planned(hr_tensor (*add)(hr_graph *g, hr_tensor x), uint32_t layers, void (*change)(hr_job *job),
+                    const char *word) {
   hr_error error = {0};
   hr_plan *plan = NULL;
   hr_graph *g;
@@ -217,11 +219,22 @@ static void refused(hr_tensor (*add)(hr_graph *g, hr_tensor x), void (*change)(h
   x = hr_graph_embed(g, ids, hr_graph_parameter(g, "table", 7, WIDTH, 0.5, true));
   head = hr_graph_parameter(g, "head", CLASSES, WIDTH, 0.3, true);
   if (add) x = add(g, x);
+  for (uint32_t k = 0; k < layers; k++) {
+    hr_graph_layer(g, (int32_t)k);
+    x = hr_graph_activation(g, x, HR_ACTIVATION_GELU_TANH);
+  }
+  hr_graph_layer(g, -1);
   hr_graph_loss(g, x, head, targets);
-  if (hr_graph_plan(g, &job, &plan, &error) != HR_ERROR_USAGE || !strstr(error.message, word))
-    fail_msg("wanted '%s', got '%s'", word, error.message);
-  assert_null(plan);
+  if (hr_graph_plan(g, &job, &plan, &error) != (word ? HR_ERROR_USAGE : HR_OK) ||
+      (word && !strstr(error.message, word) && !strstr(error.hint, word)))
+    fail_msg("wanted '%s', got '%s' '%s'", word ? word : "a plan", error.message, error.hint);
+  assert_true((plan == NULL) == (word != NULL));
+  hr_plan_destroy(plan);
   hr_graph_destroy(g);
+}
+
+static void refused(hr_tensor (*add)(hr_graph *g, hr_tensor x), void (*change)(hr_job *job), const char *word) {
+  planned(add, 0, change, word);
 }
 
 static hr_tensor no_heads(hr_graph *g, hr_tensor x) { return hr_graph_attention(g, x, 1, ROWS, 0, 1, WIDTH / 2, 1); }
@@ -242,9 +255,11 @@ static void levels(hr_job *job) {
   job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .levels = {99}, .level_count = 1};
 }
 static void layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = UINT32_MAX}; }
-static void deep_levels(hr_job *job) { /* nine layers of a graph that has none, or one */
+static void no_layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY}; }
+static void deep_levels(hr_job *job) {
   job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = 9};
 }
+static void every_layer(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = 1}; }
 static void two_layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = 2}; }
 static void beta(hr_job *job) { job->beta1 = strtod("nan", NULL); }
 static void threads(hr_job *job) { job->threads = 1u << 31; }
@@ -273,9 +288,16 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
   refused(NULL, precision, "--precision");
   refused(NULL, tf32, "a CPU multiplies all of them");
   refused(NULL, levels, "--recompute");
-  refused(NULL, layers, "--recompute");
-  refused(NULL, deep_levels, "there are more levels than layers");
-  refused(NULL, two_layers, "K is larger than its number of layers");
+  refused(NULL, layers, "give 1 to 512, or HR_RECOMPUTE_BLOCK");
+  refused(NULL, no_layers, "recompute.every is 0, and the graph has 0 layers");
+  planned(NULL, 1, two_layers, "recompute.every is 2, and the graph has 1 layer");
+  planned(NULL, 1, two_layers, "hr_graph_layer");
+  planned(NULL, 3, deep_levels, "recompute.level_count is 9, and the graph has 3 layers");
+  planned(NULL, 3, deep_levels, "give at most 3, or HR_RECOMPUTE_BLOCK");
+  planned(NULL, 2, two_layers, NULL);
+  planned(NULL, 0, every_layer, NULL); /* what has no layers takes any number of them */
+  planned(NULL, 0, two_layers, NULL);
+  planned(NULL, 0, deep_levels, NULL);
   refused(NULL, beta, "--betas");
   refused(NULL, threads, "--threads");
   refused(NULL, device, "the device h100");
