@@ -215,7 +215,7 @@ hr_status hri_gguf_keeps(const hr_model *model, hr_error *error) {
 
 /* ---- values ---- */
 
-hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, uint32_t *index, hr_error *error) {
+hr_status hri_gguf_part_locate(const hri_gguf *file, const hri_gguf_part *part, uint32_t *index, hr_error *error) {
   const hri_gguf_tensor *tensor;
   const uint64_t inner = part->rank == 2 ? part->columns : part->rows, outer = part->rank == 2 ? part->rows : 1;
   *index = hri_gguf_find(file, part->name);
@@ -232,8 +232,14 @@ hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, ui
              (unsigned long long)outer, (unsigned long long)inner);
     return hri_hint(error, HR_ERROR_INPUT, "the file contradicts itself; convert the model anew");
   }
-  if (!hri_ggml_decodes(tensor->type)) return refuse_type(hri_gguf_path(file), part->name, tensor->type, error);
   return HR_OK;
+}
+
+hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, uint32_t *index, hr_error *error) {
+  uint32_t type;
+  HRI_TRY(hri_gguf_part_locate(file, part, index, error));
+  type = hri_gguf_tensor_get(file, *index)->type;
+  return hri_ggml_decodes(type) ? HR_OK : refuse_type(hri_gguf_path(file), part->name, type, error);
 }
 
 /* `count` elements from element `first`, both at the border of a block, through the staging where they need

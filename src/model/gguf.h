@@ -77,7 +77,8 @@ hr_status hri_gguf_keeps(const hr_model *model, hr_error *error);
 /* Tensors that a file may hold and that are ignored: frequency factors, a separate head of a tied model. */
 bool hri_gguf_ignored(const hr_model *model, const char *name);
 
-/* The tensor of a part, checked: INPUT when it is missing, has another shape, or a type that is not decoded. */
+/* The tensor of a part: INPUT when it is missing or has another shape; part_find, also when its type is not decoded. */
+hr_status hri_gguf_part_locate(const hri_gguf *file, const hri_gguf_part *part, uint32_t *index, hr_error *error);
 hr_status hri_gguf_part_find(const hri_gguf *file, const hri_gguf_part *part, uint32_t *index, hr_error *error);
 /* Rows [row, row + count) of a part (elements, for vectors) as fp32, in our order, with the offset taken away.
  * `staging` takes

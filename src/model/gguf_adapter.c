@@ -130,8 +130,9 @@ hr_status hri_gguf_adapter_check(const hri_gguf *file, const hr_model *model, hr
       uint32_t index;
       hr_status status;
       hri_gguf_part_of(model, &spec, k, &part);
-      status = hri_gguf_part_find(file, &part, &index, error);
+      status = hri_gguf_part_locate(file, &part, &index, error);
       if (status != HR_OK) return hri_hint(error, status, OTHER_MODEL);
+      HRI_TRY(hri_gguf_part_find(file, &part, &index, error));
     }
   }
   return HR_OK;

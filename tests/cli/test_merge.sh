@@ -324,8 +324,8 @@ def write(path, keys, tensors):
     for key, value in keys.items():
         out += text(key) + (struct.pack("<I", 8) + text(value) if isinstance(value, str) else struct.pack("<If", 6, value))
     data = b""
-    for name, (dims, values) in tensors.items():
-        out += text(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, 0, len(data))
+    for name, (dims, values, *kind) in tensors.items():
+        out += text(name) + struct.pack("<I%dQIQ" % len(dims), len(dims), *dims, *kind or [0], len(data))
         data += struct.pack("<%df" % len(values), *values)
         data += b"\0" * (-len(data) % 32)
     open(path, "wb").write(out + b"\0" * (-len(out) % 32) + data)
@@ -358,6 +358,7 @@ one("wide.gguf", lambda k, t: t.update({q + "a": ([25, 4], [0.0] * 100)}))
 one("tall.gguf", lambda k, t: t.update({q + "b": ([4, 25], [0.0] * 100)}))
 one("pair.gguf", lambda k, t: t.update({q + "b": ([3, 24], [0.0] * 72)}))
 one("cube.gguf", lambda k, t: t.update({q + "a": ([24, 4, 2], [0.0] * 192)}))
+one("whole.gguf", lambda k, t: t.update({q + "a": (*t[q + "a"], 26)})) # I32, of which no weights are
 one("empty.gguf", lambda k, t: t.clear())
 one("nan.gguf", lambda k, t: t[q + "b"][1].__setitem__(5, float("nan")))
 P
@@ -388,6 +389,10 @@ refused_gguf 5 wide 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 25 elements
 refused_gguf 5 tall 'tensor blk.1.attn_q.weight.lora_b has 25 rows of 4 elements; .* has 24 of 4'
 refused_gguf 5 pair 'tensor blk.1.attn_q.weight.lora_b has 24 rows of 3 elements; .* has 24 of 4'
 refused_gguf 5 cube 'tensor blk.1.attn_q.weight.lora_a has 4 rows of 24 elements'
+refused_gguf 5 whole 'tensor blk.1.attn_q.weight.lora_a has type I32'; expect_err 'these are read: F32, F16,'
+for name in wide tall pair cube; do
+  run plan base-llama/final --adapter $name.gguf --seq 13; refuses 5; expect_err 'name the model that the adapters were trained beside'
+done
 run merge base-llama/final nan.gguf --out never; refuses 5; expect_err 'nan.gguf: element 17 of tensor blk.1.attn_q.weight.lora_b is not finite' # where our rows have it
 run evaluate base-llama/final --adapter nan.gguf --seq 13 --data held.txt; refuses 5; expect_err 'nan.gguf: tensor blk.1.attn_q.weight.lora_b holds a value that is not finite'
 run merge base-llama/final empty.gguf --out never; refuses 5; expect_err 'empty.gguf holds no tensors'
