@@ -8,10 +8,9 @@ set(HR_SHARE_FOLDER ${CMAKE_INSTALL_DATADIR}/headroom)
 set(HR_GENERATED ${CMAKE_BINARY_DIR}/generated)
 
 # What a library needs where it is linked as an archive, for pkg-config. What a module asks of who compiles comes to everybody by
-# Requires.private, also to who links the shared library, and utf8proc's -DUTF8PROC_EXPORTS is nobody's but its own: it is named as a library.
-set(HR_UTF8PROC ${UTF8PROC_LDFLAGS})
-list(TRANSFORM CMAKE_C_IMPLICIT_LINK_DIRECTORIES PREPEND -L OUTPUT_VARIABLE HR_USUAL)
-list(REMOVE_ITEM HR_UTF8PROC ${HR_USUAL})
+# Requires.private, also to who links the shared library, and utf8proc's -DUTF8PROC_EXPORTS is nobody's but its own: it is named as a library,
+# without the place where it was here: another machine has its own.
+list(TRANSFORM UTF8PROC_LIBRARIES PREPEND -l OUTPUT_VARIABLE HR_UTF8PROC)
 string(REPLACE ";" " " HR_UTF8PROC "${HR_UTF8PROC}")
 set(HR_MODULES_headroom_lib "jansson libpcre2-8 libzstd zlib")
 set(HR_MODULES_headroom_mem "jansson zlib")

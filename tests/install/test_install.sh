@@ -38,6 +38,17 @@ run help --man; cmp -s out first/share/man/man1/headroom.1 || fail "the manual p
 last='what says where'
 ! grep -rIlF -e "$work" -e "$build" -e "$sources" first --exclude=note || fail "files name the place that they were made in"
 
+# ---- built against a utf8proc in a place of its own ----
+mkdir -p own/pkgconfig
+sed "s|^libdir=.*|libdir=$work/own|" "$(pkg-config --variable=pcfiledir libutf8proc)/libutf8proc.pc" >own/pkgconfig/libutf8proc.pc
+ln -s "$(pkg-config --variable=libdir libutf8proc)"/libutf8proc.* own
+export PKG_CONFIG_PATH=$work/own/pkgconfig
+done_by pkg-config --libs libutf8proc; expect_out "^-L$work/own -lutf8proc"
+done_by cmake -S "$sources" -B own/build
+last='a library in a place of its own'
+grep -q '^Libs.private:.* -lutf8proc' own/build/generated/headroom.pc || fail "it is not named"
+! grep -F -e "$work" own/build/generated/*.pc >out || fail "the place where it was built is named"
+
 # ---- pkg-config, in another place ----
 mv first second
 export PKG_CONFIG_PATH=$work/second/lib/pkgconfig LD_LIBRARY_PATH=$work/second/lib
