@@ -22,7 +22,7 @@
 #include "data/paths.h"
 #include "data/source.h"
 
-enum { VERSION = 3, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096, LARGE_BYTES = 1 << 20 };
+enum { VERSION = 2, BLOCK_BYTES = 64 * 1024, PATH_BYTES = 4096, LARGE_BYTES = 1 << 20 };
 
 typedef struct header {
   char magic[8];
@@ -34,9 +34,14 @@ typedef struct header {
 /* What reading decided about a file. */
 typedef struct kind {
   uint32_t format, container, width;
-  uint32_t zero;
+  uint32_t reading; /* readings[format] when it was made */
   uint64_t base, documents;
 } kind;
+
+/* How rows of a format become tokens: a number that goes up where that changes, so that entries of other formats stay
+ * good. VERSION is of the layout, and of what changes for all of them.
+ * 1: `system` beside messages is their first message. */
+static const uint32_t readings[HR_DATA_FORMAT_COUNT] = {[HR_DATA_MESSAGES] = 1, [HR_DATA_SHAREGPT] = 1};
 
 static const char magic[8] = {'H', 'R', 'T', 'O', 'K', 'E', 'N', 'S'};
 
@@ -217,13 +222,20 @@ static void take_kinds(hri_dataset *dataset, const kind *kinds) {
   }
 }
 
+/* Whether every file was read as it is today. */
+static bool is_todays(const kind *kinds, uint32_t count) {
+  for (uint32_t i = 0; i < count; i++)
+    if (kinds[i].format >= HR_DATA_FORMAT_COUNT || kinds[i].reading != readings[kinds[i].format]) return false;
+  return true;
+}
+
 /* All of it, or nothing: what could not be read is read from the files themselves next. */
 static bool take_found(hri_dataset *dataset, int fd) {
   hri_data_found found;
   uint64_t bytes = (uint64_t)dataset->source_count * sizeof(kind);
   kind *kinds = hri_alloc(bytes + 1);
   bool whole = kinds && read_at(fd, &found, sizeof found, sizeof(header)) &&
-               read_at(fd, kinds, bytes, sizeof(header) + sizeof found);
+               read_at(fd, kinds, bytes, sizeof(header) + sizeof found) && is_todays(kinds, dataset->source_count);
   if (whole) {
     dataset->found = found;
     take_kinds(dataset, kinds);
@@ -286,6 +298,7 @@ static hr_status put_entry(const hri_dataset *dataset, writer *w, const header *
     kind k = {.format = source->format,
               .container = source->container,
               .width = source->width,
+              .reading = readings[source->format],
               .base = source->base,
               .documents = source->documents};
     HRI_TRY(put(w, &k, sizeof k, error));

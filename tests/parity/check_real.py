@@ -162,7 +162,7 @@ class Program:
         (entry,) = store.iterdir()
         raw = entry.read_bytes()
         magic, version, _, found, kind, sources, tokens, labels, documents = struct.unpack_from("<8s8Q", raw)
-        require(magic == b"HRTOKENS" and version == 3, f"{entry.name}: another version of the cache")
+        require(magic == b"HRTOKENS" and version == 2, f"{entry.name}: another version of the cache")
         at = 72 + found + kind * sources
         ids = struct.unpack_from(f"<{tokens // 4}i", raw, at)
         marks = struct.unpack_from(f"<{labels // 4}I", raw, at + tokens)  # 0: the label is the id, 1: none; nothing: all count

@@ -26,6 +26,7 @@
 #include "base/scratch.h"
 #include "base/text.h"
 #include "data/dataset.h"
+#include "data/source.h"
 #include "data/words.h"
 #include "support/datasets.h"
 #include "support/files.h"
@@ -327,6 +328,53 @@ static void damaged_entries_are_made_anew(void **state) {
   }
   hri_free(bytes);
   hri_dataset_destroy(sound);
+}
+
+/* What became of the entry when the number by which its file's format was read is another, and its digest that of the
+ * whole: the number stands behind three others of the file's, which stand behind the header's 9 and what was found. */
+static bool hits_read_by(const hri_dataset_options *options, uint32_t reading, uint32_t *was) {
+  char path[ENTRY], *bytes;
+  hri_digest digest = {0};
+  uint64_t count, found, value;
+  bool hit;
+  assert_int_equal(entries(path), 1);
+  assert_int_equal(hri_file_read(path, 1 << 20, &bytes, &count, NULL), HR_OK);
+  memcpy(&found, bytes + 24, sizeof found);
+  memcpy(was, bytes + 72 + found + 12, sizeof *was);
+  memcpy(bytes + 72 + found + 12, &reading, sizeof reading);
+  hri_digest_add(&digest, bytes, count - sizeof value);
+  value = hri_digest_value(&digest);
+  memcpy(bytes + count - sizeof value, &value, sizeof value);
+  assert_int_equal(hri_file_replace(path, bytes, count, NULL), HR_OK);
+  hri_free(bytes);
+  hit = hits(options);
+  assert_true(hits(options)); /* made anew, under the same name */
+  return hit;
+}
+
+/* Tokens of messages and of conversations became others when a system beside them became their first message: entries from
+ * before, which say 0 here, are made anew, and those of other formats stay. */
+static void entries_of_rows_that_were_read_otherwise_are_made_anew(void **state) {
+  static const struct {
+    const char *content;
+    bool stays;
+  } cases[] = {
+      {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n", false},
+      {"{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}\n", false},
+      {"{\"prompt\": \"what\", \"completion\": \"that\"}\n", true},
+      {"{\"input_ids\": [1, 2]}\n", true},
+  };
+  for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
+    const char *data = write_text("r.jsonl", cases[i].content);
+    const hri_dataset_options options = options_for(&data, 1);
+    uint32_t was, other;
+    (void)fresh_store(state);
+    assert_false(hits(&options));
+    assert_int_equal(hits_read_by(&options, 0, &was), cases[i].stays);
+    assert_int_equal(was == 0, cases[i].stays);
+    assert_false(hits_read_by(&options, was + 1, &other));
+    assert_int_equal(other, was);
+  }
 }
 
 /* An entry is checked when it is opened. Whoever writes into it later makes an error, and no id from outside the
@@ -720,6 +768,7 @@ int main(void) {
       TEST(vocabulary_behind_ranks_decides),
       TEST(a_named_tokenizer_is_as_the_models_own),
       TEST(damaged_entries_are_made_anew),
+      TEST(entries_of_rows_that_were_read_otherwise_are_made_anew),
       TEST(entries_that_change_in_use_give_no_foreign_ids),
       TEST(foreign_entries_are_left_alone),
       TEST(text_in_place_needs_no_cache),
