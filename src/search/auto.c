@@ -85,7 +85,8 @@ typedef struct grid {
   double seconds; /* of it, per token */
   double taken;   /* per token, of what is taken for it: a smaller loss chunk that is as fast */
   uint64_t need;
-  uint64_t smallest; /* need of all that was placed while nothing fitted */
+  uint64_t ceiling;  /* what needs as much and does not fit is of no interest */
+  uint64_t smallest; /* need of all that was placed while nothing fitted; the ceiling: of nothing yet */
   hr_job smallest_job;
   char smallest_options[HR_FIX_TEXT_BYTES];
 } grid;
@@ -93,6 +94,8 @@ typedef struct grid {
 static double per_token(const hr_job *job, double seconds) { return seconds / (double)hri_job_tokens(job); }
 
 static bool given(const grid *g, uint64_t option) { return (g->asked->given & option) != 0; }
+
+static bool has_smallest(const grid *g) { return g->smallest < g->ceiling; }
 
 static void take_smaller(grid *g, const hr_job *job, uint64_t need) {
   const hri_change none = {.levels = job->recompute.kind == HR_RECOMPUTE_LEVELS ? HRI_LEVELS_AUTO : HRI_LEVELS_KEPT};
@@ -486,7 +489,7 @@ static hr_status make_tables(grid *g, family *f, hr_error *error) {
   hr_job job = g->base;
   f->bound = INFINITY;
   f->levels_bytes = UINT64_MAX;
-  if (g->any && f->seconds >= g->seconds) return HR_OK;
+  if ((g->any && f->seconds >= g->seconds) || !of_use(g, f->carried)) return HR_OK;
   if (!hri_change_apply(&change, &job) && hri_change_parts(&change)) return HR_OK;
   HRI_TRY(hri_level_tables_create(&job, g->lender, g->varies, &f->tables, error));
   return bound_levels(g, f, &f->least, f->seconds, &f->bound, error);
@@ -586,7 +589,7 @@ static hr_status refuse_nearby(grid *g, hr_error *error) {
   hr_job job = g->smallest_job;
   const family *f = family_of(g, &job);
   const cell *own = cell_of(f, &job);
-  if (g->any || g->smallest == UINT64_MAX) return HR_OK;
+  if (g->any || !has_smallest(g)) return HR_OK;
   if (g->packs) HRI_TRY(try_packings(g, &job, error));
   for (uint32_t k = 0; f && k < f->cell_count && !g->any; k++) {
     uint64_t least;
@@ -675,7 +678,7 @@ static void tell(const grid *g, hr_auto *found) {
   if (g->any) {
     found->fastest_token_seconds = g->seconds;
     found->token_seconds = g->taken;
-  } else if (g->smallest != UINT64_MAX) {
+  } else if (has_smallest(g)) {
     found->smallest_bytes = g->smallest;
   }
 }
@@ -724,13 +727,14 @@ static void add_searched(const grid *g, hri_text *text) {
   if (text->length == before) hri_text_add(text, "the job as it is");
 }
 
-/* What updates in the backward would need, which clipping rules out, for it waits for all gradients. */
+/* What updates in the backward would need, which clipping rules out, for it waits for all gradients. Where they neither fit
+ * nor save what another training is worth, nothing. */
 static void add_unclipped(const grid *g, const grid *unclipped, hri_text *text) {
   const hr_job *job = unclipped->any ? &unclipped->best : &unclipped->smallest_job;
   const uint64_t need = unclipped->any ? unclipped->need : unclipped->smallest;
   const hri_change none = {.levels = job->recompute.kind == HR_RECOMPUTE_LEVELS ? HRI_LEVELS_AUTO : HRI_LEVELS_KEPT};
   char options[HR_FIX_TEXT_BYTES], size[32];
-  if (need >= g->smallest || !hri_change_text(&none, g->asked, job, options)) return;
+  if ((!unclipped->any && !has_smallest(unclipped)) || !hri_change_text(&none, g->asked, job, options)) return;
   hri_text_add(
       text,
       ". Clipping rules out updates in the backward: without it, another training, %s are enough%s, %llu bytes (%s)",
@@ -742,7 +746,7 @@ static hr_status nothing_fits(const grid *g, const grid *unclipped, hr_error *er
   char size[32];
   hri_text text = {0};
   hr_status status;
-  if (g->smallest == UINT64_MAX) {
+  if (!has_smallest(g)) {
     status = hri_fail(error, HR_ERROR_USAGE, "--auto found no choice that can be planned for this job");
     return hri_hint(error, status, "`headroom plan` without --auto says what is wrong with it");
   }
@@ -764,12 +768,12 @@ static hr_status nothing_fits(const grid *g, const grid *unclipped, hr_error *er
   return status;
 }
 
-static void begin(grid *g, const hr_job *job) {
+static void begin(grid *g, const hr_job *job, uint64_t ceiling) {
   const bool trains = job->purpose == HR_PURPOSE_TRAIN;
   g->asked = job;
   g->base = *job;
   if (job->rows_choice == HR_ROWS_OPEN) g->base.rows_choice = HR_ROWS_CHOSEN; /* among the divisors */
-  g->smallest = UINT64_MAX;
+  g->smallest = g->ceiling = ceiling;
   g->allowance = HRI_ALLOWANCE;
   g->groups = trains && !given(g, HR_GIVEN_RECOMPUTE);
   g->levels = g->groups || (trains && job->recompute.kind == HR_RECOMPUTE_AUTO);
@@ -787,12 +791,12 @@ static void end(grid *g) {
   hri_free(g);
 }
 
-static hr_status search(const hr_job *job, bool only_backward, grid **out, hr_error *error) {
+static hr_status search(const hr_job *job, bool only_backward, uint64_t ceiling, grid **out, hr_error *error) {
   grid *g = hri_alloc_zero(1, sizeof *g);
   hr_status status;
   *out = g;
   if (!g) return hri_fail_memory(error, sizeof *g, "the search");
-  begin(g, job);
+  begin(g, job, ceiling);
   g->only_backward = only_backward;
   status = hri_plan_draft(&g->base, NULL, &g->lender, error); /* where it cannot be planned, each has its own backend */
   if (status == HR_ERROR_MEMORY || status == HR_ERROR_INTERNAL) return status;
@@ -806,12 +810,12 @@ static hr_status refuse_again(grid *g, hr_error *error) {
   enum { REPEATS = 8, NODES = 2048 };
   hr_job job = *g->asked;
   const uint32_t nodes = g->lender ? g->lender->info.node_count : NODES;
-  bool less = !g->any && g->smallest != UINT64_MAX;
+  bool less = !g->any && has_smallest(g);
   for (uint32_t k = 0; less && k < REPEATS && (k + 1) * nodes <= NODES; k++) {
     grid *again;
     hr_status status;
     job.budget_bytes = g->smallest - 1;
-    status = search(&job, g->only_backward, &again, error);
+    status = search(&job, g->only_backward, g->ceiling, &again, error);
     less = status == HR_OK && (again->any || again->smallest < g->smallest);
     if (less && again->any) take_smaller(g, &again->best, again->need);
     else if (less) take_smaller(g, &again->smallest_job, again->smallest);
@@ -830,7 +834,7 @@ static hr_status search_unclipped(const grid *g, grid **out, hr_error *error) {
     return HR_OK;
   job.clip = 0;
   job.given |= HR_GIVEN_CLIP;
-  HRI_TRY(search(&job, true, out, error));
+  HRI_TRY(search(&job, true, (uint64_t)((double)g->smallest * (1 - HRI_WORTH_CHANGING)), out, error));
   return refuse_again(*out, error);
 }
 
@@ -842,7 +846,7 @@ hr_status hr_plan_auto(hr_job *job, hr_plan **out, hr_auto *found, hr_error *err
   hr_status status;
   HRI_TRY(hri_job_finished(job, error));
   hri_mem_keep(true);
-  status = search(job, false, &g, error);
+  status = search(job, false, UINT64_MAX, &g, error);
   if (status == HR_OK) status = refuse_again(g, error);
   if (status == HR_OK && found) tell(g, found);
   if (status == HR_OK && !g->any) status = search_unclipped(g, &unclipped, error);

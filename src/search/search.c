@@ -107,14 +107,11 @@ static int compare_offers(const void *a, const void *b) {
   return strcmp(x->options, y->options);
 }
 
-/* What more of the training is changed for must save what a person would change it for: this share of bytes or of time. */
-#define WORTH_CHANGING 0.01
-
 /* Whether `a` leaves nothing to say for `b`, which stands behind it or before it. */
 static bool beats(const offer *a, const offer *b) {
   const hr_fix *x = &a->fix, *y = &b->fix;
   const bool alters = y->changes_algorithm && (x->effect_class < y->effect_class || (b->algorithm & ~a->algorithm));
-  const double margin = x->fits && alters ? 1 - WORTH_CHANGING : 1;
+  const double margin = x->fits && alters ? 1 - HRI_WORTH_CHANGING : 1;
   if (x->fits != y->fits || x->effect_class > y->effect_class || (a->algorithm & ~b->algorithm)) return false;
   return (double)x->need_bytes * margin <= (double)y->need_bytes && x->token_seconds * margin <= y->token_seconds;
 }

@@ -10,6 +10,9 @@
 
 #include "plan/plan.h"
 
+/* What more of the training is changed for must save what a person would change it for: this share of bytes or of time. */
+#define HRI_WORTH_CHANGING 0.01
+
 /* ---- changes of a job ---- */
 
 typedef enum hri_levels {

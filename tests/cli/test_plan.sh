@@ -183,6 +183,12 @@ for budget in 1GiB 2400MiB; do
   # shellcheck disable=SC2086
   run plan gpt2-124m --device rtx-3090 --budget $budget $options --json --no-fixes; expect_json "d['need_bytes'] == $need" "d['fits'] == ('$budget' != '1GiB')"
 done
+# Of adapters alone it frees little: that is no other training worth, but where it fits.
+few='llama-3-8b --lora r=16,alpha=32 --quantize nf4 --device rtx-4090 --auto'
+# shellcheck disable=SC2086
+{ run plan $few --budget 4GiB; expect_rc 3; grep -q 'Clipping' err && fail "less than 1 % smaller is offered"
+  run plan $few --budget 4GiB --json; need=$(json_number smallest_bytes)
+  run plan $few --budget $((need - 4194304)); expect_rc 3; tr -s ' \n' '  ' <err | grep -q 'without it, another training, .* are enough and fit' || fail "what fits is not offered"; }
 run plan gpt2-124m --device rtx-4090 --json; expect_json '"auto" not in d'
 
 run plan gpt2-124m --device rtx-4090 --batch-tokens 8192 --micro-batch 2 --seq 512 --json; expect_json 'd["job"]["accumulate"] == 8' 'd["time"]["tokens_per_step"] == 8192'
