@@ -57,7 +57,7 @@ enum {
 
 /* What reading found, without the store and the lists: kept in a cache as it is. */
 typedef struct hri_data_found {
-  uint32_t facts;                                     /* HRI_DATA_* */
+  uint32_t facts;       /* HRI_DATA_* */
   uint32_t system_rows; /* rows, at most UINT32_MAX, whose `system` beside messages became their first */
   uint64_t document_count, token_count, label_count;  /* labels: if no document is cut */
   uint64_t empty_count, broken_count, split_prefixes, /* prompts whose tokens are no beginning of the whole's */

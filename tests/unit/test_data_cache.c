@@ -359,8 +359,10 @@ static void entries_of_rows_that_were_read_otherwise_are_made_anew(void **state)
     const char *content;
     bool stays;
   } cases[] = {
-      {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n", false},
-      {"{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}\n", false},
+      {"{\"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}\n",
+       false},
+      {"{\"conversations\": [{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]}\n",
+       false},
       {"{\"prompt\": \"what\", \"completion\": \"that\"}\n", true},
       {"{\"input_ids\": [1, 2]}\n", true},
   };

@@ -335,8 +335,9 @@ static void a_system_beside_messages_is_their_first(void **state) {
                         "[{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]",
                     own[] = "[{\"role\": \"system\", \"content\": \"own\"}, {\"role\": \"user\", \"content\": \"q\"}, "
                             "{\"role\": \"assistant\", \"content\": \"a\"}]",
-                    developer[] = "[{\"role\": \"developer\", \"content\": \"own\"}, {\"role\": \"user\", \"content\": \"q\"}, "
-                                  "{\"role\": \"assistant\", \"content\": \"a\"}]";
+                    developer[] =
+                        "[{\"role\": \"developer\", \"content\": \"own\"}, {\"role\": \"user\", \"content\": \"q\"}, "
+                        "{\"role\": \"assistant\", \"content\": \"a\"}]";
   static const struct {
     const char *field, *talk, *system, *rows;
     bool twice;
@@ -390,9 +391,10 @@ static void a_system_that_is_no_string_is_not_used(void **state) {
     const char *path;
     hri_dataset_options options;
     hri_dataset *dataset;
-    (void)snprintf(content, sizeof content,
-                   "{%s, \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
-                   cases[i].fields);
+    (void)snprintf(
+        content, sizeof content,
+        "{%s, \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
+        cases[i].fields);
     (void)snprintf(expected, sizeof expected, "%s" USER("q") ANSWER("[a<|im_end|>]\n"), cases[i].rows);
     path = write_text("system.jsonl", content);
     options = options_for(&path);
@@ -444,7 +446,8 @@ static void a_system_that_the_template_refuses_is_lost(void **state) {
     if (i == 0) assert_int_equal(hri_dataset_content_hash(dataset), plain_hash(cases[i].row, HR_DATA_MESSAGES));
     hri_dataset_destroy(dataset);
   }
-  path = write_text("system.jsonl", "{\"system\": \"s\", \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}");
+  path =
+      write_text("system.jsonl", "{\"system\": \"s\", \"messages\": [{\"role\": \"assistant\", \"content\": \"a\"}]}");
   options = options_for(&path);
   options.chat = template;
   open_fails(&options, "system.jsonl:1: ", "the row's field 'system' is its first message; without it: ");
@@ -709,7 +712,8 @@ static const struct {
     {"x-messages.jsonl", "{\"messages\": [{\"role\": \"user\", \"content\": \"a\"}], \"tools\": \"7\"}",
      ":2: field 'tools' must be a list", "as JSON"},
     {"x-sharegpt.jsonl", "{\"conversations\": [{\"from\": \"gpt\"}]}", "a message has no value", ""},
-    {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"system\": [\"b\"]}", "field 'system' must be a string", ""},
+    {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"system\": [\"b\"]}",
+     "field 'system' must be a string", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\"}", ":2: the field 'output' is missing", ""},
     {"x-alpaca.jsonl", "{\"instruction\": \"a\", \"output\": \"b\", \"history\": [[\"a\"]]}", "history must hold pairs",
      ""},

@@ -256,9 +256,7 @@ static void levels(hr_job *job) {
 }
 static void layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = UINT32_MAX}; }
 static void no_layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY}; }
-static void deep_levels(hr_job *job) {
-  job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = 9};
-}
+static void deep_levels(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_LEVELS, .level_count = 9}; }
 static void every_layer(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = 1}; }
 static void two_layers(hr_job *job) { job->recompute = (hr_recompute){.kind = HR_RECOMPUTE_EVERY, .every = 2}; }
 static void beta(hr_job *job) { job->beta1 = strtod("nan", NULL); }
