@@ -265,6 +265,9 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
     hri_oom_line(f, "no backward follows these passes, and what their forward saved for it is kept");
 }
 
+/* Whether all of it is from before the recording, and only its size says that it belongs together. */
+static bool is_only_size(const hr_growth *leak) { return leak->from_before && leak->from_before == leak->count; }
+
 static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
   char where[160];
   hri_oom_stack_text(k->i->snapshot, k->leak->stack, where, sizeof where);
@@ -277,7 +280,7 @@ static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
     note_passes(f, k, where);
     return;
   }
-  if (k->leak->from_before && k->leak->from_before == k->leak->count) {
+  if (is_only_size(k->leak)) {
     hri_oom_line(
         f,
         "%llu tensors of one size are from before the recording began, and went one after the other behind the "
@@ -355,37 +358,11 @@ static uint64_t need_that_stands_out(const hri_oom_facts *k) {
 }
 
 /* Whether the passes of a step keep what such passes gave back in the steps before, and this step has more of them at the same
- * places, by far: a sequence or an episode that is much longer than the others. */
+ * places, by far, but no more batches: a sequence that is much longer than the others. */
 static bool is_longer_step(const hri_oom_facts *k) {
-  const uint64_t wanted = k->leak->freed_in_steps && k->i->asked_known ? need_that_stands_out(k) : 0;
+  const bool longer = k->leak->freed_in_steps && !k->leak->more_batches && k->i->asked_known;
+  const uint64_t wanted = longer ? need_that_stands_out(k) : 0;
   return wanted && !goes_on_rising(k, step_of(k->i, k->oom->event), wanted) && asks_for_more(k, wanted);
-}
-
-static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
-  uint64_t missing = k->knows_free ? hri_oom_less(k->total, k->reserved + k->device_free) : 0;
-  bool every;
-  if (!hri_short_by_growth(&k->shortage) || is_longer_step(k)) return false;
-  note_leak(f, k);
-  /* Steps that are only repetition can be the layers of a model that loads. */
-  every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
-          (k->leak->kind >= HR_GROWTH_GRAPH || !hri_steps_repeat(k->i)) && k->leak->kind != HR_GROWTH_LARGER &&
-          k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
-          !k->leak->freed_in_steps &&         /* ... or a long step */
-          !k->leak->may_train;
-  hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
-               SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
-  if (missing >= k->total / 4 && k->total) {
-    hri_oom_line(f, "but %s of the device are held by others or past the allocator, and would have been enough as well",
-                 SIZE(missing));
-    every = false;
-  }
-  hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
-              k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
-              : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"
-              : k->leak->kind == HR_GROWTH_CACHE ? "left over from earlier tokens"
-                                                 : "left over from earlier passes");
-  return true;
 }
 
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
@@ -411,6 +388,43 @@ static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
                  k->evidence->replay->step_need_step, SIZE(whole));
   hri_oom_say(f, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY, "step %u needs %.0f %% more than the others: an outlier batch",
               step + 1, 100.0 * (double)wanted / (double)usual - 100.0);
+  return true;
+}
+
+/* Whether the same place counts as settled over the steps: then it keeps the last N. */
+static bool is_settled_too(const hri_oom_facts *k) {
+  for (uint32_t g = 0; g < k->i->growth_count; g++)
+    if (k->i->growth[g].kind == HR_GROWTH_SETTLED && k->leak->stack && k->i->growth[g].stack == k->leak->stack)
+      return true;
+  return false;
+}
+
+static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
+  uint64_t missing = k->knows_free ? hri_oom_less(k->total, k->reserved + k->device_free) : 0;
+  bool every;
+  if (!hri_short_by_growth(&k->shortage)) return false;
+  if (is_longer_step(k)) return judge_outlier(f, k);
+  if (is_only_size(k->leak) && (step_too_big(k) || need_that_stands_out(k))) return false;
+  note_leak(f, k);
+  /* Steps that are only repetition can be the layers of a model that loads. */
+  every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
+          (k->leak->kind >= HR_GROWTH_GRAPH || !hri_steps_repeat(k->i)) && k->leak->kind != HR_GROWTH_LARGER &&
+          k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
+          !k->leak->freed_in_steps &&         /* ... or a long step */
+          !k->leak->may_train && !is_settled_too(k);
+  hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
+               SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
+  if (missing >= k->total / 4 && k->total) {
+    hri_oom_line(f, "but %s of the device are held by others or past the allocator, and would have been enough as well",
+                 SIZE(missing));
+    every = false;
+  }
+  hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+              "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
+              k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
+              : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"
+              : k->leak->kind == HR_GROWTH_CACHE ? "left over from earlier tokens"
+                                                 : "left over from earlier passes");
   return true;
 }
 

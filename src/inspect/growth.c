@@ -130,6 +130,7 @@ static uint64_t made_beyond(const survivor *rows, uint64_t count, uint32_t step)
 static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept) {
   const uint32_t steps = j->span->steps;
   const uint64_t beyond = made_beyond(rows, count, steps - 1);
+  uint64_t at_hand = 0;
   int64_t *bytes = j->change, *held = bytes + steps + 1, *gone = held + steps + 1;
   int64_t to_go = 0, many = 0, much = 0;
   bool found = false;
@@ -141,11 +142,13 @@ static bool was_as_large(const judging *j, const survivor *rows, uint64_t count,
     held[rows[k].gone]--;
     gone[rows[k].gone]++;
     to_go += rows[k].gone < steps;
+    if (rows[k].step + 1 == steps) at_hand += rows[k].bytes;
   }
   kept -= beyond < kept ? beyond : kept;
   int64_t end = (int64_t)count - to_go, before = 0;
   for (uint32_t s = 0; s + 1 < steps; s++) before += held[s];
-  if (before < end) end = before; /* the step at hand may have taken its own before it gives back the oldest */
+  /* A step at hand that makes far more than any before may have taken its own before it gives back the oldest. */
+  if (beyond * 2 >= at_hand && beyond && before < end) end = before;
   for (uint32_t s = 0; s + 2 < steps && !found; s++) {
     much += bytes[s];
     many += held[s];

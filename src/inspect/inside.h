@@ -49,6 +49,10 @@ bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack);
 /* The innermost frame of the program's own code, plus one; 0: none. */
 uint32_t hri_stack_own_frame(const hr_snapshot *s, uint32_t stack);
 
+/* What asked for it: "linear", or what PyTorch's Python says; empty: no frame names it. */
+enum { HRI_OPERATION_BYTES = 96 };
+void hri_stack_operation(const hr_snapshot *s, uint32_t stack, char operation[HRI_OPERATION_BYTES]);
+
 /* hr_inspect_stack_text with another number of frames. */
 void hri_stack_text(const hr_snapshot *s, uint32_t stack, unsigned frames, char *text, size_t capacity);
 

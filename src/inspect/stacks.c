@@ -386,7 +386,6 @@ static const char *operation_of(const char *name, size_t *count) {
   return NULL;
 }
 
-enum { OPERATION_BYTES = 96 };
 
 static const char *short_file(const char *file) {
   const char *last = strrchr(file, '/');
@@ -395,7 +394,7 @@ static const char *short_file(const char *file) {
 
 /* What PyTorch's own Python calls an operation: "cross_entropy", "nn.linear" of a module's forward (its file: the class
  * is not in a frame), "adam._init_group". Empty: nothing worth naming. */
-static void torch_call(const view *v, char text[OPERATION_BYTES]) {
+static void torch_call(const view *v, char text[HRI_OPERATION_BYTES]) {
   static const char *const plumbing[] = {"_call_impl",    "_wrapped_call_impl",
                                          "_slow_forward", "_apply",
                                          "convert",       "inner",
@@ -407,15 +406,15 @@ static void torch_call(const view *v, char text[OPERATION_BYTES]) {
   if (strstr(v->file, "torch/nn/modules/module.py")) {
     for (size_t k = 0; k < sizeof plumbing / sizeof *plumbing; k++)
       if (strcmp(v->name, plumbing[k]) == 0) return;
-    (void)snprintf(text, OPERATION_BYTES, "%.60s", v->name);
+    (void)snprintf(text, HRI_OPERATION_BYTES, "%.60s", v->name);
   } else if (strstr(v->file, "torch/nn/modules/")) {
-    if (strcmp(v->name, "forward") == 0) (void)snprintf(text, OPERATION_BYTES, "nn.%.*s", stem, base);
-    else (void)snprintf(text, OPERATION_BYTES, "nn.%.*s.%.40s", stem, base, v->name);
-  } else if (strstr(v->file, "torch/optim/")) (void)snprintf(text, OPERATION_BYTES, "%.*s.%.40s", stem, base, v->name);
+    if (strcmp(v->name, "forward") == 0) (void)snprintf(text, HRI_OPERATION_BYTES, "nn.%.*s", stem, base);
+    else (void)snprintf(text, HRI_OPERATION_BYTES, "nn.%.*s.%.40s", stem, base, v->name);
+  } else if (strstr(v->file, "torch/optim/")) (void)snprintf(text, HRI_OPERATION_BYTES, "%.*s.%.40s", stem, base, v->name);
   else if (strstr(v->file, "torch/nn/functional.py") || strstr(v->file, "torch/functional.py") ||
            strstr(v->file, "torch/_tensor.py") || strstr(v->file, "torch/nn/init.py") ||
            strstr(v->file, "torch/nn/utils/") || strstr(v->file, "torch/autograd/"))
-    (void)snprintf(text, OPERATION_BYTES, "%.60s", v->name);
+    (void)snprintf(text, HRI_OPERATION_BYTES, "%.60s", v->name);
 }
 
 typedef struct writing {
@@ -460,7 +459,7 @@ static bool is_own(const view *v) {
 }
 
 /* The operation that a library's frame names; empty: none worth naming. */
-static void library_call(const view *v, char text[OPERATION_BYTES]) {
+static void library_call(const view *v, char text[HRI_OPERATION_BYTES]) {
   static const char built_in[] = "<built-in method ";
   const char *name = v->name;
   size_t count = 0;
@@ -471,7 +470,7 @@ static void library_call(const view *v, char text[OPERATION_BYTES]) {
     torch_call(v, text);
     return;
   } else name = operation_of(name, &count);
-  (void)snprintf(text, OPERATION_BYTES, "%.*s", name ? (int)(count < 60 ? count : 60) : 0, name ? name : "");
+  (void)snprintf(text, HRI_OPERATION_BYTES, "%.*s", name ? (int)(count < 60 ? count : 60) : 0, name ? name : "");
 }
 
 /* "layers.0.gate_up  linear, layer 0, forward": the tensor's name, then what else a label of ours tells. */
@@ -485,12 +484,12 @@ static void write_label(writing *w, const hr_snapshot *s, const hr_stack *at) {
 
 /* Of the frames before the program's own: the outermost of the C++ operators that were called one in the other
  * ("linear", not the "addmm" that it calls), else what the innermost of PyTorch's Python says. */
-static void find_operation(const hr_snapshot *s, const hr_stack *at, char operation[OPERATION_BYTES]) {
+static void find_operation(const hr_snapshot *s, const hr_stack *at, char operation[HRI_OPERATION_BYTES]) {
   bool python = false;
   view v;
   operation[0] = 0;
   for (uint32_t k = 0; k < at->count; k++) {
-    char found[OPERATION_BYTES] = "";
+    char found[HRI_OPERATION_BYTES] = "";
     bool native;
     view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
     if (!is_library(v.file, v.name)) return;
@@ -500,6 +499,10 @@ static void find_operation(const hr_snapshot *s, const hr_stack *at, char operat
     library_call(&v, found);
     if (found[0]) memcpy(operation, found, sizeof found);
   }
+}
+
+void hri_stack_operation(const hr_snapshot *s, uint32_t stack, char operation[HRI_OPERATION_BYTES]) {
+  find_operation(s, &s->stacks[stack], operation);
 }
 
 bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack) {
@@ -525,7 +528,7 @@ uint32_t hri_stack_own_frame(const hr_snapshot *s, uint32_t stack) {
 /* The operation, and of the frames that are neither PyTorch's nor the interpreter's the innermost ones; the last of
  * these is the innermost of the user's own where none of them would be. */
 typedef struct brief {
-  char operation[OPERATION_BYTES], frames[MOST_FRAMES][FRAME_BYTES];
+  char operation[HRI_OPERATION_BYTES], frames[MOST_FRAMES][FRAME_BYTES];
   unsigned count, own; /* own: the innermost of the user's; count: none */
 } brief;
 

@@ -119,19 +119,21 @@ static size_t round_of(const uint32_t *caller, size_t count) {
 }
 
 /* A generator's optimizer and its critic's end two steps of one round: of optimizers that several places of the program call in
- * turns only the end of the last one ends a step. */
+ * turns only the end of the last one ends a step. What ended before the first event, which a ring overwrote, is a mark there and
+ * tells no caller. */
 static bool join_rounds(const hri_inside *in, marks *found) {
-  const size_t count = found->count;
+  const size_t before = found->count && found->items[0] == 0, count = found->count - before;
   uint32_t *caller = count ? hri_alloc(count * sizeof *caller) : NULL;
+  uint64_t *ends = found->items + before;
   size_t round, kept = 0;
   if (count == 0) return true;
   if (!caller) return false;
-  for (size_t k = 0; k < count; k++) caller[k] = caller_of_optimizer(in, k ? found->items[k - 1] : 0, found->items[k]);
+  for (size_t k = 0; k < count; k++) caller[k] = caller_of_optimizer(in, k ? ends[k - 1] : 0, ends[k]);
   round = round_of(caller, count);
   hri_free(caller);
   if (round < 2) return true;
-  for (size_t k = round - 1; k < count; k += round) found->items[kept++] = found->items[k];
-  found->count = kept;
+  for (size_t k = round - 1; k < count; k += round) ends[kept++] = ends[k];
+  found->count = before + kept;
   return true;
 }
 
@@ -195,7 +197,7 @@ static bool from_optimizer(hri_inside *in, marks *found) {
 
 /* ---- repetition ---- */
 
-enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8, LEAST_LIVES = 4, LOOP_LIVES = 2, LOOP_REPEATS = 32 };
+enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8, LEAST_LIVES = 4, LOOP_LIVES = 2, LOOP_REPEATS = 32, CASTS_LOOKED_AT = 64 };
 
 typedef struct repeat {
   uint64_t key, count, last, first, shortest, longest;
@@ -325,10 +327,41 @@ static bool turns_over(const hri_inside *in, const marks *found) {
   return turned + 3 >= found->count - found->count / 8;
 }
 
+/* Whether one has as many elements as the other may have, in another dtype. */
+static bool is_other_dtype(uint64_t a, uint64_t b) {
+  const uint64_t most = a > b ? a : b, least = a > b ? b : a;
+  return least && (most == 2 * least || most == 4 * least || most == 8 * least);
+}
+
+static bool is_cast(const hri_inside *in, uint64_t life) {
+  const hri_lives *l = in->lives;
+  const hri_life *made = &l->lives[life], *before = life > l->before_count ? made - 1 : NULL;
+  char operation[HRI_OPERATION_BYTES];
+  hri_stack_operation(in->public.snapshot, made->stack, operation);
+  if (operation[0]) return strcmp(operation, "to_dtype") == 0;
+  return before && before->end != HRI_NEVER && made->end > before->end && is_other_dtype(before->size, made->size);
+}
+
+/* Whether the rounds cast: one dtype to another, or, where no stack names the operations, a tensor that is kept from one that goes and
+ * is an eighth to eight times as large. So data and weights are loaded, and what they keep is a pile. */
+static bool casts(const hri_inside *in, const marks *found) {
+  const hri_lives *l = in->lives;
+  const size_t looked = found->count - 1 < CASTS_LOOKED_AT ? found->count - 1 : CASTS_LOOKED_AT;
+  size_t step = 0, last = found->count, count = 0;
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < found->items[looked]; k++) {
+    if (l->lives[k].alloc < found->items[0]) continue;
+    while (l->lives[k].alloc >= found->items[step + 1]) step++;
+    if (step == last || !is_cast(in, k)) continue;
+    count++;
+    last = step;
+  }
+  return 2 * count >= looked;
+}
+
 /* Sizes first. A place is the better sign where sizes differ from batch to batch, and where a library's or a layer's
  * tensors have the size that the program's have; its distances are counted in allocations, for how many segments come
  * and go in between says nothing, and may differ by two, for the first pass also makes a library's workspaces. A loop without a
- * model may make as little as two tensors each time round, and keep the larger one. */
+ * model may make as little as two tensors each time round, and keep the larger one; where nothing failed, it only may have loaded. */
 static bool from_repetition(hri_inside *in, marks *found) {
   static const repetition by_size = {size_of, false, LEAST_EVENTS, 0, LEAST_REPEATS},
                           by_place = {place_of, true, LEAST_LIVES, 2, LEAST_REPEATS},
@@ -338,9 +371,9 @@ static bool from_repetition(hri_inside *in, marks *found) {
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;
   if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;
-  if (found->count > 0 || has_model(in)) return true;
+  if (found->count > 0 || !in->public.oom_count || has_model(in)) return true;
   if (!find_repetition(in, &by_loop, found)) return false;
-  if (found->count && (!turns_over(in, found) || !goes_on(in, found))) found->count = 0;
+  if (found->count && (!turns_over(in, found) || !goes_on(in, found) || casts(in, found))) found->count = 0;
   return true;
 }
 

@@ -9,7 +9,7 @@
  * What a pass leaves behind counts from the first to the last but two: the one at hand has its activations, and a
  * variable may hold what the one before gave. Where several tensors of the model's inside stay, or a third of all that
  * it makes, it is the graph; where few do, it is outputs. What a backward freed in whole steps before is the graph too,
- * of a step that has more passes than any of those had.
+ * of a step that has more passes than most of those had.
  *
  * A cache is another pattern: a stack whose tensors get larger and larger, each in the place of one that goes. Outside
  * the model's call it is outputs that are joined, where it comes with each pass, or a table that is enlarged. */
@@ -33,7 +33,7 @@ typedef struct window {
   HRI_ARRAY(hr_growth) found;
   uint32_t site, graph_stacks;
   uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
-  bool has_backward;
+  bool has_backward, side_by_side; /* side_by_side: threads have their passes at once */
 } window;
 
 static const hri_life *made_life(const window *w, const made *row) { return &w->in->lives->lives[row->life]; }
@@ -133,6 +133,13 @@ static bool keeps_pace(const window *w, const made *rows, size_t row_count) {
   return true;
 }
 
+/* Whether each of these rows is in a pass of its own. */
+static bool is_exact(const window *w, const made *rows, size_t row_count) {
+  for (size_t k = 1; k < row_count; k++)
+    if (pass_of(w, made_life(w, &rows[k])->alloc) == pass_of(w, made_life(w, &rows[k - 1])->alloc)) return false;
+  return true;
+}
+
 /* Whether these rows come once a pass, and in all of them but `without`, or so many times in each: what a line makes of a
  * batch and of its labels has one stack. */
 static bool comes_each_pass(const window *w, const made *rows, size_t row_count, size_t without) {
@@ -186,7 +193,7 @@ static size_t in_a_pass(const window *w, bool side_by_side, size_t *row) {
 
 static void thin_passes(window *w) {
   size_t row = 0, each = in_a_pass(w, false, &row), kept = 0;
-  if (each == 0) each = in_a_pass(w, true, &row);
+  if (each == 0) w->side_by_side = (each = in_a_pass(w, true, &row)) > 0;
   if (each < 2) return;
   {
     size_t at = pass_of(w, life_of(w, row)->alloc);
@@ -235,7 +242,39 @@ static bool begin_with_batches(window *w) {
   }
   for (size_t k = 0; k < count; k++) w->passes.items[k] = life_of(w, best + k)->alloc;
   if (count) w->passes.count = count;
+  w->side_by_side |= count > 0;
   return count > 0;
+}
+
+/* Whether what the program makes for each pass comes at the pace of the passes, and nothing of it once in each: then threads have
+ * theirs side by side. */
+static bool are_side_by_side(const window *w) {
+  bool paced = false;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    next = stack_end(w, k);
+    if (w->rows.items[k].stack == 0 || w->in->stacks[w->rows.items[k].stack].site) continue;
+    if (!keeps_pace(w, &w->rows.items[k], next - k)) continue;
+    if (is_exact(w, &w->rows.items[k], next - k)) return false;
+    paced = true;
+  }
+  return paced;
+}
+
+/* Whether a tensor of these rows that is as large as those that are kept went again, of a pass before the last two: then a few of
+ * them are kept, or the last N. */
+static bool some_went(const window *w, size_t from, size_t to, size_t old) {
+  uint64_t least = UINT64_MAX, most = 0;
+  for (size_t k = from; k < to; k++) {
+    const hri_life *life = life_of(w, k);
+    if (!is_kept(w, life) || pass_of(w, life->alloc) >= old) continue;
+    if (life->size < least) least = life->size;
+    if (life->size > most) most = life->size;
+  }
+  for (size_t k = from; k < to; k++) {
+    const hri_life *life = life_of(w, k);
+    if (!is_kept(w, life) && pass_of(w, life->alloc) < old && life->size >= least && life->size <= most) return true;
+  }
+  return false;
 }
 
 static bool add_kept(window *w, size_t from, size_t to) {
@@ -261,7 +300,12 @@ static bool add_kept(window *w, size_t from, size_t to) {
     g.steps_grown += pass != last;
     last = pass;
   }
-  if (paced && is_near(g.count, old, 1)) g.steps_grown = (uint32_t)old; /* of threads each has a pass at hand */
+  /* Of threads each has a pass at hand, which has left nothing yet: not two of them, but as many as there are. */
+  if ((w->side_by_side || g.count > g.steps_grown) && paced && is_near(g.count, old, 1) &&
+      !some_went(w, from, to, old)) {
+    g.steps_grown = (uint32_t)(g.count < old ? g.count : old);
+    g.steps_seen = g.steps_grown + 2;
+  }
   if (g.steps_grown < 2 || g.steps_grown * 4 < old * 3) return true;
   g.bytes_per_step = (double)g.bytes / (double)old;
   if (stack->site == w->site) w->graph_stacks++;
@@ -392,7 +436,7 @@ static bool goes_in_backward(const window *w, const hri_life *life) {
 
 /* What became of a stack's tensors in the whole steps before. */
 typedef struct past {
-  uint64_t one_before, two_before; /* lives, and 1 */
+  uint64_t count, one_before, two_before; /* of them; lives, and 1 */
   bool in_backward, held;          /* freed there; or elsewhere, but two of the stack were made while it lived */
 } past;
 
@@ -401,31 +445,57 @@ static void note_past(const window *w, past *of, uint64_t life) {
   const uint64_t old = of->two_before;
   if (old && lives[old - 1].end < w->from && lives[old - 1].end > lives[life].alloc) of->held = true;
   if (goes_in_backward(w, &lives[life])) of->in_backward = true;
+  of->count++;
   of->two_before = of->one_before;
   of->one_before = life + 1;
 }
 
 static bool is_left(const hr_growth *g) { return g->kind == HR_GROWTH_GRAPH || g->kind == HR_GROWTH_OUTPUTS; }
 
-/* Whether the step at hand has more passes than any whole one before: with as many it only has not given back what they keep, and
- * its passes may be the layers of a model that the program calls one by one. */
-static bool has_more_passes(const window *w) {
+static int number_order(const void *a, const void *b) {
+  const uint64_t *x = a, *y = b;
+  return (*x > *y) - (*x < *y);
+}
+
+static uint32_t first_stack(const window *w) {
+  return w->passes.count ? w->in->stacks[w->in->lives->events[w->passes.items[0]].stack].plain : 0;
+}
+
+/* Whether the step at hand has more passes than the median of the whole ones before: with as many it only has not given back what
+ * they keep, and its passes may be the layers of a model that the program calls one by one. A few of the steps before may have had an
+ * evaluation like the one at hand. */
+static bool has_more_passes(const window *w, bool *more) {
   const hri_lives *l = w->in->lives;
-  const uint32_t first = w->passes.count ? w->in->stacks[l->events[w->passes.items[0]].stack].plain : 0;
-  uint64_t now = 0, most = 0, of_step = 0;
-  uint32_t last = 0;
+  const uint32_t steps = hri_step_of(&w->in->public, w->from - 1) + 1;
+  uint64_t *of_step = hri_alloc_zero(steps, sizeof *of_step), now = 0;
+  if (!of_step) return false;
   for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->to; k++) {
-    if (w->in->stacks[l->lives[k].stack].plain != first) continue;
-    if (l->lives[k].alloc >= w->from) {
-      now++;
-      continue;
-    }
-    const uint32_t step = hri_step_of(&w->in->public, l->lives[k].alloc);
-    of_step = step == last ? of_step + 1 : 1;
-    last = step;
-    if (of_step > most) most = of_step;
+    if (w->in->stacks[l->lives[k].stack].plain != first_stack(w)) continue;
+    if (l->lives[k].alloc >= w->from) now++;
+    else of_step[hri_step_of(&w->in->public, l->lives[k].alloc)]++;
   }
-  return now > most;
+  qsort(of_step, steps, sizeof *of_step, number_order);
+  *more = now > of_step[steps / 2];
+  hri_free(of_step);
+  return true;
+}
+
+/* Whether the program makes something for each pass, a batch, and did so in the steps before: then the step at hand has more batches
+ * than those, and is no longer sequence. */
+static bool has_more_batches(const window *w, const past *rows) {
+  const uint32_t first = first_stack(w);
+  uint64_t calls = 0;
+  for (size_t k = 0; k < w->rows.count; k++) calls += w->rows.items[k].stack == first;
+  for (size_t k = 0, next; k < w->rows.count; k = next) {
+    const uint32_t stack = w->rows.items[k].stack;
+    const hri_stack_info *info = &w->in->stacks[stack];
+    next = stack_end(w, k);
+    if (!stack || info->site || (info->stage != HR_STAGE_UNKNOWN && info->stage != HR_STAGE_DATA)) continue;
+    if (!comes_each_pass(w, &w->rows.items[k], next - k, 1)) continue;
+    const uint64_t usual = rows[stack].count * calls, here = (next - k) * rows[first].count;
+    if (usual && (usual > here ? usual - here : here - usual) <= here / 8) return true;
+  }
+  return false;
 }
 
 /* Marks what was kept by the passes of whole steps before too, and went again; it is growth where there are more of them now. */
@@ -433,8 +503,12 @@ static bool look_back(window *w) {
   const hri_lives *l = w->in->lives;
   past *rows = w->from && w->found.count ? hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *rows) : NULL;
   uint64_t again = 0, never = 0;
+  bool more = false, batches;
   if (!w->from || !w->found.count) return true;
-  if (!rows) return false;
+  if (!rows || !has_more_passes(w, &more)) {
+    hri_free(rows);
+    return false;
+  }
   for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < w->from; k++)
     note_past(w, &rows[w->in->stacks[l->lives[k].stack].plain], k);
   for (size_t k = 0; k < w->found.count; k++) {
@@ -448,7 +522,10 @@ static bool look_back(window *w) {
   }
   for (size_t k = 0; k < w->found.count && again > never; k++) /* what has no stack is as most of it */
     w->found.items[k].freed_in_steps |= is_left(&w->found.items[k]) && !w->found.items[k].stack;
-  if (!has_more_passes(w)) {
+  batches = has_more_batches(w, rows);
+  for (size_t k = 0; k < w->found.count; k++)
+    w->found.items[k].more_batches = w->found.items[k].freed_in_steps && batches;
+  if (!more) {
     size_t left = 0;
     for (size_t k = 0; k < w->found.count; k++)
       if (!w->found.items[k].freed_in_steps) w->found.items[left++] = w->found.items[k];
@@ -481,6 +558,7 @@ static bool find_growth(window *w) {
   bool passes;
   thin_passes(w);
   passes = are_passes(w) || begin_with_batches(w);
+  w->side_by_side = passes && (w->side_by_side || are_side_by_side(w));
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     size_t before = w->found.count;
     next = stack_end(w, k);
