@@ -260,8 +260,8 @@ static bool are_side_by_side(const window *w) {
   return paced;
 }
 
-/* Whether a tensor of these rows that is as large as those that are kept went again, of a pass before the last two: then a few of
- * them are kept, or the last N. */
+/* Whether a tensor of these rows that is as large as those that are kept went again, later than the passes that threads have at hand:
+ * then the last N are kept. */
 static bool some_went(const window *w, size_t from, size_t to, size_t old) {
   uint64_t least = UINT64_MAX, most = 0;
   for (size_t k = from; k < to; k++) {
@@ -272,7 +272,8 @@ static bool some_went(const window *w, size_t from, size_t to, size_t old) {
   }
   for (size_t k = from; k < to; k++) {
     const hri_life *life = life_of(w, k);
-    if (!is_kept(w, life) && pass_of(w, life->alloc) < old && life->size >= least && life->size <= most) return true;
+    if (is_kept(w, life) || pass_of(w, life->alloc) >= old || life->size < least || life->size > most) continue;
+    if (pass_of(w, hri_life_gone(life)) > pass_of(w, life->alloc) + MOST_THREADS) return true;
   }
   return false;
 }
