@@ -404,7 +404,7 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   bool every;
   if (!hri_short_by_growth(&k->shortage)) return false;
   if (is_longer_step(k)) return judge_outlier(f, k);
-  if (is_only_size(k->leak) && (step_too_big(k) || need_that_stands_out(k))) return false;
+  if (k->leak->from_before && (step_too_big(k) || need_that_stands_out(k))) return false;
   note_leak(f, k);
   /* Steps that are only repetition can be the layers of a model that loads. */
   every = k->leak->steps_seen >= 5 && hr_growth_every_step(k->leak) &&
