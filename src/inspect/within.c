@@ -17,7 +17,7 @@
 
 #include <stdlib.h>
 
-enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8, MOST_THREADS = 8 };
+enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8, MOST_THREADS = 8, LEAST_WENT = 3 };
 
 typedef struct made {
   uint64_t life;
@@ -260,10 +260,10 @@ static bool are_side_by_side(const window *w) {
   return paced;
 }
 
-/* Whether a tensor of these rows that is as large as those that are kept went again, later than the passes that threads have at hand:
- * then the last N are kept. */
+/* Whether three of these rows that are as large as those that are kept went again, later than the passes that threads have at hand:
+ * then the last N are kept. One or two a thread may have held for long. */
 static bool some_went(const window *w, size_t from, size_t to, size_t old) {
-  uint64_t least = UINT64_MAX, most = 0;
+  uint64_t least = UINT64_MAX, most = 0, went = 0;
   for (size_t k = from; k < to; k++) {
     const hri_life *life = life_of(w, k);
     if (!is_kept(w, life) || pass_of(w, life->alloc) >= old) continue;
@@ -273,9 +273,9 @@ static bool some_went(const window *w, size_t from, size_t to, size_t old) {
   for (size_t k = from; k < to; k++) {
     const hri_life *life = life_of(w, k);
     if (is_kept(w, life) || pass_of(w, life->alloc) >= old || life->size < least || life->size > most) continue;
-    if (pass_of(w, hri_life_gone(life)) > pass_of(w, life->alloc) + MOST_THREADS) return true;
+    went += pass_of(w, hri_life_gone(life)) > pass_of(w, life->alloc) + MOST_THREADS;
   }
-  return false;
+  return went >= LEAST_WENT;
 }
 
 static bool add_kept(window *w, size_t from, size_t to) {
