@@ -481,18 +481,21 @@ static bool has_more_passes(const window *w, bool *more) {
   return true;
 }
 
-/* Whether the program makes something for each pass, a batch, and did so in the steps before: then the step at hand has more batches
- * than those, and is no longer sequence. */
+/* Whether the program makes something for each pass and before the first of them, a batch, and did so in the steps before: then the
+ * step at hand has more batches than those, and is no longer sequence. What it makes of each pass's results is none. */
 static bool has_more_batches(const window *w, const past *rows) {
   const uint32_t first = first_stack(w);
-  uint64_t calls = 0;
-  for (size_t k = 0; k < w->rows.count; k++) calls += w->rows.items[k].stack == first;
+  uint64_t calls = 0, begin = 0;
+  for (size_t k = 0; k < w->rows.count; k++) {
+    if (w->rows.items[k].stack != first) continue;
+    if (calls++ == 0) begin = w->rows.items[k].life;
+  }
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     const uint32_t stack = w->rows.items[k].stack;
     const hri_stack_info *info = &w->in->stacks[stack];
     next = stack_end(w, k);
     if (!stack || info->site || (info->stage != HR_STAGE_UNKNOWN && info->stage != HR_STAGE_DATA)) continue;
-    if (!comes_each_pass(w, &w->rows.items[k], next - k, 1)) continue;
+    if (w->rows.items[k].life > begin || !comes_each_pass(w, &w->rows.items[k], next - k, 1)) continue;
     const uint64_t usual = rows[stack].count * calls, here = (next - k) * rows[first].count;
     if (usual && (usual > here ? usual - here : here - usual) <= here / 8) return true;
   }
