@@ -437,7 +437,7 @@ static bool goes_in_backward(const window *w, const hri_life *life) {
 
 /* What became of a stack's tensors in the whole steps before. */
 typedef struct past {
-  uint64_t count, one_before, two_before; /* of them; lives, and 1 */
+  uint64_t count, first, one_before, two_before; /* of them; lives, the last two and 1 */
   bool in_backward, held;          /* freed there; or elsewhere, but two of the stack were made while it lived */
 } past;
 
@@ -446,7 +446,7 @@ static void note_past(const window *w, past *of, uint64_t life) {
   const uint64_t old = of->two_before;
   if (old && lives[old - 1].end < w->from && lives[old - 1].end > lives[life].alloc) of->held = true;
   if (goes_in_backward(w, &lives[life])) of->in_backward = true;
-  of->count++;
+  if (of->count++ == 0) of->first = life;
   of->two_before = of->one_before;
   of->one_before = life + 1;
 }
@@ -485,17 +485,14 @@ static bool has_more_passes(const window *w, bool *more) {
  * step at hand has more batches than those, and is no longer sequence. What it makes of each pass's results is none. */
 static bool has_more_batches(const window *w, const past *rows) {
   const uint32_t first = first_stack(w);
-  uint64_t calls = 0, begin = 0;
-  for (size_t k = 0; k < w->rows.count; k++) {
-    if (w->rows.items[k].stack != first) continue;
-    if (calls++ == 0) begin = w->rows.items[k].life;
-  }
+  uint64_t calls = 0;
+  for (size_t k = 0; k < w->rows.count; k++) calls += w->rows.items[k].stack == first;
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     const uint32_t stack = w->rows.items[k].stack;
     const hri_stack_info *info = &w->in->stacks[stack];
     next = stack_end(w, k);
     if (!stack || info->site || (info->stage != HR_STAGE_UNKNOWN && info->stage != HR_STAGE_DATA)) continue;
-    if (w->rows.items[k].life > begin || !comes_each_pass(w, &w->rows.items[k], next - k, 1)) continue;
+    if (rows[stack].first > rows[first].first || !comes_each_pass(w, &w->rows.items[k], next - k, 1)) continue;
     const uint64_t usual = rows[stack].count * calls, here = (next - k) * rows[first].count;
     if (usual && (usual > here ? usual - here : here - usual) <= here / 8) return true;
   }

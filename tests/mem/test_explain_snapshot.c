@@ -742,7 +742,12 @@ static void test_a_longer_step(void **state) {
   s.i.asked_more_bytes = GIB(2);
   s.growth[0].freed_in_steps = false; /* it never went */
   expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
+  s.growth[0].from_before = 4; /* ... of a ring, which a step that is too large alone says nothing of */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.growth[0].from_before = 0;
   s.growth[0].freed_in_steps = true;
+  s.growth[0].more_batches = true; /* a loss of each that is summed */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
   scene_steps(&s, 8, GIB(7)); /* no larger than the others */
   expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
   scene_close(&s);

@@ -1525,8 +1525,10 @@ static void passes_that_begin_twice(void **unused) {
 static void passes_whose_tensors_go_again(void **unused) {
   enum { STEPS = 4, PASSES = 5, MORE = 12 };
   (void)unused;
-  for (int what = 0; what < 4; what++) {
+  for (int what = 0; what < 6; what++) {
     const bool late = what & 1, as_many = what & 2; /* no more of them: it has not come to its end */
+    const bool again = what & 4;                    /* a step before had as many: an evaluation */
+    int last = 0;
     story *s = malloc(sizeof *s);
     uint64_t kept[MORE];
     hr_snapshot *snapshot;
@@ -1535,8 +1537,9 @@ static void passes_whose_tensors_go_again(void **unused) {
     for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
     for (int step = 0; step <= STEPS; step++) {
       uint64_t scratch;
-      const int passes = step < STEPS || as_many ? PASSES : MORE;
-      for (int pass = 0; pass < PASSES && late && step; pass++) story_free(s, kept[pass]);
+      const int passes = (step < STEPS || as_many) && !(again && step == 1) ? PASSES : MORE;
+      for (int pass = 0; pass < last && late; pass++) story_free(s, kept[pass]);
+      last = passes;
       for (int pass = 0; pass < passes; pass++) {
         uint64_t batch = story_alloc(s, 65536, BATCH);
         kept[pass] = story_alloc(s, ACTIVATION, CELL);
@@ -1556,7 +1559,7 @@ static void passes_whose_tensors_go_again(void **unused) {
     assert_int_equal(p->growth_count > 0 && hr_growth_goes_on(p->growth[0].kind), !as_many);
     if (!as_many) {
       assert_int_equal(p->growth[0].kind, late ? HR_GROWTH_OUTPUTS : HR_GROWTH_GRAPH);
-      assert_true(p->growth[0].freed_in_steps);
+      assert_true(p->growth[0].freed_in_steps && p->growth[0].more_batches);
       assert_int_equal(p->growth[0].steps_seen, MORE);
     }
     hr_inspection_destroy(p);
@@ -2077,15 +2080,81 @@ static void a_window_before_it_gives_back(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* A queue that takes one a step and gives one back in three of four grows, though the step at hand has taken one too. */
+static void a_queue_that_grows_slowly(void **unused) {
+  enum { STEPS = 200 };
+  story *s = malloc(sizeof *s);
+  uint64_t kept[STEPS];
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  const hr_growth *g;
+  int oldest = 0;
+  (void)unused;
+  story_begin(s, 1024 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int step = 0; step < STEPS; step++) {
+    kept[step] = story_alloc(s, MIB, LEAK);
+    if (step + 1 == STEPS) break;
+    if (step - oldest >= 8 && step % 4) story_free(s, kept[oldest++]);
+    for (int k = 0; k < 4; k++) story_free(s, story_alloc(s, ACTIVATION, FORWARD));
+    for (int k = 0; k < 4; k++) story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+  }
+  story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  g = growth_at(p, "train.py:77");
+  assert_true(g && g->kind == HR_GROWTH_LEAK);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
+/* A server that keeps its last 38 answers, or seven of eight: neither is left by every pass. */
+static void some_answers_are_kept(void **unused) {
+  enum { PASSES = 46, LAST = 38 };
+  (void)unused;
+  for (int window = 0; window < 2; window++) {
+    story *s = malloc(sizeof *s);
+    uint64_t answers[PASSES];
+    uint32_t kept = 0;
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int k = 0; k < PASSES; k++) {
+      const uint64_t batch = story_alloc(s, 65536, BATCH);
+      answers[k] = story_alloc(s, 4 * MIB, HEAD);
+      if (window && k >= LAST) story_free(s, answers[k - LAST]);
+      if (!window && k % 8 == 3) story_free(s, answers[k]);
+      else kept++;
+      story_free(s, batch);
+    }
+    story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, HEAD);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    for (uint32_t k = 0; k < p->growth_count; k++) {
+      if (p->growth[k].kind != HR_GROWTH_OUTPUTS) continue;
+      assert_false(hr_growth_every_step(&p->growth[k]));
+      assert_true(p->growth[k].steps_grown <= kept);
+    }
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 #define FRAME CPP_ALLOC "at::_ops::to_copy::call(...)@??:0;watch@watch.py:8;<module>@watch.py:20"
+#define CAST CPP_ALLOC "at::_ops::to_dtype::call(...)@??:0;watch@watch.py:9;<module>@watch.py:20"
+#define UNNAMED "watch@watch.py:9;<module>@watch.py:20"
 #define SCALED CPP_ALLOC "at::_ops::upsample::call(...)@??:0;watch@watch.py:9;<module>@watch.py:20"
 
-/* A program without a model that makes two tensors each time round and keeps the larger one; one that keeps all it makes loads
- * data; and a few rounds say nothing. */
+/* A program without a model that makes two tensors each time round and keeps the larger one; one that keeps all it makes, or casts
+ * what it keeps, loads data; so may one that did not fail; and a few rounds say nothing. */
 static void a_loop_without_a_model(void **unused) {
-  enum { KEEPS, LOADS, FEW, KINDS };
+  enum { KEEPS, LOADS, CASTS, CASTS_UNNAMED, NO_FAILURE, FEW, KINDS };
   (void)unused;
   for (int what = 0; what < KINDS; what++) {
+    const char *made = what == CASTS ? CAST : what == CASTS_UNNAMED ? UNNAMED : SCALED;
     story *s = malloc(sizeof *s);
     hr_snapshot *snapshot;
     hr_inspection *p;
@@ -2094,10 +2163,10 @@ static void a_loop_without_a_model(void **unused) {
     for (int k = 0; k < (what == FEW ? 20 : 100); k++) {
       const uint64_t frame = story_alloc(s, MIB, FRAME);
       if (k == 0) story_alloc(s, 8 * MIB, "at::cuda::getCurrentCUDABlasWorkspace@CUDABlas.cpp:1;watch@watch.py:9");
-      story_alloc(s, 4 * MIB, SCALED);
+      story_alloc(s, 4 * MIB, made);
       if (what != LOADS) story_free(s, frame);
     }
-    story_event(s, HR_TRACE_OOM, 0, 4 * MIB, SCALED);
+    if (what != NO_FAILURE) story_event(s, HR_TRACE_OOM, 0, 4 * MIB, made);
     snapshot = story_end(s);
     free(s);
     p = inspect(snapshot, HR_AT_OOM);
@@ -2198,39 +2267,44 @@ static void threads_of_two_models(void **unused) {
  * what is generated. Where it is called whenever it should be, each end is one. */
 static void rounds_of_two_optimizers(void **unused) {
   enum { ROUNDS = 12 };
-  static const int critics[3][ROUNDS] = {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
+  static const int critics[4][ROUNDS] = {{1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1},
                                          {3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3, 3},
-                                         {2, 1, 3, 1, 1, 2, 3, 2, 1, 3, 1, 2}};
+                                         {2, 1, 3, 1, 1, 2, 3, 2, 1, 3, 1, 2},
+                                         {1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1, 1}};
   (void)unused;
-  for (int what = 0; what < 3; what++) {
+  for (int what = 0; what < 4; what++) {
+    const bool annotated = what == 3; /* ... and those of calls that a ring overwrote are older than its first event */
     story *s = malloc(sizeof *s);
     uint32_t ends = 0;
     hr_snapshot *snapshot;
     hr_inspection *p;
     const hr_growth *g;
     story_begin(s, 1024 * MIB);
+    for (int k = 0; k < 3 && annotated; k++) span(s, "Optimizer.step#Adam.step", 100);
     for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
     for (int round = 0; round < ROUNDS; round++) {
       uint64_t made = story_alloc(s, ACTIVATION, FORWARD);
       for (int k = 0; k < critics[what][round]; k++, ends++) {
         for (int n = 0; n < 4; n++) story_free(s, story_alloc(s, ACTIVATION, FORWARD));
         for (int n = 0; n < 4; n++) story_free(s, story_alloc(s, 1000000, CRITIC_STEP));
+        if (annotated) span(s, "Optimizer.step#Adam.step", 1);
       }
       story_free(s, story_alloc(s, ACTIVATION, FORWARD));
       story_alloc(s, 2 * MIB, LEAK);
       story_free(s, made);
       for (int n = 0; n < 4; n++) story_free(s, story_alloc(s, 1000000, MAKER_STEP));
+      if (annotated) span(s, "Optimizer.step#Adam.step", 1);
       ends++;
     }
     story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
     snapshot = story_end(s);
     free(s);
     p = inspect(snapshot, HR_AT_OOM);
-    assert_string_equal(p->steps_from, "optimizer stacks");
-    assert_int_equal(p->step_count, what < 2 ? ROUNDS : ends);
+    assert_string_equal(p->steps_from, annotated ? "annotations" : "optimizer stacks");
+    assert_int_equal(p->step_count, what != 2 ? ROUNDS : ends);
     g = growth_at(p, "train.py:77");
     assert_non_null(g);
-    assert_int_equal(hr_growth_every_step(g), what < 2);
+    assert_int_equal(hr_growth_every_step(g), what != 2);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(snapshot);
   }
@@ -2292,6 +2366,8 @@ int main(void) {
       cmocka_unit_test(a_list_falls_in_one_row),
       cmocka_unit_test(a_variable_beside_a_list),
       cmocka_unit_test(a_window_before_it_gives_back),
+      cmocka_unit_test(a_queue_that_grows_slowly),
+      cmocka_unit_test(some_answers_are_kept),
       cmocka_unit_test(a_loop_without_a_model),
       cmocka_unit_test(passes_are_steps),
       cmocka_unit_test(threads_of_two_models),
