@@ -386,7 +386,6 @@ static const char *operation_of(const char *name, size_t *count) {
   return NULL;
 }
 
-
 static const char *short_file(const char *file) {
   const char *last = strrchr(file, '/');
   return last ? last + 1 : file;
@@ -410,7 +409,8 @@ static void torch_call(const view *v, char text[HRI_OPERATION_BYTES]) {
   } else if (strstr(v->file, "torch/nn/modules/")) {
     if (strcmp(v->name, "forward") == 0) (void)snprintf(text, HRI_OPERATION_BYTES, "nn.%.*s", stem, base);
     else (void)snprintf(text, HRI_OPERATION_BYTES, "nn.%.*s.%.40s", stem, base, v->name);
-  } else if (strstr(v->file, "torch/optim/")) (void)snprintf(text, HRI_OPERATION_BYTES, "%.*s.%.40s", stem, base, v->name);
+  } else if (strstr(v->file, "torch/optim/"))
+    (void)snprintf(text, HRI_OPERATION_BYTES, "%.*s.%.40s", stem, base, v->name);
   else if (strstr(v->file, "torch/nn/functional.py") || strstr(v->file, "torch/functional.py") ||
            strstr(v->file, "torch/_tensor.py") || strstr(v->file, "torch/nn/init.py") ||
            strstr(v->file, "torch/nn/utils/") || strstr(v->file, "torch/autograd/"))

@@ -197,7 +197,15 @@ static bool from_optimizer(hri_inside *in, marks *found) {
 
 /* ---- repetition ---- */
 
-enum { LEAST_REPEATS = 3, CLASSES = 4096, LEAST_EVENTS = 8, LEAST_LIVES = 4, LOOP_LIVES = 2, LOOP_REPEATS = 32, CASTS_LOOKED_AT = 64 };
+enum {
+  LEAST_REPEATS = 3,
+  CLASSES = 4096,
+  LEAST_EVENTS = 8,
+  LEAST_LIVES = 4,
+  LOOP_LIVES = 2,
+  LOOP_REPEATS = 32,
+  CASTS_LOOKED_AT = 64
+};
 
 typedef struct repeat {
   uint64_t key, count, last, first, shortest, longest;

@@ -438,7 +438,7 @@ static bool goes_in_backward(const window *w, const hri_life *life) {
 /* What became of a stack's tensors in the whole steps before. */
 typedef struct past {
   uint64_t count, first, one_before, two_before; /* of them; lives, the last two and 1 */
-  bool in_backward, held;          /* freed there; or elsewhere, but two of the stack were made while it lived */
+  bool in_backward, held; /* freed there; or elsewhere, but two of the stack were made while it lived */
 } past;
 
 static void note_past(const window *w, past *of, uint64_t life) {
@@ -494,7 +494,7 @@ static bool has_more_batches(const window *w, const past *rows) {
     if (!stack || info->site || (info->stage != HR_STAGE_UNKNOWN && info->stage != HR_STAGE_DATA)) continue;
     if (rows[stack].first > rows[first].first || !comes_each_pass(w, &w->rows.items[k], next - k, 1)) continue;
     const uint64_t usual = rows[stack].count * calls, here = (next - k) * rows[first].count;
-    if (usual && (usual > here ? usual - here : here - usual) <= here / 8) return true;
+    if (usual && (usual > here ? usual - here : here - usual) <= here / 8 + rows[first].count) return true; /* or one */
   }
   return false;
 }
