@@ -152,8 +152,8 @@ HR_API void hr_probe_options_init(hr_probe_options *options);
 
 /* Measures a device of this machine with the kernels that run jobs. Takes up to about 0.6 GiB of its memory while it runs,
  * less where less is usable (then the largest shapes are left out). The fixed bytes are those of this very process: call
- * it in a small one, before other work. `options` may be NULL. Errors: MEMORY, USAGE (also when others had the processors
- * of a CPU in so many rounds that too few are left: three, below 5 seconds one), UNSUPPORTED (no such GPU). */
+ * it in a small one, before other work. `options` may be NULL. Rounds in which others had the processors are left out where three
+ * are quiet (below 5 seconds one); else all count, and busy_counted says so. Errors: MEMORY, USAGE, UNSUPPORTED (no such GPU). */
 HR_CHECKED hr_status hr_device_probe(const hr_probe_options *options, hr_device_rates *rates, hr_error *error);
 
 /* Stores what was measured for hr_device_find, atomically; what was seen in training beside what was seen before, and

@@ -35,7 +35,7 @@ typedef struct hri_gemm_tile {
   float *sums;           /* its first element: where the chain comes from when it goes on, and goes to unless rounded */
   int64_t stride;        /* elements between rows of sums */
   bool go_on;            /* from sums, else from zero or from `start` */
-  bool apart;
+  bool apart;            /* never from either: what stands there is added at the end */
   const uint16_t *start; /* a narrow c that is added to, where its chain begins: laid out as `rounded`; or NULL */
   const float *bias;     /* added at the end, of the first column; or NULL */
   uint16_t *rounded;     /* where the finished tile goes in 16 bits, or NULL */
@@ -49,8 +49,9 @@ typedef struct hri_gemm_tile {
   int64_t source_lines;   /* so many of it at each HRI_GEMM_STEPS words */
 } hri_gemm_tile;
 
-/* Whether there is something before this tile's terms: what the chain of an element begins with, or is added to it. */
+/* Whether there is something before this tile's terms. */
 static inline bool hri_gemm_has_begun(const hri_gemm_tile *t) { return t->go_on || t->start; }
+/* That: what the chain of an element begins with, or what is added to it. */
 static inline float hri_gemm_began(const hri_gemm_tile *t, int64_t row, int64_t column) {
   return t->start ? hri_narrow_widen(t->start[row * t->rounded_stride + column], t->rounded_to)
                   : t->sums[row * t->stride + column];
