@@ -2,8 +2,8 @@
  *
  *   bench_optim [part of a name of instruction set, size or step, default all]
  *
- * A step reads the gradient, reads and writes weight and moments, and writes the bf16 copy of the weight if there is
- * one. GB/s count each of these once. The yardstick moves the very same arrays in the same way (x = x + (g & 0), the
+ * A step reads the gradient, reads and writes weight (or its two halves) and moments, and writes the fp16 copy of the
+ * weight if there is one. GB/s count each of these once. The yardstick moves the very same arrays in the same way (x = x + (g & 0), the
  * copy cut from w) with next to no arithmetic; both are timed in turns, so that neighbours disturb both alike, and the
  * best of several turns counts. Arrays stand on huge pages, as in the arena of a run.
  *
@@ -29,30 +29,28 @@ typedef struct step {
   const char *name;
   int states; /* moments: 2 AdamW, 1 momentum, 0 plain SGD */
   hri_real w, moment, gradient;
-  bool copy;
+  bool split, copy; /* bf16 weights with the low halves of their masters, fp32 masters with their fp16 copies */
 } step;
 
 static const step steps[] = {
-    {"adamw f32", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false},
-    {"adamw f32, g bf16", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_BF16, false},
-    {"adamw f32, mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, false},
-    {"adamw f32, g mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_BF16, false},
-    {"adamw master + copy", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, true},
-    {"adamw master + copy, g bf16", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_BF16, true},
-    {"adamw master + copy, mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, true},
-    {"adamw master + copy, g mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_BF16, true},
-    {"adamw bf16, g mv f32", 2, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32, false},
-    {"adamw bf16, mv f32", 2, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16, false},
-    {"adamw bf16, g f32", 2, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_F32, false},
-    {"adamw bf16", 2, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, false},
-    {"momentum f32", 1, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false},
-    {"momentum bf16", 1, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, false},
-    {"sgd f32", 0, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false},
-    {"sgd bf16", 0, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16, false},
+    {"adamw f32", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false, false},
+    {"adamw f32, g bf16", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_BF16, false, false},
+    {"adamw f32, mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, false, false},
+    {"adamw f32, g mv bf16", 2, HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_BF16, false, false},
+    {"adamw master in halves", 2, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32, true, false},
+    {"adamw master + copy", 2, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false, true},
+    {"adamw bf16, g mv f32", 2, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32, false, false},
+    {"adamw bf16, mv f32", 2, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16, false, false},
+    {"adamw bf16, g f32", 2, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_F32, false, false},
+    {"adamw bf16", 2, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, false, false},
+    {"momentum f32", 1, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false, false},
+    {"momentum bf16", 1, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, false, false},
+    {"sgd f32", 0, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false, false},
+    {"sgd bf16", 0, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16, false, false},
 };
 
 typedef struct arrays {
-  void *w, *m, *v, *g, *copy;
+  void *w, *m, *v, *g, *beside;
   double *partials;
   int64_t n; /* a multiple of UNIT */
 } arrays;
@@ -65,7 +63,7 @@ static double now(void) {
 
 static double bytes_per_element(const step *s) {
   return 2.0 * (double)hri_real_bytes(s->w) + 2.0 * s->states * (double)hri_real_bytes(s->moment) +
-         (double)hri_real_bytes(s->gradient) + (s->copy ? 2.0 : 0.0);
+         (double)hri_real_bytes(s->gradient) + (s->split ? 4.0 : 0.0) + (s->copy ? 2.0 : 0.0);
 }
 
 /* ---- the yardstick: one function per vector width, one loop per combination of sizes ---- */
@@ -78,32 +76,33 @@ INLINE void add_unit(line *x, int lines, const line *g, int gradient_lines, uint
 }
 
 INLINE void update_units(const arrays *a, int64_t begin, int64_t end, int states, int w, int moment, int gradient,
-                         bool copy, uint32_t mask) {
+                         bool split, bool copy, uint32_t mask) {
   for (int64_t unit = begin; unit < end; unit++) {
     line *weight = (line *)a->w + unit * w;
     const line *g = (const line *)a->g + unit * gradient;
     if (states > 0) add_unit((line *)a->m + unit * moment, moment, g, gradient, mask);
     if (states > 1) add_unit((line *)a->v + unit * moment, moment, g, gradient, mask);
     add_unit(weight, w, g, gradient, mask);
+    if (split) add_unit((line *)a->beside + unit * 2, 2, g, gradient, mask);
     for (int j = 0; copy && j < 2; j++)
-      ((line *)a->copy)[unit * 2 + j] = weight[2 * j] >> 16 | (weight[2 * j + 1] & 0xFFFF0000u);
+      ((line *)a->beside)[unit * 2 + j] = weight[2 * j] >> 16 | (weight[2 * j + 1] & 0xFFFF0000u);
   }
 }
 
 INLINE void with_gradient(const arrays *a, const step *s, int64_t begin, int64_t end, int states, int w, int moment,
-                          bool copy, uint32_t mask) {
-  if (s->gradient == HRI_REAL_BF16) update_units(a, begin, end, states, w, moment, 2, copy, mask);
-  else update_units(a, begin, end, states, w, moment, 4, copy, mask);
+                          uint32_t mask) {
+  if (s->gradient == HRI_REAL_BF16) update_units(a, begin, end, states, w, moment, 2, false, false, mask);
+  else update_units(a, begin, end, states, w, moment, 4, false, false, mask);
 }
-INLINE void with_moment(const arrays *a, const step *s, int64_t begin, int64_t end, int states, int w, bool copy,
-                        uint32_t mask) {
-  if (s->moment == HRI_REAL_BF16) with_gradient(a, s, begin, end, states, w, 2, copy, mask);
-  else with_gradient(a, s, begin, end, states, w, 4, copy, mask);
+INLINE void with_moment(const arrays *a, const step *s, int64_t begin, int64_t end, int states, int w, uint32_t mask) {
+  if (s->moment == HRI_REAL_BF16) with_gradient(a, s, begin, end, states, w, 2, mask);
+  else with_gradient(a, s, begin, end, states, w, 4, mask);
 }
 INLINE void with_weight(const arrays *a, const step *s, int64_t begin, int64_t end, int states, uint32_t mask) {
-  if (s->w == HRI_REAL_BF16) with_moment(a, s, begin, end, states, 2, false, mask);
-  else if (s->copy) with_moment(a, s, begin, end, states, 4, true, mask);
-  else with_moment(a, s, begin, end, states, 4, false, mask);
+  if (s->split) update_units(a, begin, end, states, 2, 4, 4, true, false, mask);
+  else if (s->copy) update_units(a, begin, end, states, 4, 4, 4, false, true, mask);
+  else if (s->w == HRI_REAL_BF16) with_moment(a, s, begin, end, states, 2, mask);
+  else with_moment(a, s, begin, end, states, 4, mask);
 }
 INLINE void plain_range(const arrays *a, const step *s, int64_t begin, int64_t end, uint32_t mask) {
   if (s->states == 2) with_weight(a, s, begin, end, 2, mask);
@@ -151,7 +150,8 @@ static void run_step(const hri_cpu_kernels *k, const arrays *a, const step *s, i
   hri_update_args u = {.n = a->n,
                        .w = a->w,
                        .w_real = s->w,
-                       .copy = s->copy ? a->copy : NULL,
+                       .low = s->split ? a->beside : NULL,
+                       .copy = s->copy ? a->beside : NULL,
                        .state_real = s->moment,
                        .g = a->g,
                        .gradient_real = s->gradient,
@@ -318,7 +318,7 @@ int main(int argc, char **argv) {
               .m = need(elements * 4),
               .v = need(elements * 4),
               .g = need(elements * 4),
-              .copy = need(elements * 2),
+              .beside = need(elements * 2),
               .partials = need(sizeof(double) * (size_t)hri_square_sum_count((int64_t)elements))};
   eight e = {.w = need((size_t)MANY * 4),
              .m = need((size_t)MANY * 4),

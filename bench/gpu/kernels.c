@@ -430,32 +430,27 @@ static int square(const bench_case *c) {
 
 /* ---- optimizers, weights ---- */
 
-static void update_of(bench_case *c, uint32_t optimizer, hri_real weights, hri_real states, int64_t full) {
+static void update_of(bench_case *c, uint32_t optimizer, bool masters, hri_real states, int64_t full) {
   hri_cuda_update_args a = {.number = {0.9, 0.95, 1e-8}, .weight_decay = 0.1};
   int64_t n = a.u.n = pick(full, 1100);
   bool blocks = optimizer == HR_OPTIMIZER_ADAMW8BIT;
   control_of(c, 0, 0);
   a.control = c->control;
-  a.u.w_real = weights, a.u.state_real = states,
-  a.u.gradient_real = weights == HRI_REAL_F32 ? HRI_REAL_F32 : HRI_REAL_BF16;
-  a.u.copy_real = HRI_REAL_BF16;
-  a.u.w = operand(c, n, weights, BOTH), a.u.g = operand(c, n, a.u.gradient_real, READ);
-  if (weights == HRI_REAL_F32) a.u.copy = operand(c, n, HRI_REAL_BF16, WRITTEN);
+  a.u.w_real = HRI_REAL_BF16, a.u.state_real = states, a.u.gradient_real = masters ? HRI_REAL_F32 : HRI_REAL_BF16;
+  a.u.w = operand(c, n, HRI_REAL_BF16, BOTH), a.u.g = operand(c, n, a.u.gradient_real, READ);
+  if (masters) a.u.low = operand(c, n, HRI_REAL_BF16, BOTH);
   for (int k = 0; k < 2; k++) /* 0x3F..: positive in every type; codes: any */
     a.u.state[k] = constant(c, n, 0x3C, blocks ? 1 : hri_real_bytes(states), BOTH);
   for (int k = 2; k < 4 && blocks; k++) a.u.state[k] = constant(c, (n + 255) / 256, 0x3C, 4, BOTH);
   c->of.update.optimizer = optimizer, c->of.update.args = a;
-  shape(c, "%" PRId64 ", %s weights%s, %s", n, weights == HRI_REAL_F32 ? "fp32" : "bf16",
-        a.u.copy ? " and a bf16 copy" : "",
+  shape(c, "%" PRId64 ", bf16 weights%s, %s", n, masters ? " with the low halves of fp32 masters" : "",
         blocks                   ? "states of 8 bits"
         : states == HRI_REAL_F32 ? "fp32 moments"
                                  : "bf16 moments");
 }
-static void adamw_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW, HRI_REAL_F32, HRI_REAL_F32, 1 << 27); }
-static void adamw_pure_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW, HRI_REAL_BF16, HRI_REAL_BF16, 1 << 28); }
-static void adamw8bit_case(bench_case *c) {
-  update_of(c, HR_OPTIMIZER_ADAMW8BIT, HRI_REAL_BF16, HRI_REAL_F32, 1 << 28);
-}
+static void adamw_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW, true, HRI_REAL_F32, 1 << 27); }
+static void adamw_pure_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW, false, HRI_REAL_BF16, 1 << 28); }
+static void adamw8bit_case(bench_case *c) { update_of(c, HR_OPTIMIZER_ADAMW8BIT, false, HRI_REAL_F32, 1 << 28); }
 static int update(const bench_case *c) {
   return hri_cuda_update(c->of.update.optimizer, &c->of.update.args, run.stream);
 }

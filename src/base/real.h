@@ -35,6 +35,24 @@ HRI_BOTH static inline hri_bf16 hri_bf16_round(float value) {
   return (hri_bf16)((bits + 0x7FFFu + (bits >> 16 & 1u)) >> 16);
 }
 
+/* A float in two halves: a bf16 number, which is the nearest (of two, the one away from zero), and the low 16 bits of
+ * the float, which the bf16 number and they make again, exactly. A NaN becomes quiet and keeps of its rest what bf16
+ * holds. */
+HRI_BOTH static inline hri_bf16 hri_split(float value, uint16_t *low) {
+  uint32_t bits;
+  memcpy(&bits, &value, sizeof bits);
+  if ((bits & 0x7FFFFFFFu) > 0x7F800000u) bits = (bits & 0xFFFF0000u) | 0x400000u;
+  *low = (uint16_t)bits;
+  return (hri_bf16)((bits + 0x8000u) >> 16);
+}
+/* Of low halves from 0x8000 on the number was rounded up: they count as negative. */
+HRI_BOTH static inline float hri_join(hri_bf16 high, uint16_t low) {
+  uint32_t bits = ((uint32_t)high << 16) + ((low ^ 0x8000u) - 0x8000u);
+  float value;
+  memcpy(&value, &bits, sizeof value);
+  return value;
+}
+
 /* `yes` where the condition holds, else `no`; both are computed, so that loops of conversions have no branch. */
 HRI_BOTH static inline uint32_t hri_choose(bool condition, uint32_t yes, uint32_t no) {
   uint32_t mask = 0u - (uint32_t)condition;

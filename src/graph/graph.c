@@ -486,21 +486,18 @@ struct hr_run {
   uint32_t tensor_count; /* of the graph as it was planned: what is described later is not in the run */
 };
 
-/* The tensor that holds a parameter's true values. */
-static hri_id truth(const hri_job *job, const hri_param *param) {
-  return hri_moved_tensor(hri_param_whole(job, param), HRI_MOVED_WEIGHT);
-}
-
 static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
                       uint64_t bytes, hr_error *error) {
   hr_run *run = context;
   const hri_job *job = &run->plan->job;
-  const hri_tensor *t = &job->tensors.items[hri_moved_tensor(&job->ranges.items[range], what)];
+  const hri_param_range *r = &job->ranges.items[range];
+  const hri_tensor *t = &job->tensors.items[hri_moved_tensor(job, r, what)];
+  const hri_dtype dtype = what == HRI_MOVED_WEIGHT && r->master != HRI_NONE ? HRI_F32 : (hri_dtype)t->dtype;
   const hri_elements *with = &run->plan->backend->elements;
-  HRI_TRY(hri_window_zero(with, tensor, 0, hri_tensor_bytes(t), staging, bytes, error));
+  HRI_TRY(
+      hri_window_zero(with, tensor, 0, hri_dtype_size(dtype, hri_tensor_stored_elements(t)), staging, bytes, error));
   if (what != HRI_MOVED_WEIGHT) return HR_OK;
-  return hri_initialise(with, job, range, run->plan->spec.seed, hri_dtype_real(t->dtype), tensor, staging, bytes,
-                        error);
+  return hri_initialise(with, job, range, run->plan->spec.seed, hri_dtype_real(dtype), tensor, staging, bytes, error);
 }
 
 static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
@@ -691,33 +688,43 @@ enum { PIECE = 1024 }; /* values of 16 bits on their way */
 
 hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *values, uint64_t count, hr_error *error) {
   const hri_param *param;
-  uint16_t halves[PIECE];
+  uint16_t halves[PIECE], low[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
   const hri_job *job = &run->plan->job;
-  hri_id from = truth(job, param);
-  uint8_t dtype = job->tensors.items[from].dtype;
+  const hri_param_range *range = hri_param_whole(job, param);
+  const hri_id from = hri_moved_tensor(job, range, HRI_MOVED_WEIGHT);
+  const uint8_t dtype = job->tensors.items[from].dtype;
+  const bool split = hri_range_split(job, range);
   if (dtype == HRI_F32) return hri_executor_read(run->executor, from, 0, values, count * sizeof *values, error);
   for (uint64_t done = 0; done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
     HRI_TRY(hri_executor_read(run->executor, from, done * sizeof *halves, halves, n * sizeof *halves, error));
-    (dtype == HRI_F16 ? hri_f32_from_f16 : hri_f32_from_bf16)(values + done, halves, n);
+    if (split)
+      HRI_TRY(hri_executor_read(run->executor, range->master, done * sizeof *low, low, n * sizeof *low, error));
+    for (uint64_t i = 0; split && i < n; i++) values[done + i] = hri_join(halves[i], low[i]);
+    if (!split) (dtype == HRI_F16 ? hri_f32_from_f16 : hri_f32_from_bf16)(values + done, halves, n);
   }
   return HR_OK;
 }
 
 hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *values, uint64_t count, hr_error *error) {
   const hri_param *param;
-  uint16_t halves[PIECE];
+  uint16_t halves[PIECE], low[PIECE];
   HRI_TRY(parameter(run, tensor, count, &param, error));
   const hri_job *job = &run->plan->job;
-  hri_id to = truth(job, param);
+  const hri_param_range *range = hri_param_whole(job, param);
+  const hri_id to = hri_moved_tensor(job, range, HRI_MOVED_WEIGHT);
+  const uint8_t dtype = job->tensors.items[param->weight].dtype;
+  const bool split = hri_range_split(job, range);
   if (job->tensors.items[to].dtype == HRI_F32)
     HRI_TRY(hri_executor_write(run->executor, to, 0, values, count * sizeof *values, error));
-  uint8_t dtype = job->tensors.items[param->weight].dtype;
   for (uint64_t done = 0; dtype != HRI_F32 && done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
-    (dtype == HRI_F16 ? hri_f16_from_f32 : hri_bf16_from_f32)(halves, values + done, n);
+    for (uint64_t i = 0; split && i < n; i++) halves[i] = hri_split(values[done + i], &low[i]);
+    if (!split) (dtype == HRI_F16 ? hri_f16_from_f32 : hri_bf16_from_f32)(halves, values + done, n);
     HRI_TRY(hri_executor_write(run->executor, param->weight, done * sizeof *halves, halves, n * sizeof *halves, error));
+    if (split)
+      HRI_TRY(hri_executor_write(run->executor, range->master, done * sizeof *low, low, n * sizeof *low, error));
   }
   return HR_OK;
 }

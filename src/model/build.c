@@ -400,8 +400,29 @@ static void move_tensor(hri_job *job, hri_emit emit, hri_op op, hri_tier staging
                   (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
 
+/* A split master goes to and from files whole: in fp32, for as long as it takes. */
+static void move_split(hri_job *job, hri_emit e, hri_op op, hri_tier staging_tier, uint32_t index) {
+  const hri_param_range range = job->ranges.items[index];
+  const hri_tensor weight = job->tensors.items[range.weight];
+  hri_place place = {.program = e.program,
+                     .tier = HRI_DEVICE,
+                     .role = HRI_ROLE_MASTER_WEIGHT,
+                     .layer = e.layer,
+                     .unit = e.unit};
+  hri_id whole =
+      hri_tensor_new(job, place, hri_name(job, "%s.whole", hri_name_get(job, job->params.items[range.param].key)),
+                     HRI_F32, weight.rank, weight.dims, weight.stored);
+  if (op == HRI_OP_SINK)
+    hri_node_append(job, HRI_OP_JOIN, e, NULL, (hri_operand[]){HRI_R(range.weight), HRI_R(range.master), HRI_W(whole)},
+                    3);
+  move_tensor(job, e, op, staging_tier, index, HRI_MOVED_WEIGHT, whole);
+  if (op == HRI_OP_FILL)
+    hri_node_append(job, HRI_OP_SPLIT, e, NULL, (hri_operand[]){HRI_R(whole), HRI_W(range.weight), HRI_W(range.master)},
+                    3);
+}
+
 static void move_range(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what) {
-  move_tensor(job, emit, op, staging_tier, range, what, hri_moved_tensor(&job->ranges.items[range], what));
+  move_tensor(job, emit, op, staging_tier, range, what, hri_moved_tensor(job, &job->ranges.items[range], what));
 }
 
 /* Codes and scales of a frozen parameter: made of its weight, or as files hold them. */
@@ -440,8 +461,9 @@ void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging
       load_quantized(job, e, staging_tier, r);
       continue;
     }
-    move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
-    if (load && range.master != HRI_NONE)
+    if (hri_range_split(job, &range)) move_split(job, e, op, staging_tier, r);
+    else move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
+    if (load && range.master != HRI_NONE && !hri_range_split(job, &range))
       hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
     for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++)
       move_range(job, e, op, staging_tier, r, HRI_MOVED_STATE + k);

@@ -247,14 +247,15 @@ typedef struct hri_rounding {
 
 /* One optimizer step over a slice of n elements of a parameter, in one pass. Arithmetic is fp32 whatever the types; a
  * new weight or moment enters the arithmetic before it is rounded. bf16 weights and moments are rounded stochastically
- * (neither is fp16, and no gradient of a weight),
- * the copy of an fp32 weight to nearest even. No two arrays overlap. */
+ * (neither is fp16, and no gradient of a weight), but for weights with `low`: those are fp32 numbers in two halves, which
+ * lose nothing. The copy of an fp32 weight is rounded to nearest even. No two arrays overlap; one of copy and low at most is there,
+ * and then the gradient is fp32. */
 typedef struct hri_update_args {
   int64_t n;
   void *w; /* [n] of type w_real */
   hri_real w_real;
-  void *copy;          /* [n] of type copy_real, written beside an fp32 w; or NULL */
-  hri_real copy_real;  /* bf16 or fp16 */
+  uint16_t *low;       /* [n] beside a bf16 w: the low halves of what w is (hri_split); or NULL */
+  hri_f16 *copy;       /* [n] written beside an fp32 w; or NULL */
   void *state[4];      /* the tensors of the optimizer's state, in order */
   hri_real state_real; /* of those that --moments applies to */
   const void *g;       /* [n] of type gradient_real */
@@ -354,6 +355,9 @@ typedef struct hri_cpu_kernels {
   void (*fill)(float *y, float value, int64_t n, hri_team *team);
   /* to[n] = from[n] in another type, to the nearest, ties to even (base/real.h); the same type copies. No aliasing. */
   void (*cast)(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, hri_team *team);
+  /* hri_split and hri_join of n elements. */
+  void (*split)(hri_bf16 *high, uint16_t *low, const float *from, int64_t n, hri_team *team);
+  void (*join)(float *to, const hri_bf16 *high, const uint16_t *low, int64_t n, hri_team *team);
   /* Index of the first largest element of x[n], n > 0; a NaN never wins, and 0 is returned when nothing does. */
   int64_t (*argmax)(const void *x, int64_t n, hri_real real);
   /* Index of the first NaN or infinite element of x[n], or -1. */

@@ -21,6 +21,9 @@ extern "C" {
 /* ---- move ---- */
 int hri_cuda_cast(void *to, hri_real to_real, const void *from, hri_real from_real, int64_t n, void *stream);
 int hri_cuda_fill(float *y, float value, int64_t n, void *stream);
+/* hri_split and hri_join of n elements. */
+int hri_cuda_split(hri_bf16 *high, uint16_t *low, const float *from, int64_t n, void *stream);
+int hri_cuda_join(float *to, const hri_bf16 *high, const uint16_t *low, int64_t n, void *stream);
 
 /* y = x, or y += x, of rows of columns; strides in elements, from row to row. */
 typedef struct hri_cuda_accumulate_args {
@@ -148,7 +151,7 @@ int hri_cuda_advance(hri_control *control, const double *guard, void *stream);
 int hri_cuda_loss_scale(hri_control *control, int64_t interval, double growth, double backoff, void *stream);
 
 typedef struct hri_cuda_update_args {
-  hri_update_args u; /* of `rounding` the site alone; fp16 is the copy's only */
+  hri_update_args u; /* of `rounding` the site alone */
   double number[4];  /* as program/optimizer.h lists them */
   double weight_decay;
   int64_t columns;            /* of the part, for states that are factored; 1 or 0: a vector */

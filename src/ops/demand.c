@@ -12,8 +12,8 @@
 /* ---- which nodes ---- */
 
 /* What the adapters (backend/cpu/adapters.c) make of each operand, a letter each: r fp32, bf16 or fp16, all r of a node
- * the same; x likewise, but that fp32 may stand beside a narrow one; m fp32 or bf16, all m the same (moments); g fp32 or bf16 by itself; f fp32, h bf16
- * or fp16, d fp64, i int32, c the control
+ * the same; x likewise, but that fp32 may stand beside a narrow one; m fp32 or bf16, all m the same (moments); g fp32 or bf16 by itself; f fp32, b bf16,
+ * l low halves of fp32, h fp16, d fp64, i int32, c the control
  * block, u and k bytes, a fp32 or bytes; * bytes of any type. Guards and scratch stand behind and are not looked at. */
 /* clang-format off */
 static const char *const types[HRI_OP_COUNT] = {
@@ -29,7 +29,7 @@ static const char *const types[HRI_OP_COUNT] = {
     [HRI_OP_ATTENTION_FULL] = "rirrc", [HRI_OP_ATTENTION_FULL_BACKWARD] = "rrrirc", [HRI_OP_ATTENTION_CACHED] = "rrrcr",
     [HRI_OP_CROSS_ENTROPY] = "ricrf", [HRI_OP_LOSS_SUM] = "fc",
     [HRI_OP_SQUARE_NORM] = "gd", [HRI_OP_CLIP] = "dc", [HRI_OP_FOUND_INF] = "ddd", [HRI_OP_ADVANCE] = "c", [HRI_OP_LOSS_SCALE] = "c",
-    [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
+    [HRI_OP_ZERO] = "*", [HRI_OP_COPY] = "**", [HRI_OP_ACCUMULATE] = "xx", [HRI_OP_CAST] = "xx", [HRI_OP_SPLIT] = "fbl", [HRI_OP_JOIN] = "blf", [HRI_OP_SELECT] = "*c*", [HRI_OP_LAST_ROW] = "*c*",
     [HRI_OP_QUANTIZE] = "xuaf", [HRI_OP_DEQUANTIZE] = "uafx",
     [HRI_OP_FILL] = "*", [HRI_OP_SINK] = "x",
 };
@@ -43,7 +43,9 @@ static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
   case 'm': return (dtype == HRI_F32 || dtype == HRI_BF16) && dtype == first;
   case 'g': return dtype == HRI_F32 || dtype == HRI_BF16;
   case 'f': return dtype == HRI_F32;
-  case 'h': return dtype == HRI_BF16 || dtype == HRI_F16;
+  case 'b': return dtype == HRI_BF16;
+  case 'l': return dtype == HRI_F32_LOW;
+  case 'h': return dtype == HRI_F16;
   case 'd': return dtype == HRI_F64;
   case 'i': return dtype == HRI_I32;
   case 'c':
@@ -54,14 +56,15 @@ static bool type_fits(char letter, uint8_t dtype, uint8_t first) {
   }
 }
 
-/* g, control, w, the tensors of the state, copy: states that may be narrow are all of one type, others what the row
+/* g, control, w, the tensors of the state, what stands beside w: states that may be narrow are all of one type, others what the row
  * says, which the op's rule has checked. */
-static const char *types_of_update(uint32_t kind, char out[HRI_MAX_OPERANDS]) {
-  const hri_optimizer *row = hri_optimizer_get(kind);
+static const char *types_of_update(const hri_job *job, const hri_node *node, char out[HRI_MAX_OPERANDS]) {
+  const hri_optimizer *row = hri_optimizer_get(hri_optimizer_of(node->op));
+  const hri_tensor *w = &job->tensors.items[hri_operands(job, node)[2].tensor];
   uint32_t at = 3;
   memcpy(out, "gcg", 3);
   for (uint32_t k = 0; k < row->tensor_count; k++) out[at++] = row->tensors[k].narrow ? 'm' : '*';
-  out[at] = 'h';
+  out[at] = w->dtype == HRI_BF16 ? 'l' : 'h';
   out[at + 1] = 0;
   return out;
 }
@@ -79,8 +82,7 @@ static const char *types_of_move(const hri_job *job, const hri_node *node) {
 
 hr_status hri_demand_check(const char *backend, const hri_job *job, const hri_node *node, hr_error *error) {
   char update[HRI_MAX_OPERANDS];
-  const char *letters =
-      hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(hri_optimizer_of(node->op), update);
+  const char *letters = hri_optimizer_of(node->op) == HRI_NONE ? types[node->op] : types_of_update(job, node, update);
   int first[2] = {-1, -1}; /* dtypes that stand for r and for m */
   int narrow = -1;         /* of x */
   if (node->op == HRI_OP_FILL || node->op == HRI_OP_SINK) letters = types_of_move(job, node);

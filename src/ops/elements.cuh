@@ -62,6 +62,16 @@ template <class T> __device__ __forceinline__ void hri_get_typed(float *v, const
   }
   for (int k = 0; k < count; k++) v[k] = hri_widen((T)from[i + k]);
 }
+/* Elements as they are. */
+template <class T> __device__ __forceinline__ void hri_get_raw(T *v, const hri_any &x, int64_t i, int count) {
+  hri_global<const T> from(static_cast<const T *>(x.base), x.n);
+  if (hri_some_aligned<T>(x, i, count)) {
+    auto pack = from.template load<HRI_SOME>(i);
+    for (int k = 0; k < HRI_SOME; k++) v[k] = pack.v[k];
+    return;
+  }
+  for (int k = 0; k < count; k++) v[k] = from[i + k];
+}
 /* Elements i .. i + count - 1, at most HRI_SOME. */
 __device__ __forceinline__ void hri_get_some(float *v, const hri_any &x, int64_t i, int count) {
   if (x.real == HRI_REAL_F32) hri_get_typed<float>(v, x, i, count);

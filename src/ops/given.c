@@ -210,17 +210,18 @@ int64_t hri_given_update_columns(const hri_job *job, const hri_node *node, uint3
   return (int64_t)(range->elements / range->rows);
 }
 
-/* g, control, w, the tensors of the state, copy of w in 16 bits?, guard?: random bits go by the element of the parameter,
+/* g, control, w, the tensors of the state, what stands beside w?, guard?: random bits go by the element of the parameter,
  * wherever its ranges lie. */
 hri_update_args hri_given_update(const hri_given *g, uint32_t k) {
   const hri_param_range *range = range_of(g->job, g->node, k);
   const hri_optimizer *row = hri_optimizer_get(hri_optimizer_of(g->node->op));
-  uint32_t copy = 3 + row->tensor_count;
+  uint32_t beside = 3 + row->tensor_count;
+  bool split = real(g, 2) == HRI_REAL_BF16;
   hri_update_args a = {.n = hri_given_update_elements(g->job, g->node, k),
                        .w = hri_given_piece_pointer(g, 2, k),
                        .w_real = real(g, 2),
-                       .copy = hri_given_piece_pointer(g, copy, k),
-                       .copy_real = hri_given_present(g, copy) ? real(g, copy) : HRI_REAL_F32,
+                       .low = split ? hri_given_piece_pointer(g, beside, k) : NULL,
+                       .copy = split ? NULL : hri_given_piece_pointer(g, beside, k),
                        .g = hri_given_piece_pointer(g, 0, k),
                        .gradient_real = real(g, 0),
                        .first_element = (int64_t)range->first,

@@ -82,6 +82,8 @@ HRI_BACK_FN(copy);
 HRI_RULE_FN(accumulate);
 HRI_BACK_FN(accumulate);
 HRI_RULE_FN(cast);
+HRI_RULE_FN(split);
+HRI_RULE_FN(join);
 HRI_RULE_FN(pack);
 HRI_RULE_FN(select);
 HRI_RULE_FN(last_row);
@@ -191,6 +193,8 @@ HRI_RULE_FN(dequantize);
   .check = hri_check_accumulate, .backward = hri_back_accumulate, .flops = hri_flops_add, .stream = HR_STREAM_ADD,     \
   .views = 1 << 0 | 1 << 1
 #define HRI_RULE_CAST .check = hri_check_cast
+#define HRI_RULE_SPLIT .check = hri_check_split, .stream = HR_STREAM_COPY
+#define HRI_RULE_JOIN .check = hri_check_join, .stream = HR_STREAM_COPY
 #define HRI_RULE_PACK .check = hri_check_pack, .stream = HR_STREAM_PACK
 #define HRI_RULE_SELECT .check = hri_check_select
 #define HRI_RULE_LAST_ROW .check = hri_check_last_row

@@ -330,6 +330,17 @@ static inline hri_vu hri_vround_upper(hri_vf v) {
 }
 static inline hri_vh16 hri_vround_bf16(hri_vf v) { return hri_vupper(hri_vround_upper(v)); }
 
+/* hri_split and hri_join, lane by lane. */
+static inline hri_vh16 hri_vsplit(hri_vf v, hri_vh16 *low) {
+  hri_vu bits = (hri_vu)v;
+  bits = (hri_vu)hri_vselect((hri_vi)(v != v), (hri_vf)((bits & 0xFFFF0000u) | 0x400000u), v);
+  *low = hri_vupper(bits << 16);
+  return hri_vupper(bits + 0x8000u);
+}
+static inline hri_vf hri_vjoin(hri_vh16 high, hri_vh16 low) {
+  return (hri_vf)((hri_vu)hri_vwiden(high) + (hri_vu)((hri_vi)hri_vwiden(low) >> 16));
+}
+
 /* ---- fp16 in memory, fp32 in registers ---- */
 
 /* As hri_f16_widen and hri_f16_round, lane by lane. Processors do it in one instruction or two (AVX512F, F16C beside AVX2,

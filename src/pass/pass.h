@@ -30,7 +30,7 @@ typedef enum hri_pass {
 const char *hri_pass_name(hri_pass pass);
 
 typedef struct hri_precision_options {
-  bool masters;         /* fp32 master weights */
+  bool masters;         /* fp32 master weights; of bf16 weights their low halves */
   hri_dtype narrow;     /* what matrices and activations become: HRI_BF16, HRI_F16 */
   bool small_gradients; /* bf16 gradients where one product writes them once (needs a job without micro-steps) */
   bool small_moments;   /* bf16 optimizer states */

@@ -1,8 +1,9 @@
 /* Mixed precision: which storages of a forward job become bf16, or fp16, before anything is derived from them.
  *
  * Matrices and activations become narrow, but for what is wide (adapters and their low ranks); vectors (norm weights, biases), statistics, losses and the gradients of weights
- * stay fp32, and so does all arithmetic. With masters each trainable matrix gets an fp32 master weight, which the
- * optimizer updates and whose rounded copy the products read. Without, the update rounds stochastically, and a gradient
+ * stay fp32, and so does all arithmetic. With masters each trainable matrix has an fp32 master weight, which the
+ * optimizer updates: in fp16 whole, beside the rounded copy that the products read; in bf16 in two halves, of which the
+ * products read the high one as it stands (hri_split), so that nothing is held twice. Without, the update rounds stochastically, and a gradient
  * that one product writes once may be bf16: nothing is added to it. Later passes take their types from here. */
 #include <assert.h>
 #include <string.h>
@@ -35,7 +36,7 @@ static void count_readers(const hri_job *job, uint32_t *readers, bool *other) {
   }
 }
 
-static hri_id make_master(hri_job *job, const hri_param_range *range) {
+static hri_id make_master(hri_job *job, const hri_param_range *range, hri_dtype narrow) {
   const hri_param *param = &job->params.items[range->param];
   hri_tensor weight = job->tensors.items[range->weight];
   hri_storage storage = job->storages.items[weight.storage];
@@ -44,8 +45,8 @@ static hri_id make_master(hri_job *job, const hri_param_range *range) {
                      .role = HRI_ROLE_MASTER_WEIGHT,
                      .layer = param->layer,
                      .unit = param->unit};
-  return hri_tensor_new(job, place, hri_name(job, "%s.master", hri_name_get(job, param->key)), HRI_F32, weight.rank,
-                        weight.dims, weight.stored);
+  return hri_tensor_new(job, place, hri_name(job, "%s.master", hri_name_get(job, param->key)),
+                        narrow == HRI_BF16 ? HRI_F32_LOW : HRI_F32, weight.rank, weight.dims, weight.stored);
 }
 
 /* What is narrowed at all: adapters stay fp32. */
@@ -121,7 +122,7 @@ hr_status hri_pass_precision(hri_job *job, const hri_precision_options *options,
   for (size_t r = 0; options->masters && r < job->ranges.count && !job->failed; r++) {
     const hri_param_range range = job->ranges.items[r];
     if (range.gradient != HRI_NONE && is_matrix(job, &job->params.items[range.param]))
-      job->ranges.items[r].master = make_master(job, &range);
+      job->ranges.items[r].master = make_master(job, &range, options->narrow);
   }
   status = hri_job_ok(job, error);
 out:

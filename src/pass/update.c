@@ -73,14 +73,15 @@ static hri_id make_update(hri_job *job, const hri_update_options *o, uint8_t pro
   const hri_part *part = &job->parts.items[range_at(job, r.begin)->part_begin];
   const hri_optimizer *row = hri_optimizer_get(part->state_kind);
   hri_attr attr = {.i = {range_at(job, r.begin)->segment, r.begin, r.count}};
-  bool master = range_at(job, r.begin)->master != HRI_NONE;
+  bool master = range_at(job, r.begin)->master != HRI_NONE, split = hri_range_split(job, range_at(job, r.begin));
+  uint32_t w = master && !split ? MASTER : WEIGHT, beside = split ? MASTER : WEIGHT;
   uint32_t states = row->tensor_count, count = 5 + states;
   hri_operand operands[5 + HRI_STATE_TENSORS] = {HRI_R(group(job, r, GRADIENT, list)), HRI_R(job->control),
-                                                 HRI_U(group(job, r, master ? MASTER : WEIGHT, list))};
+                                                 HRI_U(group(job, r, w, list))};
   for (uint32_t k = 0; k < HRI_STATE_NUMBERS; k++) attr.f[k] = o->numbers[part->state_kind][k];
   attr.f[HRI_STATE_NUMBERS] = part->decay ? o->weight_decay : 0;
   for (uint32_t k = 0; k < states; k++) operands[3 + k] = HRI_U(group(job, r, STATE + k, list));
-  operands[3 + states] = (hri_operand){master ? group(job, r, WEIGHT, list) : HRI_NONE, HRI_UPDATE_ACCESS};
+  operands[3 + states] = (hri_operand){master ? group(job, r, beside, list) : HRI_NONE, HRI_UPDATE_ACCESS};
   operands[4 + states] = HRI_R(guard);
   return hri_node_new(job, row->op, update_emit(program, param_at(job, r.begin)), &attr, operands, count);
 }

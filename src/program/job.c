@@ -16,13 +16,17 @@ static const struct {
   const char *name;
   uint16_t block, bytes; /* so many elements in so many bytes */
 } dtypes[HRI_DTYPE_COUNT] = {
-    [HRI_F32] = {"f32", 1, 4},       [HRI_BF16] = {"bf16", 1, 2},       [HRI_F16] = {"f16", 1, 2},
-    [HRI_F64] = {"f64", 1, 8},       [HRI_I32] = {"i32", 1, 4},         [HRI_I64] = {"i64", 1, 8},
-    [HRI_U8] = {"u8", 1, 1},         [HRI_I8] = {"i8", 1, 1},           [HRI_U4] = {"u4", 2, 1},
-    [HRI_Q4_0] = {"q4_0", 32, 18},   [HRI_Q4_1] = {"q4_1", 32, 20},     [HRI_Q5_0] = {"q5_0", 32, 22},
-    [HRI_Q5_1] = {"q5_1", 32, 24},   [HRI_Q8_0] = {"q8_0", 32, 34},     [HRI_Q4_K] = {"q4_k", 256, 144},
-    [HRI_Q5_K] = {"q5_k", 256, 176}, [HRI_Q6_K] = {"q6_k", 256, 210},   [HRI_Q2_K] = {"q2_k", 256, 84},
-    [HRI_Q3_K] = {"q3_k", 256, 110}, [HRI_IQ4_NL] = {"iq4_nl", 32, 18}, [HRI_IQ4_XS] = {"iq4_xs", 256, 136},
+    [HRI_F32] = {"f32", 1, 4},         [HRI_BF16] = {"bf16", 1, 2},
+    [HRI_F16] = {"f16", 1, 2},         [HRI_F64] = {"f64", 1, 8},
+    [HRI_I32] = {"i32", 1, 4},         [HRI_I64] = {"i64", 1, 8},
+    [HRI_U8] = {"u8", 1, 1},           [HRI_I8] = {"i8", 1, 1},
+    [HRI_F32_LOW] = {"f32-low", 1, 2}, [HRI_U4] = {"u4", 2, 1},
+    [HRI_Q4_0] = {"q4_0", 32, 18},     [HRI_Q4_1] = {"q4_1", 32, 20},
+    [HRI_Q5_0] = {"q5_0", 32, 22},     [HRI_Q5_1] = {"q5_1", 32, 24},
+    [HRI_Q8_0] = {"q8_0", 32, 34},     [HRI_Q4_K] = {"q4_k", 256, 144},
+    [HRI_Q5_K] = {"q5_k", 256, 176},   [HRI_Q6_K] = {"q6_k", 256, 210},
+    [HRI_Q2_K] = {"q2_k", 256, 84},    [HRI_Q3_K] = {"q3_k", 256, 110},
+    [HRI_IQ4_NL] = {"iq4_nl", 32, 18}, [HRI_IQ4_XS] = {"iq4_xs", 256, 136},
 };
 static const char *const tier_names[HRI_TIER_COUNT] = {"device", "host", "disk"};
 static const char *const role_names[HRI_ROLE_COUNT] = {"weight",       "master_weight", "gradient",  "optimizer_state",

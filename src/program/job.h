@@ -44,8 +44,9 @@ typedef enum hri_dtype {
   HRI_I64,
   HRI_U8,
   HRI_I8,
-  HRI_U4,   /* codes of 4 bits, two in a byte, the even element in the low half */
-  HRI_Q4_0, /* and the next ones: GGUF's blocks */
+  HRI_F32_LOW, /* the low halves of fp32 numbers whose high ones stand, rounded, in a bf16 tensor (hri_split) */
+  HRI_U4,      /* codes of 4 bits, two in a byte, the even element in the low half */
+  HRI_Q4_0,    /* and the next ones: GGUF's blocks */
   HRI_Q4_1,
   HRI_Q5_0,
   HRI_Q5_1,
@@ -213,7 +214,9 @@ typedef struct hri_param_range {
   uint64_t first, elements; /* the same in elements */
   uint64_t offset;          /* of its states in the segment's, elements; a multiple of HRI_SEGMENT_ALIGN_ELEMENTS */
   hri_id weight, gradient;  /* tensors, row views of the parameter's and of its run's; gradient HRI_NONE when frozen */
-  hri_id master, state[HRI_STATE_TENSORS]; /* tensors of its own; HRI_NONE when absent */
+  hri_id master,
+      state[HRI_STATE_TENSORS]; /* tensors of its own; HRI_NONE when absent. Of a bf16 weight the low halves of
+                                            * its master */
 } hri_param_range;
 
 typedef struct hri_param_run {

@@ -84,6 +84,8 @@
   X(COPY, "copy", "RW")                    /* from, to: same bytes, any tiers, columns of either */         \
   X(ACCUMULATE, "accumulate", "RA")        /* x, y: y (+)= x element by element, columns of either; sums in fp32 */ \
   X(CAST, "cast", "RW")                    /* from, to: same elements, f32, bf16 or f16, to nearest even */       \
+  X(SPLIT, "split", "RWW")                 /* from (f32), to (bf16), to (f32-low): hri_split */                     \
+  X(JOIN, "join", "RRW")                   /* from (bf16), from (f32-low), to (f32): hri_join */                    \
   X(PACK, "pack", "RW")                    /* b of a product, the same in the layout that the product reads; \
                                               i0 hri_product - 1; i1 the product's M; i2 i0 of a LINEAR_DX */ \
   X(SELECT, "select", "RRW")               /* from[k,...], control, to[...]: slice micro_index */           \
@@ -105,8 +107,9 @@ typedef enum hri_op {
       HRI_OP_COUNT
 } hri_op;
 
-/* What of a range a FILL or SINK node moves: the weight (the master where there is one), or HRI_MOVED_STATE + k, the
- * k-th tensor of its state; or (FILL) the codes, absmax or nested of its parameter, which files hold then. */
+/* What of a range a FILL or SINK node moves: the weight (the master where there is one; a split one through a whole one
+ * of the node's program), or HRI_MOVED_STATE + k, the k-th tensor of its state; or (FILL) the codes, absmax or nested of
+ * its parameter, which files hold then. */
 typedef enum hri_moved {
   HRI_MOVED_WEIGHT = 0,
   HRI_MOVED_STATE,
@@ -115,10 +118,16 @@ typedef enum hri_moved {
   HRI_MOVED_NESTED
 } hri_moved;
 
-/* The tensor that holds what is moved, but for codes, absmax and nested; HRI_NONE when the range has none. */
-static inline hri_id hri_moved_tensor(const hri_param_range *r, uint32_t what) {
+/* Whether a range's master stands in two halves: its weight, in bf16, and r->master. */
+static inline bool hri_range_split(const hri_job *job, const hri_param_range *r) {
+  return r->master != HRI_NONE && job->tensors.items[r->master].dtype == HRI_F32_LOW;
+}
+
+/* The tensor that holds what is moved, but for codes, absmax and nested, or the high half of it; HRI_NONE when the range
+ * has none. */
+static inline hri_id hri_moved_tensor(const hri_job *job, const hri_param_range *r, uint32_t what) {
   if (what >= HRI_MOVED_STATE) return r->state[what - HRI_MOVED_STATE];
-  return r->master != HRI_NONE ? r->master : r->weight;
+  return r->master == HRI_NONE || hri_range_split(job, r) ? r->weight : r->master;
 }
 
 enum { HRI_NORM_BLOCK = 65536, HRI_MAX_OPERANDS = 10 };

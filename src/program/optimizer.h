@@ -42,8 +42,9 @@ typedef struct hri_optimizer {
 
 #define HRI_NUMBER(field) offsetof(hr_job, field)
 
-/* X(enumerator of hr_optimizer, op, operands of the op, row). Operands: g, control, w (the master if there is one), the
- * state's tensors in order, copy of w in 16 bits?, guard? */
+/* X(enumerator of hr_optimizer, op, operands of the op, row). Operands: g, control, w, the state's tensors in
+ * order, what stands beside w?, guard? With masters in fp16 w is the fp32 master and its copy stands beside it; in bf16 w is
+ * the weight and the low half of its master stands beside it. */
 #define HRI_OPTIMIZERS(X)                                                                                              \
   X(ADAMW, "adamw", "RRUUUug", .tensor_count = 2,                                                                      \
     .tensors = {{"exp_avg", HRI_F32, true, 1}, {"exp_avg_sq", HRI_F32, true, 1}},                                      \

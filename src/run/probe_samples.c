@@ -210,10 +210,11 @@ static void add_streams(probe *p, uint64_t bytes) {
               2));
   adam.i[1] = range_of(p, seventh * c);
   adam.i[2] = 1;
-  add(p, node(p, HRI_OP_ADAMW, adam, /* with the bf16 copy of a master weight */
-              (hri_operand[]){wide_in(p, seventh, c), control(p), update(p, seventh, c), update(p, seventh, c),
-                              update(p, seventh, c),
-                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c)
+  add(p, node(p, HRI_OP_ADAMW, adam, /* bf16: a master in two halves */
+              (hri_operand[]){wide_in(p, seventh, c), control(p),
+                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_BF16, seventh, c) : update(p, seventh, c),
+                              update(p, seventh, c), update(p, seventh, c),
+                              narrow ? tensor(p, HRI_UPDATE_ACCESS, HRI_F32_LOW, seventh, c)
                                      : (hri_operand){HRI_NONE, HRI_UPDATE_ACCESS},
                               HRI_ABSENT},
               7));

@@ -85,8 +85,8 @@ typedef struct hri_rival {
   uint64_t need_bytes; /* and this is the smallest need */
   uint64_t *allowance; /* what is left of it */
 } hri_rival;
-/* Nodes of the plans that are made one by one because placements did not keep to live bytes, of a search: half a second. */
-enum { HRI_ALLOWANCE = 500000 };
+/* Nodes of the plans that are made one by one because placements did not keep to live bytes, of a search: a second. */
+enum { HRI_ALLOWANCE = 1000000 };
 /* Nothing found yet: what a search of several choices hands to the first, so that they share its allowance. */
 static inline hri_rival hri_nobody(uint64_t *allowance) { return (hri_rival){INFINITY, UINT64_MAX, allowance}; }
 /* What hr_plan_recompute finds for a training, without the plan. `beside` lends its backend; NULL: one of its own.

@@ -30,10 +30,11 @@ bool hri_first_nonfinite(const hri_session *s, char *out, uint64_t out_bytes) {
     const hri_param_range *range = &job->ranges.items[r];
     const char *name = hri_name_get(job, job->params.items[range->param].key);
     for (uint32_t what = HRI_MOVED_WEIGHT; what < HRI_MOVED_STATE + HRI_STATE_TENSORS; what++) {
-      hri_id tensor = hri_moved_tensor(range, what);
+      hri_id tensor = hri_moved_tensor(job, range, what);
       int64_t at;
       if (tensor == HRI_NONE || hri_is_codes(job, r, what)) continue; /* every code is finite */
-      at = first_in(s, tensor, hri_tensor_stored_elements(&job->tensors.items[tensor]), hri_real_of(job, r, what));
+      at = first_in(s, tensor, hri_tensor_stored_elements(&job->tensors.items[tensor]),
+                    hri_dtype_real(job->tensors.items[tensor].dtype));
       if (at < 0) continue;
       if (what == HRI_MOVED_WEIGHT)
         (void)snprintf(out, out_bytes, "%s at element %lld", name, (long long)(range->first + (uint64_t)at));

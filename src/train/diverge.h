@@ -4,7 +4,7 @@
 
 #include "train/session.h"
 
-/* "layers.3.mlp.fc (exp_avg) at element 17" into out; false: all are finite. Looks at masters where there are any;
+/* "layers.3.mlp.fc (exp_avg) at element 17" into out; false: all are finite. Looks at masters where there are whole ones;
  * reads all of them, once. */
 bool hri_first_nonfinite(const hri_session *session, char *out, uint64_t out_bytes);
 

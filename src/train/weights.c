@@ -364,8 +364,10 @@ uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
 }
 
-static uint8_t dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
-  return job->tensors.items[hri_moved_tensor(&job->ranges.items[range], what)].dtype;
+/* A master is fp32, whole or in halves. */
+static hri_dtype dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
+  if (what == HRI_MOVED_WEIGHT && job->ranges.items[range].master != HRI_NONE) return HRI_F32;
+  return job->tensors.items[hri_moved_tensor(job, &job->ranges.items[range], what)].dtype;
 }
 
 bool hri_is_codes(const hri_job *job, uint32_t range, uint32_t what) { return dtype_of(job, range, what) == HRI_U8; }
@@ -696,10 +698,11 @@ static hr_status fill_quantized(const hri_source *s, const hri_param *param, con
 static hr_status fill_values(hri_source *s, uint32_t index, uint32_t what, const hri_param_spec *spec,
                              const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &s->job->ranges.items[index];
-  const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(range, what)];
+  const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(s->job, range, what)];
+  const hri_dtype dtype = dtype_of(s->job, index, what);
   hri_real real = what == HRI_MOVED_WEIGHT ? hri_real_of(s->job, index, what) : HRI_REAL_F32;
-  uint64_t bytes = hri_tensor_bytes(whole),
-           logical = hri_dtype_size((hri_dtype)whole->dtype, hri_tensor_elements(whole));
+  uint64_t bytes = hri_dtype_size(dtype, hri_tensor_stored_elements(whole)),
+           logical = hri_dtype_size(dtype, hri_tensor_elements(whole));
   if (what == HRI_MOVED_WEIGHT) {
     uint32_t in_files = 0;
     for (uint32_t k = 0; k < range->part_count; k++)

@@ -51,6 +51,15 @@ run train $job --precision bf16 --steps 6 --save-every 3 --out held --quiet; exp
 run train $job --precision fp32 --steps 6 --resume held; refuses 2; expect_err 'precision was bf16 and is fp32'; expect_err 'fp32'
 run train $job --precision bf16-pure --steps 6 --resume held; refuses 2; expect_err 'precision was bf16 and is bf16-pure'
 run train $job --precision bf16 --steps 6 --save-every 3 --resume held --weight-packing transient --recompute block --quiet; expect_rc 0
+# One that an earlier program made, whose masters stood beside rounded copies, goes on and says that bits may differ.
+run train $job --precision bf16 --steps 3 --save-every 3 --out early --quiet; expect_rc 0
+grep -q '"masters": "in halves"' early/checkpoints/last/state.json || fail "the checkpoint does not say how masters stand"
+sed -i '/"masters": "in halves"/d; s/\("threads": "[0-9]*"\),$/\1/; s/"schema_version": 2/"schema_version": 1/' early/checkpoints/step-000003/state.json
+rm early/checkpoints/step-000003/manifest.json # without digests, as then
+run train $job --precision bf16 --steps 6 --resume early --same-bits; refuses 2; expect_err 'the masters .beside their copies, then in halves.'
+run train $job --precision bf16 --steps 6 --resume early; expect_rc 0; expect_err 'from step 4 on bits may differ'
+run train $job --precision fp32 --steps 3 --save-every 3 --out wide --quiet; expect_rc 0
+grep -q masters wide/checkpoints/last/state.json && fail "fp32 has masters"
 run train $job --precision bf16-pure --moments bf16 --steps 3 --save-every 3 --out pure --quiet; expect_rc 0
 run train $job --precision bf16-pure --moments fp32 --steps 3 --resume pure; refuses 2; expect_err 'moments was bf16 and is fp32'
 run train $job --precision bf16 --moments bf16 --steps 3 --out none; refuses 2; expect_err 'moments'

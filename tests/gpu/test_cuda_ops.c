@@ -59,6 +59,7 @@ static const op_state states[HRI_OP_COUNT] = {
     [HRI_OP_ZERO] = OTHERS("the runtime's fill"),
     [HRI_OP_COPY] = {"the runtime's copy; `hri_cuda_copy_rows` for columns", {(kernel)hri_cuda_copy_rows, NULL}},
     [HRI_OP_ACCUMULATE] = ONE(hri_cuda_accumulate), [HRI_OP_CAST] = ONE(hri_cuda_cast),
+    [HRI_OP_SPLIT] = ONE(hri_cuda_split), [HRI_OP_JOIN] = ONE(hri_cuda_join),
     [HRI_OP_PACK] = OTHERS("not needed: no product reads a packed operand"),
     [HRI_OP_SELECT] = ONE(hri_cuda_select), [HRI_OP_LAST_ROW] = ONE(hri_cuda_last_row),
     [HRI_OP_QUANTIZE] = ONE(hri_cuda_quantize), [HRI_OP_DEQUANTIZE] = ONE(hri_cuda_dequantize),

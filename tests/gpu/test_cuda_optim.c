@@ -91,18 +91,19 @@ static void loss_scale(void **state) {
 /* ---- steps ---- */
 
 typedef struct step_case {
-  hri_real w, state, g, copy; /* copy fp32: none */
+  hri_real w, state, g;
+  bool beside; /* a copy in fp16, low halves of bf16 weights */
   int64_t n, columns, first;
 } step_case;
 
 /* The tensors of a step in the host's memory and on the device. */
 typedef struct tensors {
-  void *host[6], *device[6]; /* weights, states, copy */
+  void *host[6], *device[6]; /* weights, states, what stands beside them */
   uint64_t bytes[6];
   hri_real real[6];
   int count;
 } tensors;
-enum { WEIGHT, STATE, COPY = 5 };
+enum { WEIGHT, STATE, BESIDE = 5 };
 
 static void add(soft_test *t, tensors *all, int at, const float *values, int64_t n, hri_real real) {
   all->bytes[at] = (uint64_t)n * hri_real_bytes(real), all->real[at] = real;
@@ -131,17 +132,32 @@ static tensors tensors_of(soft_test *t, uint32_t optimizer, const step_case *c) 
       add(t, &all, STATE + (int)s, array_random(t, entries, HRI_REAL_F32, positive ? 0.01 : 0.1, positive ? 0.1 : 0).f,
           entries, row->tensors[s].narrow ? c->state : HRI_REAL_F32);
   }
-  if (c->copy != HRI_REAL_F32) add(t, &all, COPY, array_random(t, c->n, HRI_REAL_F32, 1, 0).f, c->n, c->copy);
+  if (c->beside) add_bytes(t, &all, BESIDE, (uint64_t)c->n * 2), all.real[BESIDE] = HRI_REAL_F16;
   return all;
+}
+
+/* Weights in two halves, as what they are. */
+static void compare_halves(soft_test *t, const tensors *all) {
+  uint64_t bytes = all->bytes[WEIGHT];
+  hri_bf16 *high = take(bytes), *high_host = all->host[WEIGHT];
+  uint16_t *low = take(bytes), *low_host = all->host[BESIDE];
+  soft_download(t, high, all->device[WEIGHT], bytes);
+  soft_download(t, low, all->device[BESIDE], bytes);
+  for (uint64_t e = 0; e < bytes / 2; e++) {
+    double x = hri_join(high[e], low[e]), y = hri_join(high_host[e], low_host[e]);
+    if (!(fabs(x - y) <= 2e-6 * (1 + fabs(y)))) fail_msg("element %d: %.9g, not %.9g", (int)e, x, y);
+  }
 }
 
 static void compare(soft_test *t, uint32_t optimizer, const tensors *all) {
   const hri_optimizer *row = hri_optimizer_get(optimizer);
+  bool split = all->host[BESIDE] && all->real[WEIGHT] == HRI_REAL_BF16;
+  if (split) compare_halves(t, all);
   for (int at = 0; at < 6; at++) {
-    bool coded = hri_state_apart(optimizer) && optimizer != HR_OPTIMIZER_ADAFACTOR && at >= STATE && at < COPY;
+    bool coded = hri_state_apart(optimizer) && optimizer != HR_OPTIMIZER_ADAFACTOR && at >= STATE && at < BESIDE;
     void *got = take(all->bytes[at]);
     int64_t n, other = 0;
-    if (!all->host[at]) continue;
+    if (!all->host[at] || (split && (at == WEIGHT || at == BESIDE))) continue;
     soft_download(t, got, all->device[at], all->bytes[at]);
     if (coded) assert_memory_equal(got, all->host[at], all->bytes[at]);
     if (coded && row->tensors[at - STATE].dtype == HRI_U8) continue;
@@ -178,7 +194,7 @@ static void step_of(uint32_t optimizer, const step_case *c, int seed) {
                           .gradient_scale = 0.25,
                           .t = 3,
                           .columns = c->columns};
-  hri_update_args u = {.n = c->n, .w_real = c->w, .copy_real = c->copy, .state_real = c->state, .gradient_real = c->g};
+  hri_update_args u = {.n = c->n, .w_real = c->w, .state_real = c->state, .gradient_real = c->g};
   hri_cuda_update_args a = {.weight_decay = 0.1, .columns = c->columns};
   uint64_t scratch = hri_cuda_update_scratch_bytes(optimizer, c->n, c->columns);
   hri_optim_kernels_base(&cpu);
@@ -188,8 +204,9 @@ static void step_of(uint32_t optimizer, const step_case *c, int seed) {
   if (hri_optimizer_get(optimizer)->least_elements) g.f[17] = INFINITY; /* states are forgotten */
   for (int64_t e = 0; e < c->n; e++) hri_real_put(g_host, e, g.f[e], c->g);
   a.u = u, a.u.g = soft_upload(&t, g_host, (uint64_t)c->n * hri_real_bytes(c->g)), a.u.w = all.device[WEIGHT];
-  a.u.copy = all.device[COPY];
-  u.g = g_host, u.w = all.host[WEIGHT], u.copy = all.host[COPY];
+  u.g = g_host, u.w = all.host[WEIGHT];
+  if (c->w == HRI_REAL_BF16) a.u.low = all.device[BESIDE], u.low = all.host[BESIDE];
+  else a.u.copy = all.device[BESIDE], u.copy = all.host[BESIDE];
   for (int s = 0; s < 4; s++) u.state[s] = all.host[STATE + s], a.u.state[s] = all.device[STATE + s];
   control.found_inf = 1;
   a.control = device_control(&t, &control), a.guard = &a.control->found_inf;
@@ -209,11 +226,12 @@ static void step_of(uint32_t optimizer, const step_case *c, int seed) {
 }
 
 static const step_case cases[] = {
-    {HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, 1027, 1, 3},
-    {HRI_REAL_F32, HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_BF16, 1024, 64, 64},
-    {HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_F32, 1037, 61, 0},
-    {HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F16, 3600, 2, 7}, /* more rows than a block of sums has */
-    {HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, 513, 1, 64},
+    {HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, false, 1027, 1, 3},
+    {HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32, true, 1024, 64, 64},
+    {HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_F32, true, 1031, 1, 5},
+    {HRI_REAL_BF16, HRI_REAL_BF16, HRI_REAL_BF16, false, 1037, 61, 0},
+    {HRI_REAL_F32, HRI_REAL_F32, HRI_REAL_F32, true, 3600, 2, 7}, /* more rows than a block of sums has */
+    {HRI_REAL_BF16, HRI_REAL_F32, HRI_REAL_F32, false, 513, 1, 64},
 };
 static void steps(uint32_t optimizer) {
   for (int k = 0; k < (int)(sizeof cases / sizeof *cases); k++) step_of(optimizer, &cases[k], k);

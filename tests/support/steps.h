@@ -130,12 +130,18 @@ static float *weights(hri_session *s, size_t *count) {
   for (size_t p = 0; p < job->params.count; p++) {
     const hri_param *param = &job->params.items[p];
     bool whole = param->range_count == 1 && hri_param_whole(job, param)->master != HRI_NONE;
-    hri_id id = whole ? hri_param_whole(job, param)->master : param->weight;
+    hri_id id = whole ? hri_moved_tensor(job, hri_param_whole(job, param), HRI_MOVED_WEIGHT) : param->weight;
     hri_real real = hri_dtype_real(job->tensors.items[id].dtype);
+    bool split = whole && hri_range_split(job, hri_param_whole(job, param));
     if (param->codes != HRI_NONE) continue; /* frozen, and no longer there */
     assert_true(*count + param->elements <= MOST);
     must(hri_executor_read(s->executor, id, 0, read, param->elements * hri_real_bytes(real), &error), &error);
     for (uint64_t k = 0; k < param->elements; k++) all[*count + k] = hri_real_get(read, (int64_t)k, real);
+    if (split)
+      must(hri_executor_read(s->executor, hri_param_whole(job, param)->master, 0, read, param->elements * 2, &error),
+           &error);
+    for (uint64_t k = 0; split && k < param->elements; k++)
+      all[*count + k] = hri_join(hri_bf16_round(all[*count + k]), ((const uint16_t *)read)[k]);
     *count += param->elements;
   }
   free(read);

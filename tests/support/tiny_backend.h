@@ -127,15 +127,17 @@ static uint64_t tiny_at(const hri_tensor *t, uint64_t k) {
 
 static double tiny_load(const hri_tensor *t, const void *bytes, uint64_t k) {
   uint64_t at = tiny_at(t, k);
-  return t->dtype == HRI_F64    ? ((const double *)bytes)[at]
-         : t->dtype == HRI_BF16 ? (double)hri_bf16_widen(((const hri_bf16 *)bytes)[at])
-                                : (double)((const float *)bytes)[at];
+  return t->dtype == HRI_F64       ? ((const double *)bytes)[at]
+         : t->dtype == HRI_BF16    ? (double)hri_bf16_widen(((const hri_bf16 *)bytes)[at])
+         : t->dtype == HRI_F32_LOW ? (double)((const uint16_t *)bytes)[at] /* as they are */
+                                   : (double)((const float *)bytes)[at];
 }
 
 static void tiny_store(const hri_tensor *t, void *bytes, uint64_t k, double value) {
   uint64_t at = tiny_at(t, k);
   if (t->dtype == HRI_F64) ((double *)bytes)[at] = value;
   else if (t->dtype == HRI_BF16) ((hri_bf16 *)bytes)[at] = hri_bf16_round((float)value);
+  else if (t->dtype == HRI_F32_LOW) ((uint16_t *)bytes)[at] = (uint16_t)value;
   else ((float *)bytes)[at] = (float)value;
 }
 
@@ -323,7 +325,18 @@ static void tiny_clip(tiny_call *c) {
 }
 static void tiny_found_inf(tiny_call *c) { V(2)[0] = isfinite(V(0)[0]) && isfinite(V(1)[0]) ? 0 : 1; }
 static void tiny_advance(tiny_call *c) { ((hri_control *)tiny_raw(c, 0))->applied_steps++; }
-/* With the bf16 copy of a master weight, behind its states. */
+/* The halves of weights. */
+static void tiny_to_halves(double *high, double *low, const double *whole, int64_t n) {
+  for (int64_t k = 0; k < n; k++) {
+    uint16_t rest;
+    high[k] = (double)hri_bf16_widen(hri_split((float)whole[k], &rest));
+    low[k] = (double)rest;
+  }
+}
+static void tiny_from_halves(double *whole, const double *high, const double *low, int64_t n) {
+  for (int64_t k = 0; k < n; k++) whole[k] = (double)hri_join(hri_bf16_round((float)high[k]), (uint16_t)low[k]);
+}
+/* With the fp16 copy of a master weight, or the low half of a bf16 one's, behind its states. */
 static void tiny_update(tiny_call *c) {
   const hri_control *control = tiny_raw(c, 1);
   uint32_t kind = hri_optimizer_of(c->node->op), states = hri_optimizer_get(kind)->tensor_count;
@@ -335,8 +348,11 @@ static void tiny_update(tiny_call *c) {
                                 .t = control->applied_steps};
   double *state[HRI_STATE_TENSORS];
   for (uint32_t k = 0; k < states; k++) state[k] = V(3 + k);
+  bool beside = tiny_present(c, 3 + states), split = beside && tiny_tensor(c, 2)->dtype == HRI_BF16;
+  if (split) tiny_from_halves(V(2), V(2), V(3 + states), COUNT(2));
   hri_ref_update(kind, V(2), state, V(0), COUNT(2), &numbers);
-  if (tiny_present(c, 3 + states)) memcpy(V(3 + states), V(2), (size_t)COUNT(2) * sizeof(double));
+  if (split) tiny_to_halves(V(2), V(3 + states), V(2), COUNT(2));
+  else if (beside) memcpy(V(3 + states), V(2), (size_t)COUNT(2) * sizeof(double));
 }
 static void tiny_zero(tiny_call *c) { memset(tiny_raw(c, 0), 0, hri_tensor_bytes(tiny_tensor(c, 0))); }
 static void tiny_copy(tiny_call *c) {
@@ -344,6 +360,8 @@ static void tiny_copy(tiny_call *c) {
   else memcpy(tiny_raw(c, 1), tiny_raw(c, 0), hri_tensor_bytes(tiny_tensor(c, 0)));
 }
 static void tiny_cast(tiny_call *c) { memcpy(V(1), V(0), (size_t)COUNT(0) * sizeof(double)); }
+static void tiny_split(tiny_call *c) { tiny_to_halves(V(1), V(2), V(0), COUNT(0)); }
+static void tiny_join(tiny_call *c) { tiny_from_halves(V(2), V(0), V(1), COUNT(0)); }
 static void tiny_accumulate(tiny_call *c) {
   for (int64_t k = 0; k < COUNT(0); k++) V(1)[k] += V(0)[k];
 }
@@ -438,6 +456,8 @@ static void (*const tiny_kernels[HRI_OP_COUNT])(tiny_call *c) = {
         [HRI_OP_ZERO] = tiny_zero,
     [HRI_OP_COPY] = tiny_copy,
     [HRI_OP_CAST] = tiny_cast,
+    [HRI_OP_SPLIT] = tiny_split,
+    [HRI_OP_JOIN] = tiny_join,
     [HRI_OP_ACCUMULATE] = tiny_accumulate,
     [HRI_OP_SELECT] = tiny_pick,
     [HRI_OP_LAST_ROW] = tiny_pick,
@@ -735,8 +755,9 @@ static hr_status tiny_workspace(void *self, const hri_job *job, const hri_node *
                                 hr_error *error) {
   bool moves = node->op == HRI_OP_FILL || node->op == HRI_OP_SINK;
   bool kept = node->op == HRI_OP_DEQUANTIZE && node->attr.i[0] == HRI_QUANTIZATION_KEEP;
-  bool stochastic =
-      hri_optimizer_of(node->op) != HRI_NONE && job->tensors.items[hri_operands(job, node)[2].tensor].dtype != HRI_F32;
+  uint32_t kind = hri_optimizer_of(node->op);
+  bool stochastic = kind != HRI_NONE && job->tensors.items[hri_operands(job, node)[2].tensor].dtype != HRI_F32 &&
+                    hri_operands(job, node)[3 + hri_optimizer_get(kind)->tensor_count].tensor == HRI_NONE;
   (void)self;
   *bytes = 0;
   if (!stochastic && !kept && (moves || tiny_kernels[node->op])) return HR_OK;

@@ -41,7 +41,7 @@ static float value_at(uint32_t step, uint32_t element, int shift) {
 
 enum { MOST = 1 << 18 };
 static float weights[MOST], gradients[MOST], factors[MOST], other_weights[MOST], other_factors[MOST];
-static hri_bf16 narrow_weights[MOST], narrow_gradients[MOST], copies[MOST];
+static hri_bf16 narrow_weights[MOST], narrow_gradients[MOST], beside[MOST];
 static double exact_weights[MOST], exact_gradients[MOST], exact_factors[MOST];
 
 typedef struct shape {
@@ -179,19 +179,18 @@ static void begin(shape s) {
 
 static void types_step_alike(void **state) {
   (void)state;
-  for (int k = 0; k < isa_count * SHAPES * 7; k++) {
-    const isa *level = &isas[k / 7 / SHAPES];
-    shape s = shapes[k / 7 % SHAPES];
-    const int types = k % 7; /* 5, 6: an fp16 copy */
-    bool narrow = types == 3 || types == 4, narrow_gradient = types == 1 || types == 3 || types == 6,
-         copy = !narrow && types > 0;
-    hri_real copy_real = types >= 5 ? HRI_REAL_F16 : HRI_REAL_BF16;
+  for (int k = 0; k < isa_count * SHAPES * 6; k++) {
+    const isa *level = &isas[k / 6 / SHAPES];
+    shape s = shapes[k / 6 % SHAPES];
+    const int types = k % 6; /* 2: two halves; 5: an fp16 copy */
+    bool split = types == 2, narrow = split || types == 3 || types == 4, narrow_gradient = types == 1 || types == 3,
+         copy = types == 5;
     hri_update_numbers n = some;
     hri_update_args u = {.n = elements_of(s),
                          .w = narrow ? (void *)narrow_weights : (void *)weights,
                          .w_real = narrow ? HRI_REAL_BF16 : HRI_REAL_F32,
-                         .copy = copy ? copies : NULL,
-                         .copy_real = copy_real,
+                         .low = split ? beside : NULL,
+                         .copy = copy ? beside : NULL,
                          .state = {factors},
                          .g = narrow_gradient ? (const void *)narrow_gradients : (const void *)gradients,
                          .gradient_real = narrow_gradient ? HRI_REAL_BF16 : HRI_REAL_F32,
@@ -200,14 +199,23 @@ static void types_step_alike(void **state) {
                          .team = team_of(2)};
     n.columns = s.columns;
     begin(s);
+    memset(beside, 0, sizeof beside);
+    for (int64_t i = 0; split && i < u.n; i++) { /* low halves that count */
+      beside[i] = (uint16_t)(i * 40503 % 65521);
+      other_weights[i] = hri_join(narrow_weights[i], beside[i]);
+    }
     step(&level->kernels, s, &some, other_weights, other_factors, 1);
     level->kernels.update[HR_OPTIMIZER_ADAFACTOR](&u, &n);
     assert_memory_equal(factors, other_factors, (size_t)factors_of(s) * sizeof *factors);
     if (!narrow) assert_memory_equal(weights, other_weights, (size_t)u.n * sizeof *weights);
     for (int64_t i = 0; i < u.n; i++) {
       uint32_t bits = hri_rounding_bits(&u.rounding, HRI_ROUNDED_WEIGHT, 40 + i);
-      if (copy) assert_int_equal(copies[i], hri_narrow_round(other_weights[i], copy_real));
-      if (narrow && narrow_weights[i] != hri_bf16_round_random(other_weights[i], bits))
+      uint16_t low;
+      if (copy) assert_int_equal(beside[i], hri_f16_round(other_weights[i]));
+      if (split) {
+        assert_int_equal(narrow_weights[i], hri_split(other_weights[i], &low));
+        assert_int_equal(beside[i], low);
+      } else if (narrow && narrow_weights[i] != hri_bf16_round_random(other_weights[i], bits))
         fail_msg("%s, %lld x %lld: weight %lld rounds to %04x, not %04x", level->name, (long long)s.rows,
                  (long long)s.columns, (long long)i, narrow_weights[i], hri_bf16_round_random(other_weights[i], bits));
     }

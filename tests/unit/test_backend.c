@@ -423,7 +423,7 @@ static void the_cpu_takes_no_type_for_another(void **state) {
           uint8_t kept;
           if (id == HRI_NONE || hri_operands(&plan->job, node)[i].access == HRI_SCRATCH) continue;
           kept = plan->job.tensors.items[id].dtype;
-          for (uint8_t dtype = 0; dtype <= HRI_I8; dtype++) {
+          for (uint8_t dtype = 0; dtype <= HRI_F32_LOW; dtype++) {
             bool real = hri_dtype_is_real(kept) && hri_dtype_is_real(dtype);
             hr_status status;
             plan->job.tensors.items[id].dtype = dtype;

@@ -445,9 +445,10 @@ static void update_case(const run_case *r) {
                        .rounding = {1, 2, 3},
                        .first_element = r->variant & 2 ? 5 : 0,
                        .team = team_of(r->threads)};
-  if (w_real == HRI_REAL_F32 && r->variant & 1) {
-    a.copy_real = r->variant & 4 ? HRI_REAL_F16 : HRI_REAL_BF16;
-    a.copy = take((uint64_t)n * hri_real_bytes(a.copy_real));
+  if (r->real == HRI_REAL_F32 && r->variant & 1) {
+    a.w_real = r->variant & 4 ? HRI_REAL_F32 : HRI_REAL_BF16;
+    a.w = reals(n, a.w_real);
+    *(a.w_real == HRI_REAL_BF16 ? &a.low : &a.copy) = take((uint64_t)n * sizeof *a.low);
   }
   for (int64_t i = 0; i < n; i++) hri_real_put(a.state[1], i, 1, r->real);
   for (uint32_t k = 0; k < HR_OPTIMIZER_COUNT; k++) {
@@ -475,6 +476,9 @@ static void move_case(const run_case *r) {
   k->zero(take((uint64_t)bytes), bytes, team_of(r->threads));
   k->fill(floats(n), 1.5f, n, team_of(r->threads));
   k->cast(reals(n, other), other, x, r->real, n, team_of(r->threads));
+  uint16_t *high = take((uint64_t)n * sizeof *high), *low = take((uint64_t)n * sizeof *low);
+  k->split(high, low, floats(n), n, team_of(r->threads));
+  k->join(floats(n), high, low, n, team_of(r->threads));
   (void)k->argmax(x, n, r->real);
   (void)k->first_nonfinite(x, n, r->real, team_of(r->threads));
   hri_fill_normal(floats(n), n, 1.0, 1, 2, r->variant, team_of(r->threads));

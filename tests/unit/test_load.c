@@ -876,8 +876,8 @@ static void test_no_save_of_what_is_not_finite(void **state) {
       uint32_t part = (uint32_t)round % 3;
       uint32_t p = draw() % (uint32_t)s.plan->job.params.count;
       const hri_param *param = &s.plan->job.params.items[p];
-      hri_id id = hri_moved_tensor(hri_param_whole(&s.plan->job, param), part);
-      hri_real real = hri_real_of(&s.plan->job, p, part);
+      hri_id id = hri_moved_tensor(&s.plan->job, hri_param_whole(&s.plan->job, param), part);
+      hri_real real = hri_dtype_real(s.plan->job.tensors.items[id].dtype);
       hri_param_spec spec;
       void *values = hri_executor_view(s.executor, id);
       uint64_t at;

@@ -311,7 +311,10 @@ static const float *true_weight(parity_case *c, const engine *e, uint32_t p) {
   const hri_param *param = &e->session.plan->job.params.items[p];
   const hri_param_range *whole = hri_param_whole(&e->session.plan->job, param);
   float *to = parity_buffer(c, param->elements * sizeof *to);
-  widened(e, whole->master != HRI_NONE ? whole->master : param->weight, param->elements, to);
+  const bool split = hri_range_split(&e->session.plan->job, whole);
+  const uint16_t *low = split ? hri_executor_view(e->session.executor, whole->master) : NULL;
+  widened(e, hri_moved_tensor(&e->session.plan->job, whole, HRI_MOVED_WEIGHT), param->elements, to);
+  for (uint64_t i = 0; split && i < param->elements; i++) to[i] = hri_join(hri_bf16_round(to[i]), low[i]);
   return to;
 }
 

@@ -178,7 +178,7 @@ static void check_param(const setting *s, const hr_plan *plan, const hri_param *
       (narrow && s->precision != HR_PRECISION_BF16_PURE && s->purpose == HR_PURPOSE_TRAIN))
     fail_msg("%s: the master of %s", s->model, name);
   if (whole->master != HRI_NONE) {
-    assert_int_equal(t[whole->master].dtype, HRI_F32);
+    assert_int_equal(t[whole->master].dtype, s->precision == HR_PRECISION_BF16 ? HRI_F32_LOW : HRI_F32);
     assert_int_equal(hri_tensor_stored_elements(&t[whole->master]), hri_tensor_stored_elements(&t[param->weight]));
     assert_int_equal(plan->job.storages.items[t[whole->master].storage].role, HRI_ROLE_MASTER_WEIGHT);
   }
@@ -250,9 +250,9 @@ static void test_bytes_per_parameter(void **state) {
     double low, high;
   } cases[] = {
       {{.accumulate = 2}, 16, 16.1},
-      {{.precision = HR_PRECISION_BF16, .accumulate = 2}, 18, 18.1}, /* 2 + 4 + 4 + 8 */
-      {{.precision = HR_PRECISION_BF16}, 18, 18.1},
-      {{.precision = HR_PRECISION_FP16}, 18, 18.1},
+      {{.precision = HR_PRECISION_BF16, .accumulate = 2}, 16, 16.1}, /* 2 + 2 + 4 + 8 */
+      {{.precision = HR_PRECISION_BF16}, 16, 16.1},
+      {{.precision = HR_PRECISION_FP16}, 18, 18.1},                       /* 2 + 4 + 4 + 8 */
       {{.precision = HR_PRECISION_BF16_PURE, .accumulate = 2}, 14, 14.1}, /* 2 + 4 + 8 */
       {{.precision = HR_PRECISION_BF16_PURE}, 12, 13}, /* but for the embeddings' gradient 2 + 2 + 8 */
       {{.precision = HR_PRECISION_BF16_PURE, .moments = HR_MOMENTS_BF16, .accumulate = 2}, 10, 10.1}, /* 2 + 4 + 4 */

@@ -173,7 +173,7 @@ static double predicted(const measured *m, const hr_device_rates *rates) {
     taken += seconds;
     told += hri_node_seconds(&m->plan->job, node, &device);
   }
-  if (fabs(taken / m->step_seconds - 1) > 0.06)
+  if (fabs(taken / m->step_seconds - 1) > 0.07)
     fail_msg("%s: nodes took %g s of a step of %g s", m->name, taken, m->step_seconds);
   return told / taken;
 }

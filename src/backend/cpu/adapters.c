@@ -412,6 +412,15 @@ static hr_status run_cast(call *c) {
   return HR_OK;
 }
 
+static hr_status run_split(call *c) {
+  c->cpu->kernels.split(pointer(c, 1), pointer(c, 2), pointer(c, 0), elements(c, 0), team(c));
+  return HR_OK;
+}
+static hr_status run_join(call *c) {
+  c->cpu->kernels.join(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 0), team(c));
+  return HR_OK;
+}
+
 static hr_status run_select(call *c) {
   const hri_control *control = pointer(c, 1);
   uint64_t bytes = hri_tensor_bytes(tensor(c, 2));
@@ -515,6 +524,8 @@ static const adapter adapters[HRI_OP_COUNT] = {
     [HRI_OP_COPY] = run_copy,
     [HRI_OP_ACCUMULATE] = run_accumulate,
     [HRI_OP_CAST] = run_cast,
+    [HRI_OP_SPLIT] = run_split,
+    [HRI_OP_JOIN] = run_join,
     [HRI_OP_SELECT] = run_select,
     [HRI_OP_LAST_ROW] = run_last_row,
     [HRI_OP_QUANTIZE] = run_quantize,

@@ -374,6 +374,13 @@ static hr_status run_cast(call *c) {
   return queued(c, kernels(c)->cast(pointer(c, 1), real(c, 1), pointer(c, 0), real(c, 0), elements(c, 0), stream(c)));
 }
 
+static hr_status run_split(call *c) {
+  return queued(c, kernels(c)->split(pointer(c, 1), pointer(c, 2), pointer(c, 0), elements(c, 0), stream(c)));
+}
+static hr_status run_join(call *c) {
+  return queued(c, kernels(c)->join(pointer(c, 2), pointer(c, 0), pointer(c, 1), elements(c, 0), stream(c)));
+}
+
 /* The slice that micro_index names, or the last row that counts. */
 static hr_status run_pick(call *c) {
   int64_t bytes = (int64_t)bytes_of(c, 2), count = (int64_t)bytes_of(c, 0) / bytes;
@@ -453,6 +460,8 @@ static const adapter adapters[HRI_OP_COUNT] = {
         [HRI_OP_ZERO] = run_zero,
     [HRI_OP_COPY] = run_copy,
     [HRI_OP_CAST] = run_cast,
+    [HRI_OP_SPLIT] = run_split,
+    [HRI_OP_JOIN] = run_join,
     [HRI_OP_ACCUMULATE] = run_accumulate,
     [HRI_OP_SELECT] = run_pick,
     [HRI_OP_LAST_ROW] = run_pick,

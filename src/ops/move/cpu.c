@@ -99,6 +99,40 @@ static void cast(void *to, hri_real to_real, const void *from, hri_real from_rea
   else hri_team_each(team, pieces(n, COUNT), 1, cast_pieces, &m);
 }
 
+typedef struct halves {
+  float *whole;
+  hri_bf16 *high;
+  uint16_t *low;
+  int64_t n;
+} halves;
+
+static void split_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  const halves *h = context;
+  (void)thread;
+  for (int64_t i = begin * COUNT, stop = least(end * COUNT, h->n); i < stop; i += HRI_LANES) {
+    int64_t n = least(stop - i, HRI_LANES);
+    hri_vh16 low, high = hri_vsplit(hri_vload_n(h->whole + i, n), &low);
+    hri_vstore_narrow_n(h->high + i, high, n);
+    hri_vstore_narrow_n(h->low + i, low, n);
+  }
+}
+static void join_pieces(void *context, int64_t begin, int64_t end, int thread) {
+  const halves *h = context;
+  (void)thread;
+  for (int64_t i = begin * COUNT, stop = least(end * COUNT, h->n); i < stop; i += HRI_LANES) {
+    int64_t n = least(stop - i, HRI_LANES);
+    hri_vstore_n(h->whole + i, hri_vjoin(hri_vload_narrow_n(h->high + i, n), hri_vload_narrow_n(h->low + i, n)), n);
+  }
+}
+static void split(hri_bf16 *high, uint16_t *low, const float *from, int64_t n, hri_team *team) {
+  halves h = {.whole = (float *)(uintptr_t)from, .high = high, .low = low, .n = n}; /* read alone */
+  hri_team_each(team, pieces(n, COUNT), 1, split_pieces, &h);
+}
+static void join(float *to, const hri_bf16 *high, const uint16_t *low, int64_t n, hri_team *team) {
+  halves h = {.whole = to, .high = (hri_bf16 *)(uintptr_t)high, .low = (uint16_t *)(uintptr_t)low, .n = n};
+  hri_team_each(team, pieces(n, COUNT), 1, join_pieces, &h);
+}
+
 /* First the largest value, then where it first stands. */
 static HRI_INLINE int64_t find_largest(const void *x, int64_t n, hri_real real) {
   hri_vf best = -hri_vset(__builtin_inff());
@@ -180,6 +214,8 @@ void HRI_ISA_NAME(hri_move_kernels)(hri_cpu_kernels *table) {
   table->zero = zero;
   table->fill = fill;
   table->cast = cast;
+  table->split = split;
+  table->join = join;
   table->argmax = argmax;
   table->first_nonfinite = first_nonfinite;
 }

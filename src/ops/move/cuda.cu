@@ -34,6 +34,35 @@ extern "C" int hri_cuda_cast(void *to, hri_real to_real, const void *from, hri_r
   return HRI_BY_TYPE(from_real, (cast_from<REAL>(to, to_real, from, n, stream)));
 }
 
+/* Once at a load and once at a save: plain. */
+__global__ void split_kernel(uint16_t *high, uint16_t *low, const float *from, int64_t count) {
+  hri_global<uint16_t> h(high, count), l(low, count);
+  hri_global<const float> x(from, count);
+  int64_t i = hri_thread_index();
+  uint16_t rest;
+  if (i >= count) return;
+  h[i] = hri_split(x[i], &rest);
+  l[i] = rest;
+}
+
+extern "C" int hri_cuda_split(hri_bf16 *high, uint16_t *low, const float *from, int64_t n, void *stream) {
+  if (n == 0) return 0;
+  return HRI_LAUNCH(split_kernel, hri_blocks(n, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS, 0, stream, high, low, from,
+                    n);
+}
+
+__global__ void join_kernel(float *to, const uint16_t *high, const uint16_t *low, int64_t count) {
+  hri_global<const uint16_t> h(high, count), l(low, count);
+  hri_global<float> y(to, count);
+  int64_t i = hri_thread_index();
+  if (i < count) y[i] = hri_join(h[i], l[i]);
+}
+
+extern "C" int hri_cuda_join(float *to, const hri_bf16 *high, const uint16_t *low, int64_t n, void *stream) {
+  if (n == 0) return 0;
+  return HRI_LAUNCH(join_kernel, hri_blocks(n, HRI_ELEMENT_THREADS), HRI_ELEMENT_THREADS, 0, stream, to, high, low, n);
+}
+
 __global__ void fill_kernel(float *to, float value, int64_t count) {
   hri_global<float> y(to, count);
   int64_t i = hri_thread_index();

@@ -46,6 +46,21 @@ hr_status hri_check_cast(const hri_job *job, const hri_node *node, hr_error *err
   return HR_OK;
 }
 
+static hr_status check_halves(const hri_job *job, const hri_node *node, uint32_t whole, uint32_t high,
+                              hr_error *error) {
+  const hri_tensor *w = hri_at(job, node, whole), *h = hri_at(job, node, high), *l = hri_at(job, node, high + 1);
+  HRI_SHAPE(w->dtype == HRI_F32 && h->dtype == HRI_BF16 && l->dtype == HRI_F32_LOW);
+  HRI_SHAPE(hri_tensor_stored_elements(w) == hri_tensor_stored_elements(h) &&
+            hri_tensor_stored_elements(w) == hri_tensor_stored_elements(l));
+  return HR_OK;
+}
+hr_status hri_check_split(const hri_job *job, const hri_node *node, hr_error *error) {
+  return check_halves(job, node, 0, 1, error);
+}
+hr_status hri_check_join(const hri_job *job, const hri_node *node, hr_error *error) {
+  return check_halves(job, node, 2, 0, error);
+}
+
 hr_status hri_check_pack(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_tensor *from = hri_at(job, node, 0), *to = hri_at(job, node, 1);
   HRI_SHAPE(from->layout == HRI_PLAIN && to->layout == HRI_PACKED && from->dtype == to->dtype);

@@ -1,4 +1,4 @@
-/* Gradient norm and optimizer steps: one pass over weights, moments, gradients and the bf16 copy of the weights.
+/* Gradient norm and optimizer steps: one pass over weights, moments, gradients and the fp16 copy of the weights.
  *
  * AdamW in the order of torch.optim.AdamW (fp32): decay, m by lerp, v, denominator, step. Division by sqrt(bias2) is a
  * multiplication by its reciprocal, which leaves one square root and one division per element; a second division would
@@ -76,7 +76,7 @@ typedef enum step_rule { ADAMW, LION, MOMENTUM, SGD } step_rule;
 typedef struct kind {
   step_rule rule;
   hri_real w, moment, gradient;
-  hri_real copy; /* HRI_REAL_F32: there is none */
+  bool split, copy; /* a weight in two halves, an fp16 copy of an fp32 one; neither with a bf16 gradient */
 } kind;
 typedef struct sgd_factors {
   float learning_rate, weight_decay, momentum, gradient_scale;
@@ -90,11 +90,14 @@ typedef struct factors {
   sgd_factors sgd;
 } factors;
 
-INLINE void store_weight(const hri_update_args *a, kind k, int64_t i, int64_t n, hri_vf w, const uint16_t *random) {
-  store_state(a->w, i, w, n, k.w, random);
-  if (k.copy == HRI_REAL_F32) return;
-  if (n == HRI_LANES && a->n >= STREAMED) stream_narrow((uint16_t *)a->copy + i, hri_vround_real(w, k.copy));
-  else hri_vstore_real_n(a->copy, i, w, n, k.copy);
+INLINE hri_vf old_weight(const hri_update_args *a, kind k, int64_t i, int64_t n) {
+  return load_weight(a, i, n, k.w, k.split);
+}
+INLINE void new_weight(const hri_update_args *a, kind k, int64_t i, int64_t n, hri_vf w, const uint16_t *random) {
+  store_weight(a, i, w, n, k.w, k.split, random);
+  if (!k.copy) return;
+  if (n == HRI_LANES && a->n >= STREAMED) stream_narrow(a->copy + i, hri_vround_f16(w));
+  else hri_vstore_real_n(a->copy, i, w, n, HRI_REAL_F16);
 }
 
 /* Elements [i, i + n), n <= HRI_LANES; random[array]: the bits for them. */
@@ -102,7 +105,7 @@ INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kin
                        const uint16_t *const *random) {
   hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale,
          first = hri_vload_real_n(a->state[0], i, n, k.moment);
-  hri_vf second = hri_vload_real_n(a->state[1], i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay,
+  hri_vf second = hri_vload_real_n(a->state[1], i, n, k.moment), weight = old_weight(a, k, i, n) * f->decay,
          denominator;
   first = first + (grad - first) * f->one_minus_beta1;
   second = second * f->beta2 + grad * grad * f->one_minus_beta2;
@@ -110,30 +113,30 @@ INLINE void adamw_part(const hri_update_args *a, const hri_adamw_factors *f, kin
   weight = weight - f->step_size * first / denominator;
   store_state(a->state[0], i, first, n, k.moment, random[HRI_ROUNDED_FIRST]);
   store_state(a->state[1], i, second, n, k.moment, random[HRI_ROUNDED_SECOND]);
-  store_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
+  new_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
 }
 
 /* Lion (Chen et al., 2023): the sign of one average moves the weight, another is kept. */
 INLINE void lion_part(const hri_update_args *a, const lion_factors *f, kind k, int64_t i, int64_t n,
                       const uint16_t *const *random) {
   hri_vf grad = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale, zero = {0};
-  hri_vf first = hri_vload_real_n(a->state[0], i, n, k.moment), weight = hri_vload_real_n(a->w, i, n, k.w) * f->decay;
+  hri_vf first = hri_vload_real_n(a->state[0], i, n, k.moment), weight = old_weight(a, k, i, n) * f->decay;
   hri_vf smooth = first + (grad - first) * f->one_minus_beta1, rate = hri_vset(f->learning_rate);
   weight = weight - hri_vselect(smooth > zero, rate, hri_vselect(smooth < zero, -rate, smooth)); /* NaN shows */
   first = first + (grad - first) * f->one_minus_beta2;
   store_state(a->state[0], i, first, n, k.moment, random[HRI_ROUNDED_FIRST]);
-  store_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
+  new_weight(a, k, i, n, weight, random[HRI_ROUNDED_WEIGHT]);
 }
 
 INLINE void sgd_part(const hri_update_args *a, const sgd_factors *f, kind k, int64_t i, int64_t n,
                      const uint16_t *const *random) {
-  hri_vf weight = hri_vload_real_n(a->w, i, n, k.w);
+  hri_vf weight = old_weight(a, k, i, n);
   hri_vf step = hri_vload_real_n(a->g, i, n, k.gradient) * f->gradient_scale + weight * f->weight_decay;
   if (k.rule == MOMENTUM) {
     step = hri_vload_real_n(a->state[0], i, n, k.moment) * f->momentum + step;
     store_state(a->state[0], i, step, n, k.moment, random[HRI_ROUNDED_FIRST]);
   }
-  store_weight(a, k, i, n, weight - step * f->learning_rate, random[HRI_ROUNDED_WEIGHT]);
+  new_weight(a, k, i, n, weight - step * f->learning_rate, random[HRI_ROUNDED_WEIGHT]);
 }
 
 INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, int64_t n, span_bits *bits,
@@ -149,7 +152,7 @@ INLINE void part(const hri_update_args *a, const factors *f, kind k, int64_t i, 
 INLINE void update_range(const hri_update_args *args, const factors *all, int64_t i, int64_t end, kind k) {
   hri_update_args a = *args; /* copies: stores through w must not make the compiler reload them */
   factors f = *all;
-  bool random_moment = k.rule != SGD && k.moment == HRI_REAL_BF16, random_weight = k.w == HRI_REAL_BF16;
+  bool random_moment = k.rule != SGD && k.moment == HRI_REAL_BF16, random_weight = k.w == HRI_REAL_BF16 && !k.split;
   bool random = random_weight || random_moment;
   _Alignas(64) span_bits bits[HRI_ROUNDED_COUNT];
   hri_philox_keys keys = {{0}, {0}};
@@ -187,10 +190,9 @@ INLINE void with_gradient(const hri_update_args *a, const factors *f, int64_t be
   }
 }
 INLINE void with_weight(const hri_update_args *a, const factors *f, int64_t begin, int64_t end, step_rule rule) {
-  if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_BF16});
-  else if (a->copy && a->copy_real == HRI_REAL_F16)
-    with_gradient(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_F16});
-  else if (a->copy) with_gradient(a, f, begin, end, (kind){.rule = rule, .copy = HRI_REAL_BF16});
+  if (a->low) with_moment(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_BF16, .split = true});
+  else if (a->copy) with_moment(a, f, begin, end, (kind){.rule = rule, .copy = true});
+  else if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_BF16});
   else with_gradient(a, f, begin, end, (kind){.rule = rule, .w = HRI_REAL_F32});
 }
 

@@ -20,7 +20,7 @@ typedef enum rule { ADAMW8BIT, LION8BIT } rule;
 typedef struct kind {
   rule rule;
   hri_real w, gradient;
-  hri_real copy; /* HRI_REAL_F32: there is none */
+  bool split, copy; /* a weight in two halves, an fp16 copy of an fp32 one; neither with a bf16 gradient */
 } kind;
 
 typedef struct numbers {
@@ -429,12 +429,12 @@ INLINE void block_step(const hri_update_args *a, const numbers *f, const tables 
       int64_t from = at + v * HRI_LANES, count = lanes_of(n - from);
       hri_vf old, w, m = first[v], s = two ? second[v] : zero;
       if (count == 0) break;
-      old = hri_vload_real_n(a->w, i + from, count, k.w);
+      old = load_weight(a, i + from, count, k.w, k.split);
       if (count < HRI_LANES) m = hri_vkeep_n(m, count, 0), s = hri_vkeep_n(s, count, 0);
       w = two ? adamw_part(f, raw[v], old, &m, &s) : lion_part(f, raw[v], old, &m);
       if (__builtin_expect(wild, 0)) forget(raw[v], &m, &s, &w, old);
-      store_state(a->w, i + from, w, count, k.w, random + from);
-      if (k.copy != HRI_REAL_F32) hri_vstore_real_n(a->copy, i + from, w, count, k.copy);
+      store_weight(a, i + from, w, count, k.w, k.split, random + from);
+      if (k.copy) hri_vstore_real_n(a->copy, i + from, w, count, HRI_REAL_F16);
       hri_vstore(b->values[0] + from, m);
       largest_first = hri_vmax(magnitude(m), largest_first);
       if (!two) continue;
@@ -466,7 +466,7 @@ INLINE void step_range(const hri_update_args *args, const numbers *all, const hr
                        int64_t end, kind k) {
   hri_update_args a = *args; /* copies: stores through w must not make the compiler reload them */
   numbers f = *all;
-  const bool random = k.w == HRI_REAL_BF16, two = k.rule == ADAMW8BIT;
+  const bool random = k.w == HRI_REAL_BF16 && !k.split, two = k.rule == ADAMW8BIT;
   const tables t = {maps, decoder_make(maps, true), decoder_make(maps, false)};
   _Alignas(64) span_bits bits[HRI_ROUNDED_COUNT];
   hri_philox_keys keys = {{0}, {0}};
@@ -519,10 +519,9 @@ INLINE void with_gradient(const hri_update_args *a, const numbers *f, const hri_
 }
 INLINE void with_weight(const hri_update_args *a, const numbers *f, const hri_dynamic_maps *maps, int64_t begin,
                         int64_t end, rule of) {
-  if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_BF16});
-  else if (a->copy && a->copy_real == HRI_REAL_F16)
-    with_gradient(a, f, maps, begin, end, (kind){.rule = of, .copy = HRI_REAL_F16});
-  else if (a->copy) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .copy = HRI_REAL_BF16});
+  if (a->low) step_range(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_BF16, .split = true});
+  else if (a->copy) step_range(a, f, maps, begin, end, (kind){.rule = of, .copy = true});
+  else if (a->w_real == HRI_REAL_BF16) with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_BF16});
   else with_gradient(a, f, maps, begin, end, (kind){.rule = of, .w = HRI_REAL_F32});
 }
 

@@ -21,7 +21,7 @@ enum {
 
 typedef struct kind {
   hri_real w, gradient;
-  hri_real copy; /* HRI_REAL_F32: there is none */
+  bool split, copy; /* a weight in two halves, an fp16 copy of an fp32 one; neither with a bf16 gradient */
 } kind;
 
 typedef struct factored {
@@ -73,7 +73,7 @@ INLINE void sum_rows(factored *f, int64_t part, kind k) {
     for (int64_t c = e.begin; c < e.end; c += HRI_LANES) {
       int64_t n = at_most(e.end - c, HRI_LANES), i = r * f->columns + c;
       hri_vf g = gradient_at(f, i, n, k);
-      add_squares(weights, hri_vload_real_n(f->args.w, i, n, k.w));
+      add_squares(weights, load_weight(&f->args, i, n, k.w, k.split));
       if (!f->vector) add_squares(sums, g);
       for (int64_t j = 0; f->vector && j < n; j++) f->column[c + j] = average(f->column[c + j], g[j] * g[j], f->share);
     }
@@ -122,7 +122,7 @@ INLINE void sum_updates(factored *f, int64_t part, kind k) {
 /* Columns [c, end) of a row. Random bits go by the element of the parameter, a span at a time. */
 INLINE void step_row(const factored *f, int64_t r, int64_t c, int64_t end, const hri_philox_keys *keys, kind k) {
   const float row = row_factor(f, r);
-  const bool random = k.w == HRI_REAL_BF16;
+  const bool random = k.w == HRI_REAL_BF16 && !k.split;
   _Alignas(64) span_bits bits[HRI_ROUNDED_COUNT];
   while (c < end) {
     int64_t element = f->args.first_element + r * f->columns + c, chunk = element / HRI_ROUNDING_CHUNK,
@@ -131,10 +131,10 @@ INLINE void step_row(const factored *f, int64_t r, int64_t c, int64_t end, const
       draw_chunk(bits, drawn, &f->args.rounding, keys, chunk++, true, false, false);
     for (; c < stop; c += HRI_LANES, at += random ? HRI_LANES : 0) {
       int64_t n = at_most(stop - c, HRI_LANES), i = r * f->columns + c;
-      hri_vf w = hri_vrounded(hri_vload_real_n(f->args.w, i, n, k.w) * f->decay) - /* the same bits in all types */
+      hri_vf w = hri_vrounded(load_weight(&f->args, i, n, k.w, k.split) * f->decay) - /* the same bits in all types */
                  hri_vrounded(update_at(f, row, i, c, n, k) * f->step);
-      store_state(f->args.w, i, w, n, k.w, bits[HRI_ROUNDED_WEIGHT] + at);
-      if (k.copy != HRI_REAL_F32) hri_vstore_real_n(f->args.copy, i, w, n, k.copy);
+      store_weight(&f->args, i, w, n, k.w, k.split, bits[HRI_ROUNDED_WEIGHT] + at);
+      if (k.copy) hri_vstore_real_n(f->args.copy, i, w, n, HRI_REAL_F16);
     }
     c = stop;
   }
@@ -143,7 +143,7 @@ INLINE void step_row(const factored *f, int64_t r, int64_t c, int64_t end, const
 INLINE void step_part(factored *f, int64_t part, kind k) {
   const extent e = extent_of(f, part);
   hri_philox_keys keys = {{0}, {0}};
-  if (k.w == HRI_REAL_BF16) keys = hri_philox_keys_make(f->args.rounding.seed ^ HRI_ROUNDING_KEY);
+  if (k.w == HRI_REAL_BF16 && !k.split) keys = hri_philox_keys_make(f->args.rounding.seed ^ HRI_ROUNDING_KEY);
   for (int64_t r = e.row; r < e.row_end; r++) step_row(f, r, e.begin, e.end, &keys, k);
 }
 
@@ -153,17 +153,13 @@ INLINE void step_part(factored *f, int64_t part, kind k) {
 #define PASS(name, body)                                                                                               \
   static void name(void *context, int64_t first, int64_t last, int thread) {                                           \
     factored *f = context;                                                                                             \
-    const hri_real copy = f->args.copy ? f->args.copy_real : HRI_REAL_F32;                                             \
     bool narrow = f->args.w_real == HRI_REAL_BF16, narrow_g = f->args.gradient_real == HRI_REAL_BF16;                  \
     (void)thread;                                                                                                      \
     for (int64_t item = first; item < last; item++) {                                                                  \
-      if (narrow && narrow_g) body(f, item, (kind){.w = HRI_REAL_BF16, .gradient = HRI_REAL_BF16});                    \
+      if (f->args.low) body(f, item, (kind){.w = HRI_REAL_BF16, .split = true});                                       \
+      else if (f->args.copy) body(f, item, (kind){.copy = true});                                                      \
+      else if (narrow && narrow_g) body(f, item, (kind){.w = HRI_REAL_BF16, .gradient = HRI_REAL_BF16});               \
       else if (narrow) body(f, item, (kind){.w = HRI_REAL_BF16, .gradient = HRI_REAL_F32});                            \
-      else if (copy == HRI_REAL_F16 && narrow_g)                                                                       \
-        body(f, item, (kind){.gradient = HRI_REAL_BF16, .copy = HRI_REAL_F16});                                        \
-      else if (copy == HRI_REAL_F16) body(f, item, (kind){.copy = HRI_REAL_F16});                                      \
-      else if (f->args.copy && narrow_g) body(f, item, (kind){.gradient = HRI_REAL_BF16, .copy = HRI_REAL_BF16});      \
-      else if (f->args.copy) body(f, item, (kind){.copy = HRI_REAL_BF16});                                             \
       else if (narrow_g) body(f, item, (kind){.gradient = HRI_REAL_BF16});                                             \
       else body(f, item, (kind){.w = HRI_REAL_F32});                                                                   \
     }                                                                                                                  \

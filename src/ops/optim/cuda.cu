@@ -1,5 +1,5 @@
 /* The gradient's norm, what a step writes into the control block, and the optimizers whose elements stand alone: AdamW, Lion,
- * momentum and SGD, in one pass over weights, moments, gradients and the copy of the weights.
+ * momentum and SGD, in one pass over weights, moments, gradients and the fp16 copy of the weights.
  *
  * The factors of a step come from the control block on the device; one thread of each block makes them in double, as the
  * CPU does. Random bits for bf16 are the CPU's (rounding.h). */
@@ -152,9 +152,9 @@ template <rule of> __global__ void update_kernel(hri_cuda_update_args a) {
   factors f = shared[0];
   if (left <= 0) return;
   int count = left < HRI_SOME ? (int)left : (int)HRI_SOME;
-  if (a.u.w_real == HRI_REAL_BF16 || (of != SGD && a.u.state_real == HRI_REAL_BF16))
+  if (hri_draws_weights(a.u) || (of != SGD && a.u.state_real == HRI_REAL_BF16))
     hri_draw_bits(bits, c, a.u.rounding.site, a.u.first_element + i);
-  hri_get_some(w, hri_weights(a.u), i, count);
+  hri_get_weights(w, a.u, i, count);
   hri_get_some(g, hri_gradients(a.u), i, count);
   if (first) hri_get_some(m, first, i, count);
   if (second) hri_get_some(v, second, i, count);

@@ -91,7 +91,7 @@ template <bool lion> __global__ void blocks_kernel(hri_cuda_update_args a, block
   __syncthreads();
   block_factors f = shared[0];
   if (there) {
-    float old = hri_get_one(hri_weights(a.u), i), raw = hri_get_one(hri_gradients(a.u), i);
+    float old = hri_get_weight(a.u, i), raw = hri_get_one(hri_gradients(a.u), i);
     first = hri_mul_alone(signed_map[(uint8_t)codes[i]], scales[blockIdx.x]);
     if (!lion) second = hri_mul_alone(unsigned_map[(uint8_t)second_codes[i]], second_scales[blockIdx.x]);
     weight = block_step<lion>(f, old, raw, &first, &second);
@@ -103,7 +103,7 @@ template <bool lion> __global__ void blocks_kernel(hri_cuda_update_args a, block
   if (!there) return;
   codes[i] = (uint8_t)code_signed(signed_map, first, most);
   if (!lion) second_codes[i] = (uint8_t)nearest(unsigned_map, second / second_most);
-  if (a.u.w_real == HRI_REAL_BF16) {
+  if (hri_draws_weights(a.u)) {
     hri_rounding r = {c.seed, (uint64_t)c.applied_steps, a.u.rounding.site};
     bits[0] = hri_rounding_bits(&r, HRI_ROUNDED_WEIGHT, a.u.first_element + i);
   }

@@ -47,7 +47,7 @@ __global__ void factored_rows_kernel(factored f) {
   hri_control c = hri_control_of(f.a.control);
   float share = share_of(f, c);
   for (int64_t k = threadIdx.x; k < f.columns; k += blockDim.x) {
-    float g = gradient_at(f, c, r * f.columns + k), w = hri_get_one(hri_weights(f.a.u), r * f.columns + k);
+    float g = gradient_at(f, c, r * f.columns + k), w = hri_get_weight(f.a.u, r * f.columns + k);
     squares += (double)g * (double)g;
     weights += (double)w * (double)w;
     if (f.vector) column[k] = average(column[k], g * g, share);
@@ -144,9 +144,9 @@ __global__ void factored_step_kernel(factored f) {
   if (hri_guarded(f.a.guard) || i >= f.a.u.n) return;
   hri_control c = hri_control_of(f.a.control);
   float decay = (float)(1.0 - c.learning_rate * f.a.weight_decay), length = (float)(double)summary[1];
-  float w = hri_mul_alone(hri_get_one(hri_weights(f.a.u), i), decay);
+  float w = hri_mul_alone(hri_get_weight(f.a.u, i), decay);
   w = w - hri_mul_alone(update_at(f, c, i / f.columns, i % f.columns), length);
-  if (f.a.u.w_real == HRI_REAL_BF16) {
+  if (hri_draws_weights(f.a.u)) {
     hri_rounding r = {c.seed, (uint64_t)c.applied_steps, f.a.u.rounding.site};
     bits[0] = hri_rounding_bits(&r, HRI_ROUNDED_WEIGHT, f.a.u.first_element + i);
   }

@@ -50,12 +50,12 @@ static uint64_t entries_of(const hri_job *job, const hri_param_range *range, con
                            columns);
 }
 
-/* One range. The states are what the optimizer's row says, those that may be narrow all of one type; a copy mirrors an
- * fp32 master. */
+/* One range. The states are what the optimizer's row says, those that may be narrow all of one type; beside an fp32
+ * master stands its fp16 copy, beside a bf16 weight the low half of its master. */
 static hr_status check_range(const hri_job *job, const hri_node *node, const hri_optimizer *row, uint32_t index,
                              hr_error *error) {
   const hri_tensor *g = piece_at(job, node, 0, index), *w = piece_at(job, node, 2, index),
-                   *copy = piece_at(job, node, 3 + row->tensor_count, index), *narrow = NULL;
+                   *beside = piece_at(job, node, 3 + row->tensor_count, index), *narrow = NULL;
   const hri_param_range *range = &job->ranges.items[job->laid_out.items[node->attr.i[1] + index]];
   uint64_t elements;
   HRI_SHAPE(g && w && fp32_or_bf16(g) && fp32_or_bf16(w));
@@ -70,13 +70,14 @@ static hr_status check_range(const hri_job *job, const hri_node *node, const hri
                 (!narrow || narrow->dtype == state->dtype));
     if (row->tensors[k].narrow) narrow = state;
   }
-  if (copy)
-    HRI_SHAPE(w->dtype == HRI_F32 && (copy->dtype == HRI_BF16 || (copy->dtype == HRI_F16 && g->dtype == HRI_F32)) &&
-              hri_tensor_stored_elements(copy) == elements);
+  if (beside)
+    HRI_SHAPE(
+        ((w->dtype == HRI_F32 && beside->dtype == HRI_F16) || (w->dtype == HRI_BF16 && beside->dtype == HRI_F32_LOW)) &&
+        g->dtype == HRI_F32 && hri_tensor_stored_elements(beside) == elements);
   return HR_OK;
 }
 
-/* g, control, w, states, copy of w in 16 bits?, guard?; i0 segment, i1 and i2 its ranges in job->laid_out. */
+/* g, control, w, states, what stands beside w?, guard?; i0 segment, i1 and i2 its ranges in job->laid_out. */
 hr_status hri_check_update(const hri_job *job, const hri_node *node, hr_error *error) {
   const hri_optimizer *row = hri_optimizer_get(hri_optimizer_of(node->op));
   const hri_operand *o = hri_operands(job, node);

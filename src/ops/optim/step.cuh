@@ -23,6 +23,28 @@ __device__ __forceinline__ float hri_gradient_scale(const hri_control &c) {
 }
 
 __device__ __forceinline__ hri_any hri_weights(const hri_update_args &a) { return {a.w, a.w_real, a.n}; }
+/* Of two bytes each. */
+__device__ __forceinline__ hri_any hri_low_halves(const hri_update_args &a) { return {a.low, HRI_REAL_BF16, a.n}; }
+/* Whether new weights are rounded at random. */
+__device__ __forceinline__ bool hri_draws_weights(const hri_update_args &a) {
+  return a.w_real == HRI_REAL_BF16 && !a.low;
+}
+__device__ __forceinline__ void hri_get_weights(float *v, const hri_update_args &a, int64_t i, int count) {
+  hri_bf16_t high[HRI_SOME];
+  uint16_t low[HRI_SOME];
+  if (!a.low) {
+    hri_get_some(v, hri_weights(a), i, count);
+    return;
+  }
+  hri_get_raw<hri_bf16_t>(high, hri_weights(a), i, count);
+  hri_get_raw<uint16_t>(low, hri_low_halves(a), i, count);
+  for (int k = 0; k < count; k++) v[k] = hri_join(high[k].bits, low[k]);
+}
+__device__ __forceinline__ float hri_get_weight(const hri_update_args &a, int64_t i) {
+  float v[HRI_SOME];
+  hri_get_weights(v, a, i, 1);
+  return v[0];
+}
 __device__ __forceinline__ hri_any hri_gradients(const hri_update_args &a) {
   return {const_cast<void *>(a.g), a.gradient_real, a.n}; /* read alone */
 }
@@ -44,7 +66,7 @@ __device__ __forceinline__ void hri_draw_bits(uint32_t *bits, const hri_control 
 /* bf16 by random bits, fp32 as it is. */
 __device__ __forceinline__ void hri_put_state(const hri_any &y, int64_t i, int count, const float *v, hri_rounded array,
                                               const uint32_t *bits) {
-  hri_bf16_t narrow[HRI_SOME];
+  hri_bf16_t narrow[HRI_SOME] = {};
   if (y.real == HRI_REAL_F32) {
     hri_put_typed<float>(y, i, count, v);
     return;
@@ -54,10 +76,18 @@ __device__ __forceinline__ void hri_put_state(const hri_any &y, int64_t i, int c
   hri_put_typed<hri_bf16_t>(y, i, count, narrow);
 }
 
-/* New weights, and their copy. */
+/* New weights, in halves where they are, and their copy. */
 __device__ __forceinline__ void hri_put_weights(const hri_update_args &a, int64_t i, int count, const float *v,
                                                 const uint32_t *bits) {
-  hri_any copy = {a.copy, a.copy_real, a.n};
+  hri_any copy = {a.copy, HRI_REAL_F16, a.n};
+  if (a.low) {
+    hri_bf16_t high[HRI_SOME] = {};
+    uint16_t low[HRI_SOME] = {};
+    for (int k = 0; k < count; k++) high[k] = hri_bf16_t{hri_split(v[k], &low[k])};
+    hri_put_typed<hri_bf16_t>(hri_weights(a), i, count, high);
+    hri_put_typed<uint16_t>(hri_low_halves(a), i, count, low);
+    return;
+  }
   hri_put_state(hri_weights(a), i, count, v, HRI_ROUNDED_WEIGHT, bits);
   if (copy) hri_put_some(copy, i, count, v);
 }

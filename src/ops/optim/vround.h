@@ -103,6 +103,23 @@ INLINE void store_state(void *p, int64_t index, hri_vf v, int64_t n, hri_real re
   else hri_vstore_narrow_n((hri_bf16 *)p + index, hri_vupper(round_random(v, random)), n);
 }
 
+/* Weights: narrow ones are rounded at random, or (`split`) the high halves of fp32 numbers whose low ones stand in a->low. */
+INLINE hri_vf load_weight(const hri_update_args *a, int64_t i, int64_t n, hri_real real, bool split) {
+  if (!split) return hri_vload_real_n(a->w, i, n, real);
+  return hri_vjoin(hri_vload_narrow_n((const hri_bf16 *)a->w + i, n), hri_vload_narrow_n(a->low + i, n));
+}
+INLINE void store_weight(const hri_update_args *a, int64_t i, hri_vf v, int64_t n, hri_real real, bool split,
+                         const uint16_t *random) {
+  hri_vh16 high, low;
+  if (!split) {
+    store_state(a->w, i, v, n, real, random);
+    return;
+  }
+  high = hri_vsplit(v, &low);
+  hri_vstore_narrow_n((hri_bf16 *)a->w + i, high, n);
+  hri_vstore_narrow_n(a->low + i, low, n);
+}
+
 /* Stores past the caches, where the processor can and p is a multiple of what is stored; else as ever. For what nobody
  * reads before other data has pushed it out: a plain store first reads its line from memory. What hands work to other
  * threads does not order such stores; stream_end, between the last of them and that, does. */
