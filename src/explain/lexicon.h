@@ -51,6 +51,13 @@
   "practitioners|researchers"
 /* Who tells of it as their own. */
 #define HRI_OWN "i|i'm|we|my|our|me|us"
+/* Who tells of it as their own, in other languages: their words stand between blanks. */
+#define HRI_OWN_ABROAD                                                                                                 \
+  "\xe6\x88\x91|\xe8\xaf\xb7\xe9\x97\xae|\xe6\xb1\x82\xe5\x8a\xa9|\xe7\xa7\x81\xe3\x81\xaf|"                           \
+  "\xe7\xa7\x81\xe3\x81\xae|\xec\xa0\x80\xeb\x8a\x94|\xec\xa0\x9c\xea\xb0\x80|"                                        \
+  "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f|\xd0\xbc\xd0\xbe\xd0\xb9 |\xd0\xbc\xd0\xbe\xd1\x8f |"                     \
+  " \xd0\xbc\xd0\xbd\xd0\xb5 | mir | mein| ich | je | mon | ma |j'ai| mi |tengo| estoy| meu | minha |"                 \
+  " eu "
 /* Something came to its end by itself, once; or does so. */
 #define HRI_DIED "died|crashed|failed|aborted"
 #define HRI_DIES "dies|crashes|fails|aborts"

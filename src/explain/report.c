@@ -7,7 +7,7 @@
  *              stack below it, or nothing but the phrase on the line: report_shape.c
  *   an event   words that tell of one thing that happened: report_told.c
  *   no talk    nothing in the same sentence that speaks of failures in general: conditions, advice, questions, source
- *              code, entries of a change log: report_topic.c, talk.c
+ *              code, entries of a change log, a line above that foresees it: report_topic.c, talk.c, foreseen.c
  *
  * The words around the phrase then say whose it is (a framework, a library), which resource ran out and how much of it:
  * report_reading.c. Here are the entry points, and what is done with all that: the signs are gathered, those that say

@@ -4,7 +4,7 @@
  *
  * The neighbours may rely on this: nothing is looked at that is further away than some lines or HRI_SCAN_BEHIND bytes,
  * so a place costs the same in a log of any length. What the words of these lines mean is not judged here but for
- * whether one ends as an introduction does: that is report_topic.c's and talk.c's. */
+ * whether one ends as an introduction does: that is foreseen.c's. */
 #include "explain/scan_place.h"
 
 #include "explain/match.h"
