@@ -281,7 +281,8 @@ static const hri_oom_head heads[] = {
     {"sending sigterm to process ", "", HRI_OOM_NOTHING}, /* earlyoom's */
     {"sending sigkill to process ", "", HRI_OOM_NOTHING},
     {"due to memory used (", "systemd-oomd", HRI_OOM_HOST},
-    {"memorystatus: killing", "", HRI_OOM_NOTHING}, /* macOS and iOS */
+    {"memorystatus: killing", "", HRI_OOM_NOTHING},                        /* macOS and iOS */
+    {"killing largest compressed process with pid ", "", HRI_OOM_NOTHING}, /* macOS, where swap is full */
     {"has run out of application memory", "macos", HRI_OOM_HOST},
     {"computer is low on memory", "windows", HRI_OOM_HOST_LIKELY},
     {"not enough memory resources are available", "", HRI_OOM_NOTHING}, /* Windows */

@@ -195,7 +195,8 @@ static bool is_untagged(const hri_oom_place *p, const hri_oom_message *m) {
 
 /* Whether the sentence tells that a killer ended a process: its figures are no message's. */
 static bool ends_process(const hri_oom_place *p) {
-  static const char killers[] = "oom killer|oom-killer|oomkiller|was evicted|been evicted|was killed for|oom-killed";
+  static const char killers[] = "oom killer|oom-killer|oomkiller|was evicted|been evicted|was killed for|oom-killed|"
+                                "memorystatus: killing|killing largest compressed process";
   return hri_match_part(p->text, p->line, p->line_end, killers);
 }
 

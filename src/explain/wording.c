@@ -6,10 +6,12 @@
 #include "explain/match.h"
 #include "explain/voice.h"
 
+static size_t skip_blanks_back(const char *text, size_t from, size_t at) {
+  while (at > from && text[at - 1] == ' ') at--;
+  return at;
+}
 static bool before_ends(const hri_oom_around *a, const char *words) {
-  size_t at = a->at;
-  while (at > a->start && a->text[at - 1] == ' ') at--;
-  return hri_match_end(a->text, a->start, at, words);
+  return hri_match_end(a->text, a->start, skip_blanks_back(a->text, a->start, a->at), words);
 }
 static bool before_has(const hri_oom_around *a, const char *words) {
   return hri_match_part(a->text, a->start, a->at, words);
@@ -435,11 +437,22 @@ static hri_oom_reading read_memoryerror(const hri_oom_around *a) {
   return when(after_starts(a, ":| ") || a->after == a->count || repr || met, HRI_OOM_HOST_LIKELY, "python");
 }
 
+/* Whether a file's path stands right before the head and its colon: what could not be read has no device's memory, whatever its folders
+ * are called. A path with a line behind it is a place in a source, and a device's file is the device. */
+static bool is_of_file(const hri_oom_around *a, size_t line) {
+  size_t end = skip_blanks_back(a->text, line, a->at), from;
+  if (end == line || a->text[end - 1] != ':') return false;
+  while (end > line && strchr(":'\"", a->text[end - 1])) end--;
+  for (from = end; from > line && !strchr(" '\"(:", a->text[from - 1]);) from--;
+  return memchr(a->text + from, '/', end - from) && !hri_match_at(a->text, from, end, "/dev/");
+}
+
 /* The kernel's ENOMEM, where it stands by itself. */
 static hri_oom_reading read_enomem(const hri_oom_around *a) {
   static const char devices[] = "gpu|cuda|hip|device mem|vram|npu|xpu";
   const size_t from = a->line > a->start ? a->line : a->start; /* lines before tell of the machine's cards anyhow */
-  if (hri_match_part(a->text, from, a->at, devices) || after_has(a, 40, devices)) return nothing;
+  if ((hri_match_part(a->text, from, a->at, devices) && !is_of_file(a, from)) || after_has(a, 40, devices))
+    return nothing;
   if (a->at > a->start && !is_set_off(a) && !after_starts(a, " (12| (errno")) return nothing;
   if (before_has(a, "guest ram|guest memory|qemu")) return (hri_oom_reading){HRI_OOM_HOST, "qemu"};
   return (hri_oom_reading){after_starts(a, " in static tls") ? HRI_OOM_HOST_LIKELY : HRI_OOM_HOST, "host"};
@@ -477,6 +490,11 @@ static hri_oom_reading read_signal(const hri_oom_around *a) {
 
 static hri_oom_reading read_memorystatus(const hri_oom_around *a) {
   return when(!after_starts(a, "_idle"), HRI_OOM_HOST, "macos");
+}
+
+/* "low swap: killing largest compressed process with pid 512 (java) and size 4301 MB". */
+static hri_oom_reading read_compressed(const hri_oom_around *a) {
+  return when(a->after < a->count && hri_is_digit(a->text[a->after]), HRI_OOM_HOST, "macos");
 }
 
 /* "schwarz_init: insufficient memory 140344072": a function of NWChem's, what it says and a number of words. */
@@ -565,6 +583,7 @@ static const struct {
     {"outofmemoryerror: allocation on device", read_async_class},
     {"signal 9", read_signal},
     {"memorystatus: killing", read_memorystatus},
+    {"killing largest compressed process with pid ", read_compressed},
     {"insufficient memory ", read_errquit},
     {"not enough memory resources are available", read_resources},
     {"failed with -9", read_failed_with},
