@@ -1,5 +1,5 @@
 /* Source code is told by how a line is built, whatever the language: statements (source_statement.c), a literal that fills the
- * line, fields of objects. What programs print is built otherwise: a date, a record of a log (one object in braces on a line, pairs, a
+ * line, fields of objects, edges of a diagram (source_diagram.c). What programs print is built otherwise: a date, a record of a log (one object in braces on a line, pairs, a
  * level), an exception's class, a place in a source. */
 #include "explain/source.h"
 
@@ -307,7 +307,7 @@ hri_source_kind hri_source_of(const char *line, size_t count) {
   drop_continuation(&s);
   const bool commented = drop_comment(&s);
   if (is_literal_line(&s)) return is_joined_literal(&s) || is_listed_literal(&s) ? HRI_SOURCE_CODE : HRI_SOURCE_LITERAL;
-  if (is_pattern(&s) || is_tag(&s) || is_directive(&s)) return HRI_SOURCE_CODE;
+  if (is_pattern(&s) || is_tag(&s) || is_directive(&s) || hri_source_is_edge(&s)) return HRI_SOURCE_CODE;
   return hri_source_is_statement(&s, commented) ? is_typed(line, &whole) ? HRI_SOURCE_TYPED : HRI_SOURCE_CODE
                                                 : HRI_SOURCE_NONE;
 }

@@ -23,6 +23,11 @@ bool hri_source_opens_literal(const char *line, size_t count);
 bool hri_source_opens_scalar(const char *line, size_t count);
 bool hri_source_closes_scalar(const char *line, size_t from, size_t count);
 
+/* Whether the line opens a diagram's source, closes it, or may belong to one that is open though it is not set in. */
+bool hri_source_opens_diagram(const char *line, size_t count);
+bool hri_source_closes_diagram(const char *line, size_t count);
+bool hri_source_goes_on_in_diagram(const char *line, size_t count);
+
 hri_source_kind hri_source_of(const char *line, size_t count);
 
 static inline bool hri_source_is_code(hri_source_kind kind) {

@@ -43,4 +43,9 @@ bool hri_source_is_member(const hri_source_span *span);
 /* Whether the line is a statement or a part of one, whatever the language; `commented`: a remark was taken off its end. */
 bool hri_source_is_statement(const hri_source_span *span, bool commented);
 
+/* ---- source_diagram.c ---- */
+
+/* Whether the line is nothing but edges of a diagram, one of them or one of their nodes with a label: "a --> b[text]". */
+bool hri_source_is_edge(const hri_source_span *span);
+
 #endif
