@@ -207,14 +207,30 @@ static bool is_intro(const hri_scan_window *w, size_t m) {
   return end > from && w->text[end - 1] == ':' && !ends_with_class(w->text, from, end);
 }
 
+/* How many bytes the sign has by which people mark what they list and no program's record begins, crosses, warnings,
+ * faces, things; 0: text[at] begins with none. */
+static size_t sign_at(const char *text, size_t at, size_t count) {
+  const unsigned char first = at < count ? (unsigned char)text[at] : 0;
+  const size_t size = first == 0xf0 ? 4 : first == 0xe2 ? 3 : 0;
+  return at + size < count ? size : 0;
+}
+
+/* Whether the lines of two marks begin with the same sign: they are of one list. */
+static bool is_marked_alike(const hri_scan_window *w, size_t m, size_t other) {
+  const size_t a = w->marks.items[m].offset, b = w->marks.items[other].offset, size = sign_at(w->text, a, w->count);
+  return size > 0 && b + size < w->count && memcmp(w->text + a, w->text + b, size) == 0;
+}
+
 /* How many bytes from `from` on stand before the block of output that holds mark `m`: before the fence above, or before
  * its first line, where no more than BLOCK lines stand between that follow each other. A line of source introduces
  * nothing: 0. *begin is where the last line of it begins, or the one that it goes on with. */
 static size_t intro_of(const hri_scan_window *w, size_t m, size_t from, size_t *begin) {
   enum { BLOCK = 6 };
   const hri_scan_mark *marks = w->marks.items;
-  size_t at = m;
+  size_t at;
   while (m > 0 && marks[m].offset > from && marks[m].shape & HRI_OOM_FENCED && marks[m - 1].shape & HRI_OOM_FENCED) m--;
+  while (m > 0 && marks[m].line - marks[m - 1].line <= 1 && is_marked_alike(w, m, m - 1)) m--;
+  at = m;
   if (!(marks[m].shape & HRI_OOM_FENCED)) {
     while (at > 0 && m - at < BLOCK && marks[at].line - marks[at - 1].line <= 1 && !is_intro(w, at - 1)) at--;
     if (at > 0 && marks[at].line - marks[at - 1].line <= 2 && is_intro(w, at - 1)) m = at;

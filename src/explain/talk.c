@@ -205,7 +205,7 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
   size_t last = from;
   for (size_t at = hri_match_first(text, from, to, joints); at < to; at = hri_match_first(text, at + 1, to, joints))
     if (text[at] != ':' || !hri_match_end(text, from, at, "error|exception")) last = at + 1;
-  const bool own = hri_match_part(text, from, to, HRI_OWN_ABROAD "|\xec\xa0\x9c "); /* Korean: my */
+  const bool own = hri_match_part(text, from, to, HRI_OWN_ABROAD "| \xec\xa0\x9c "); /* Korean: my */
   return (!own && hri_match_part(text, last, to, usual)) || (!own && hri_match_part(text, last, to, leading)) ||
          hri_match_part(text, last, to, purpose) || hri_match_part(text, from, to, phrases) ||
          hri_match_any(text, from, to, whole) || hri_match_part(text, from, to, parts);
