@@ -216,7 +216,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   if (hri_voice_foreseen(p)) return false;
   if (figures >= 2 && !(p->shape & HRI_OOM_SOURCE)) return true;
   if (hri_voice_addresses(p)) return false;
-  if (figures == 0 && (hri_page_explains(p) || is_defined(p))) return false;
+  if (figures == 0 && (hri_page_explains(p) || is_defined(p) || hri_voice_asks_whether(p, f.from, f.to))) return false;
   if (figures == 0 && hri_voice_placeholder(p)) return false;
   if (figures > 0 && !m->general && !(p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL)) &&
       hri_oom_is_concrete(p->text, p->line, p->line_end))

@@ -1,9 +1,10 @@
-/* What people tell of their own in other languages than English, where no weight has learnt it: that they get the error, in the first
- * person, in German, the Romance languages and Russian. Other words of an event ("it crashes", "is killed") stand in explanations as
- * often and are left to the weights, and so are Chinese, Japanese and Korean.
+/* What people say in other languages than English, where no weight has learnt it: that they get the error, in the first
+ * person, in German, the Romance languages and Russian; and that they ask whether another trouble of theirs is one of memory, in Chinese and
+ * Russian. Other words of an event ("it crashes", "is killed") stand in explanations as often and are left to the weights, and so
+ * is what is told in Chinese, Japanese and Korean.
  *
- * The neighbours may rely on this: the verb stands before the phrase in its sentence, and nothing in the sentence denies it or makes it a
- * condition. */
+ * The neighbours may rely on this: of what is told the verb stands before the phrase in its sentence, and nothing in the sentence denies it or makes
+ * it a condition; what is asked is asked in the phrase's own clause. */
 #include "explain/match.h"
 #include "explain/report_parts.h"
 
@@ -35,4 +36,83 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
   if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_ROW | HRI_OOM_REMARK)) return false;
   if (hri_match_any(p->text, start, end, denies) || hri_match_part(p->text, start, end, denied)) return false;
   return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts);
+}
+
+/* The clause around text[from, to), whose marks are those of Chinese, too; *asked: it is a question. */
+static size_t clause_around(const hri_oom_place *p, size_t from, size_t to, size_t *end, bool *asked) {
+  static const char marks[] =
+      "\xef\xbc\x8c|\xe3\x80\x82|\xef\xbc\x9b|\xe3\x80\x81|\xef\xbc\x9f|\xef\xbc\x81|,|;|?|!|. |\xef\xbc\x9a|: ";
+  static const char questions[] = "\xef\xbc\x9f|?";
+  const size_t line_end = p->line_end > to ? p->line_end : to;
+  size_t start = p->sentence;
+  for (size_t at = hri_match_first(p->text, start, from, marks); at < from;
+       at = hri_match_first(p->text, start, from, marks))
+    start = hri_match_next(p->text, at, from, marks);
+  *end = hri_match_first(p->text, to, line_end, marks);
+  *asked = hri_match_at(p->text, *end, line_end, questions);
+  return start;
+}
+
+/* "Is that because memory overflowed?", "is it that memory was not enough?", "is this an overflow of memory?": the clause asks whether and nothing
+ * more. Who asks what led to it has met it, and so has who asks whether they are the only one. */
+static bool asks_in_chinese(const hri_oom_place *p, size_t from, size_t to) {
+  /* is it so that, whether, may it be, can it really be; because of, belongs to, counts as */
+  static const char
+      whether[] =
+          "\xe6\x98\xaf\xe4\xb8\x8d\xe6\x98\xaf|\xe6\x98\xaf\xe5\x90\xa6|\xe4\xbc\x9a\xe4\xb8\x8d\xe4\xbc\x9a\xe6\x98\xaf|\xe9\x9a\xbe\xe9\x81\x93\xe6\x98\xaf",
+      because[] =
+          "\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba|\xe6\x98\xaf\xe7\x94\xb1\xe4\xba\x8e|\xe5\x9b\xa0\xe4\xb8\xba|\xe7\x94\xb1\xe4\xba\x8e|\xe5\xb1\x9e\xe4\xba\x8e|\xe7\xae\x97\xe6\x98\xaf";
+  /* that is by itself; still, always, just, but, and the like, which end with the same character */
+  static const char is
+      [] = "\xe6\x98\xaf",
+    other[] =
+        "\xe8\xbf\x98\xe6\x98\xaf|\xe6\x80\xbb\xe6\x98\xaf|\xe8\x80\x81\xe6\x98\xaf|\xe5\xb0\xb1\xe6\x98\xaf|\xe4\xbd\x86\xe6\x98\xaf|\xe8\x80\x8c\xe6\x98\xaf|\xe9\x83\xbd\xe6\x98\xaf|\xe5\x8f\x88\xe6\x98\xaf|\xe4\xb9\x9f\xe6\x98\xaf|\xe4\xba\x8e\xe6\x98\xaf|\xe5\x8f\xaf\xe6\x98\xaf|\xe5\x8f\xaa\xe6\x98\xaf";
+  static const char particles[] = "\xe5\x90\x97|\xe4\xb9\x88|\xe5\x98\x9b";
+  /* why, how, led to, caused, I, only, not before */
+  static const char presupposes[] =
+      "\xe4\xb8\xba\xe4\xbb\x80\xe4\xb9\x88|\xe4\xb8\xba\xe4\xbd\x95|\xe6\x80\x8e\xe4\xb9\x88|\xe5\xa6\x82\xe4\xbd\x95|\xe5\xaf\xbc\xe8\x87\xb4|\xe5\xbc\x95\xe8\xb5\xb7|\xe9\x80\xa0\xe6\x88\x90|\xe5\xbc\x95\xe5\x8f\x91|\xe6\x88\x91|\xe5\x8f\xaa\xe6\x9c\x89|\xe6\x89\x8d";
+  /* what may stand behind it: marks of a past and of an adjective, caused by, cause, problem, error, this, the particles */
+  static const char of_it[] =
+      "\xe4\xba\x86|\xe7\x9a\x84|\xe9\x80\xa0\xe6\x88\x90|\xe5\xaf\xbc\xe8\x87\xb4|\xe5\xbc\x95\xe8\xb5\xb7|\xe5\xbc\x95\xe5\x8f\x91|\xe6\x89\x80\xe8\x87\xb4|\xe5\x8e\x9f\xe5\x9b\xa0|\xe9\x97\xae\xe9\xa2\x98|\xe9\x94\x99\xe8\xaf\xaf|\xe6\x8a\xa5\xe9\x94\x99|\xe5\xbc\x82\xe5\xb8\xb8|\xe8\xbf\x99|\xe7\xa7\x8d|\xe6\x83\x85\xe5\x86\xb5|\xe5\x90\x97|\xe4\xb9\x88|\xe5\x98\x9b";
+  size_t end, behind = to;
+  bool asked;
+  const size_t start = clause_around(p, from, to, &end, &asked);
+  const size_t word = hri_match_first(p->text, start, from, whether);
+  const size_t why = hri_match_first(p->text, start, from, because);
+  const size_t verb = word < from ? word : why;
+  for (size_t next = hri_match_next(p->text, to, end, of_it); next > behind;
+       next = hri_match_next(p->text, behind, end, of_it))
+    behind = next;
+  while (behind < end && p->text[behind] == ' ') behind++;
+  if (behind < end || hri_match_part(p->text, verb < from ? verb : start, from, presupposes)) return false;
+  const bool particle = hri_match_part(p->text, to, end, particles);
+  if (word < from) return true;
+  if (why < from) return particle || asked;
+  return particle && hri_match_end(p->text, start, from, is) && !hri_match_end(p->text, start, from, other);
+}
+
+/* "May this be because of a lack of memory, or is it another matter?": of what "this" is. Who asks why, or what to do, has met it. */
+static bool asks_in_russian(const hri_oom_place *p, size_t from, size_t to) {
+  /* this; connected with, because of, caused by, a consequence of; or; why, how to mend, what to do */
+  static const char this
+      [] = "\xd1\x8d\xd1\x82\xd0\xbe|\xd0\xad\xd1\x82\xd0\xbe",
+  cause[] =
+      "\xd1\x81\xd0\xb2\xd1\x8f\xd0\xb7\xd0\xb0\xd0\xbd\xd0\xbe \xd1\x81|\xd0\xb8\xd0\xb7-\xd0\xb7\xd0\xb0|\xd0\xb2\xd1\x8b\xd0\xb7\xd0\xb2\xd0\xb0\xd0\xbd\xd0\xbe|\xd1\x81\xd0\xbb\xd0\xb5\xd0\xb4\xd1\x81\xd1\x82\xd0\xb2\xd0\xb8\xd0\xb5",
+  other[] = " \xd0\xb8\xd0\xbb\xd0\xb8";
+  static const char presupposes[] =
+      "\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\xb0\xd0\xba \xd0\xb8\xd1\x81\xd0\xbf\xd1\x80\xd0\xb0\xd0\xb2|\xd1\x82\xd0\xbe \xd0\xb4\xd0\xb5\xd0\xbb\xd0\xb0\xd1\x82\xd1\x8c";
+  size_t end, last;
+  bool asked;
+  const size_t start = clause_around(p, from, to, &end, &asked);
+  if (!asked && end < p->line_end && p->text[end] == ',' && hri_match_at(p->text, end + 1, p->line_end, other)) {
+    last = hri_sentence_end(p->text, end, p->line_end);
+    asked = last < p->line_end && p->text[last] == '?';
+  }
+  const size_t subject = hri_match_first(p->text, start, from, this);
+  return asked && subject < from && hri_match_part(p->text, subject, from, cause) &&
+         !hri_match_part(p->text, start, end, presupposes);
+}
+
+bool hri_voice_asks_whether(const hri_oom_place *p, size_t from, size_t to) {
+  return asks_in_chinese(p, from, to) || asks_in_russian(p, from, to);
 }

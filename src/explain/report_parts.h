@@ -89,6 +89,9 @@ bool hri_voice_titles_event(const hri_oom_place *place, size_t from, size_t to);
 
 /* Whether somebody tells, in another language than English, of one event: "bekomme ich", "me sale". */
 bool hri_voice_tells_abroad(const hri_oom_place *place, size_t from);
+/* Whether the phrase text[from, to) is what somebody asks, of another trouble: "is that because memory overflowed?". In Chinese and
+ * Russian; what is asked in other languages the weights know. */
+bool hri_voice_asks_whether(const hri_oom_place *place, size_t from, size_t to);
 
 /* ---- report_reading.c ---- */
 
