@@ -8,7 +8,7 @@
 enum {
   HRI_OOM_LEVEL = 1,       /* its prefix names a level of errors or warnings */
   HRI_OOM_HEADING = 2,     /* it begins with "##" */
-  HRI_OOM_ROW = 4,         /* it is a row of a table, between "|" */
+  HRI_OOM_ROW = 4,         /* it is a row of a table, between "|", or a code with its words beside others */
   HRI_OOM_COMMENT = 8,     /* with one "#", "//", or as an item of a list */
   HRI_OOM_SOURCE = 16,     /* it is a program's source, or a literal among such lines */
   HRI_OOM_AMONG = 32,      /* lines around it are a program's source */

@@ -241,6 +241,62 @@ static size_t intro_of(const hri_scan_window *w, size_t m, size_t from, size_t *
   return marks[m].offset > from ? marks[m].offset - from : 0;
 }
 
+/* ---- tables of codes ---- */
+
+/* The number that the line of mark `m` begins with, before words and no other number: "137 oomkilled", "137: killed"; -1: it is no such row. */
+static int32_t code_of_row(const hri_scan_window *w, size_t m) {
+  const size_t end = hri_scan_mark_end(w, m);
+  size_t at = w->marks.items[m].offset, letters = 0;
+  int32_t code = 0;
+  while (at < end && strchr("-* ", w->text[at])) at++;
+  const size_t digits = at;
+  for (; at < end && at < digits + 3 && hri_is_digit(w->text[at]); at++) code = code * 10 + (w->text[at] - '0');
+  if (at == digits || at >= end || !strchr(" :=-", w->text[at])) return -1;
+  if (hri_match_part(w->text, at, end, "error: |exception: |traceback (")) return -1; /* a listing with its numbers */
+  for (; at < end; at++) {
+    if (hri_is_digit(w->text[at])) return -1;
+    letters += hri_is_letter(w->text[at]) || w->text[at] & 0x80;
+  }
+  return letters > 1 ? code : -1;
+}
+
+/* Whether mark `next` is a row of such codes below mark `m`, which has a lower one. */
+static bool goes_up(const hri_scan_window *w, size_t m, size_t next) {
+  enum { MOST = 255 };
+  const int32_t a = code_of_row(w, m), b = a < 0 ? -1 : code_of_row(w, next);
+  return b > a && b <= MOST && w->marks.items[next].line - w->marks.items[m].line <= 1;
+}
+
+/* Whether mark `m` heads a table of codes: it calls them so, and has no row above. */
+static bool names_codes(const hri_scan_window *w, size_t m, size_t row) {
+  enum { LONGEST = 48, BELOW = 2 };
+  const size_t from = w->marks.items[m].offset, end = hri_scan_mark_end(w, m);
+  return end - from <= LONGEST && w->marks.items[row].line - w->marks.items[m].line <= BELOW && code_of_row(w, m) < 0 &&
+         hri_match_any(w->text, from, end, "code|codes|signal|signals|errno|status|statuses");
+}
+
+/* Whether mark `m` is a row of a table of codes: they go up from row to row and not by one, one of them is the signal of a kill, ENOMEM or
+ * the exit code 137, and there are three, or a heading calls them so. Counts go up and down. */
+static bool is_row_of_codes(const hri_scan_window *w, size_t m) {
+  enum { FAR = 12, SIGNAL = 9, NO_MEMORY = 12, EXIT = 137 };
+  size_t from = m, to = m;
+  bool known = false;
+  if (code_of_row(w, m) < 0) return false;
+  while (from > 0 && m - from < FAR && goes_up(w, from - 1, from)) from--;
+  while (to + 1 < w->marks.count && to - m < FAR && goes_up(w, to, to + 1)) to++;
+  for (size_t i = from; i <= to; i++) {
+    const int32_t code = code_of_row(w, i);
+    known |= code == SIGNAL || code == NO_MEMORY || code == EXIT;
+  }
+  return known && code_of_row(w, to) - code_of_row(w, from) > (int32_t)(to - from) &&
+         (to - from >= 2 || (from > 0 && names_codes(w, from - 1, from)));
+}
+
+/* Whether mark `m` is the heading of such a table. */
+static bool heads_codes(const hri_scan_window *w, size_t m) {
+  return m + 1 < w->marks.count && names_codes(w, m, m + 1) && is_row_of_codes(w, m + 1);
+}
+
 /* ---- the place ---- */
 
 /* The shape of the line of mark `m` by itself and by those around it. */
@@ -248,6 +304,8 @@ static unsigned shape_of(const hri_scan_window *w, size_t m) {
   const hri_scan_mark *mark = &w->marks.items[m];
   unsigned shape = mark->shape;
   if (is_enclosed(w, m)) shape |= HRI_OOM_ENCLOSED;
+  if (is_row_of_codes(w, m)) shape |= HRI_OOM_ROW;
+  if (heads_codes(w, m)) shape |= HRI_OOM_HEADING;
   if (is_among_source(w, m)) shape |= HRI_OOM_AMONG;
   else if (is_printed(w, m)) shape |= HRI_OOM_PRINTED;
   if (is_thread(w, m)) shape &= ~(unsigned)(HRI_OOM_COMMENT | HRI_OOM_REMARK);
