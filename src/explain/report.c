@@ -230,6 +230,7 @@ static bool is_heard(const hri_oom_place *p, const hri_oom_message *m, hri_oom_p
   signs |= hri_voice_shape(p, f.from, f.to, f.is_code);
   signs |= hri_voice_talk(p, m, f.from, f.to);
   if (hri_voice_tells_of_kill(p) && f.to < p->count && strchr("\"'", p->text[f.to])) signs &= ~BIT(QUOTED);
+  if (signs & BIT(QUOTED) && hri_voice_tells_abroad(p, f.from)) signs &= ~BIT(QUOTED); /* "me sale \"x\"" */
   if (f.is_code && is_known_class(p, f.from) &&
       (signs & BIT(TOLD) || (p->shape & HRI_OOM_TITLE && f.from <= p->line + 11)))
     signs &= ~BIT(GENERAL);

@@ -1,32 +1,47 @@
 /* What people say in other languages than English, where no weight has learnt it: that they get the error, in the first
- * person, in German, the Romance languages and Russian; and that they ask whether another trouble of theirs is one of memory, in Chinese and
- * Russian. Other words of an event ("it crashes", "is killed") stand in explanations as often and are left to the weights, and so
- * is what is told in Chinese, Japanese and Korean.
+ * person, in German, the Romance languages and Russian, or that what is theirs ends with it; and that they ask whether another trouble of
+ * theirs is one of memory, in Chinese and Russian. Other words of an event ("it crashes", "is killed") stand in explanations as often and
+ * are left to the weights, and so is what is told in Chinese, Japanese and Korean.
  *
  * The neighbours may rely on this: of what is told the verb stands before the phrase in its sentence, and nothing in the sentence denies it or makes
  * it a condition; what is asked is asked in the phrase's own clause. */
 #include "explain/match.h"
 #include "explain/report_parts.h"
 
+/* "Mein Training endet jedes Mal mit x", "mon script plante avec x": what is somebody's came to its end so, right before text[from). */
+static bool ends_with_it(const hri_oom_place *p, size_t start, size_t from) {
+  static const char own[] =
+      "mein|meine|unser|unsere|mi|nuestro|nuestra|mon|ma|notre|meu|minha|nosso|nossa|mio|mia|nostro|nostra";
+  static const char ends[] =
+      "endet|endete|st\xc3\xbcrzt|st\xc3\xbcrzte|bricht|brach|stirbt|starb|termin\xc3\xb3|termina|muri\xc3\xb3|muere|fall\xc3\xb3|falla|se cay\xc3\xb3|se cae|plante|a plant\xc3\xa9|"
+      "s'arr\xc3\xaate|s'est arr\xc3\xaat\xc3\xa9|meurt|terminou|morre|morreu|falha|falhou|caiu|\xc3\xa8 terminato|muore|crasha";
+  size_t end = from;
+  while (end > start && strchr(" \"'`", p->text[end - 1])) end--;
+  const size_t with = hri_match_last(p->text, start, end, "mit|con|avec|com");
+  const size_t whose = hri_match_whole(p->text, start, with, own);
+  return with < end && whose < with && hri_match_any(p->text, whose, with, ends);
+}
+
 bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
   enum { NEAR = 60, FAR = 160 };
   /* I get, it gives me */
   static const char gets[] =
-      "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|j'obtiens|je re\xc3\xa7ois|me sale|"
-      "me arroja|me salta|obtengo|estou recebendo|ottengo";
+      "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|bei mir kommt|kommt bei mir|"
+      "j'obtiens|je re\xc3\xa7ois|j'ai l'erreur|j'ai une erreur|me sale|me aparece|me da|"
+      "me arroja|me salta|me lanza|obtengo|estou recebendo|recebo|ottengo|mi esce|mi appare|mi compare|mi d\xc3\xa0";
   /* Russian: it falls over at mine, I get the error, it falls over with */
   static const char parts[] =
       "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|"
       "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82|"
       "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb5\xd0\xbb|"
       "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd1\x83\xd0\xbf\xd0\xb0\xd0\xbb|"
-      "\xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|"
-      "\xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|"
+      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|"
+      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|"
       "\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81|"
       "\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 cuda|"
       "\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
   static const char denies[] =
-      "evito|evitar|\xc3\xa9vite|\xc3\xa9viter|vermeide|vermeiden|wenn|falls|si|quand|cuando|quando|nicht|kein|keine|ohne|no|sin|sans|pas|non|n\xc3\xa3o|sem|nie|jamais|nunca|mai|plus";
+      "evito|evitar|\xc3\xa9vite|\xc3\xa9viter|vermeide|vermeiden|wenn|falls|si|quand|cuando|quando|nicht|kein|keine|ohne|sin|sans|pas|non|n\xc3\xa3o|sem|nie|jamais|nunca|mai|plus";
   /* Russian: if, when, so that, not, without, more */
   static const char denied[] =
       "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|"
@@ -34,8 +49,11 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
   const size_t start = hri_sentence_start(p->text, p->line, from), near = start + NEAR < from ? from - NEAR : start;
   const size_t far = from + FAR < p->line_end ? from + FAR : p->line_end, end = hri_sentence_end(p->text, from, far);
   if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_ROW | HRI_OOM_REMARK)) return false;
-  if (hri_match_any(p->text, start, end, denies) || hri_match_part(p->text, start, end, denied)) return false;
-  return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts);
+  if (hri_match_any(p->text, start, from, "no") || hri_match_any(p->text, start, end, denies) ||
+      hri_match_part(p->text, start, end, denied))
+    return false;
+  return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts) ||
+         ends_with_it(p, start, from);
 }
 
 /* The clause around text[from, to), whose marks are those of Chinese, too; *asked: it is a question. */
