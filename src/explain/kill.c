@@ -222,7 +222,20 @@ static bool is_asked_about(const hri_oom_around *a) {
          !hri_match_any(a->text, a->after, end, HRI_OWN "|every|each|always|again|today|yesterday");
 }
 
-bool hri_oom_is_of_all(const hri_oom_around *a) { return is_in_cases(a) || is_asked_about(a); }
+/* "Memory pressure was high, but nothing was killed", "no process has been killed". */
+static bool is_denied(const hri_oom_around *a) {
+  enum { NEAR = 60 };
+  const size_t from = hri_sentence_start(a->text, a->at > a->line + NEAR ? a->at - NEAR : a->line, a->at);
+  size_t end = skip_adverbs(a->text, from, a->at),
+         verb = hri_match_last(a->text, from, end, "was|were|is|are|got|gets|has been|have been");
+  if (verb == end) return false;
+  end = skip_back(a->text, from, verb);
+  const size_t noun = word_before(a->text, from, end);
+  return hri_match_any(a->text, noun, end, "nothing|nobody|none") ||
+         hri_match_last(a->text, from, skip_back(a->text, from, noun), "no") < skip_back(a->text, from, noun);
+}
+
+bool hri_oom_is_of_all(const hri_oom_around *a) { return is_in_cases(a) || is_asked_about(a) || is_denied(a); }
 
 bool hri_oom_is_to_be(const char *text, size_t from, size_t verb, size_t at) {
   return hri_match_end(text, from, verb, HRI_TO_BE) && !hri_match_any(text, from, at, "my|the process|it");

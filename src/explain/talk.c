@@ -167,20 +167,22 @@ static bool has_placeholder(const hri_oom_place *p) {
 static bool is_foreign_condition(const char *text, size_t from, size_t to) {
   static const char whole[] =
       "wenn|falls|si|quand|lorsque|cuando|quando|caso|als|indien|evitar|\xc3\xa9viter|vermeiden|jika|nếu|se";
-  static const char parts[] = "\xe8\x8b\xa5|"                                     /* Chinese: if */
-                              "\xe5\xa6\x82\xe6\x9e\x9c|"                         /* if */
-                              "\xe5\xa6\x82\xe9\x81\x87|"                         /* if one meets */
-                              "\xe5\xbd\x93|"                                     /* when */
-                              "\xe6\x97\xb6\xe7\x9a\x84\xe6\x8a\xa5\xe9\x94\x99|" /* of errors when */
-                              "\xe9\x81\xbf\xe5\x85\x8d|"                         /* avoid */
-                              "\xe9\x98\xb2\xe6\xad\xa2|"                         /* prevent */
-                              "\xe5\xa0\xb4\xe5\x90\x88|"                         /* Japanese: in case */
-                              "\xe3\x82\x82\xe3\x81\x97|"                         /* if */
-                              "\xea\xb2\xbd\xec\x9a\xb0|"                         /* Korean: in case */
-                              "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
-                              "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
-                              "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* when */
-                              "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0";         /* the same at a beginning */
+  static const char parts[] =
+      "\xe8\x8b\xa5|"                                     /* Chinese: if */
+      "\xe5\xa6\x82\xe6\x9e\x9c|"                         /* if */
+      "\xe5\xa6\x82\xe9\x81\x87|"                         /* if one meets */
+      "\xe5\xbd\x93|"                                     /* when */
+      "\xe6\x97\xb6\xe7\x9a\x84\xe6\x8a\xa5\xe9\x94\x99|" /* of errors when */
+      "\xe9\x81\xbf\xe5\x85\x8d|"                         /* avoid */
+      "\xe9\x98\xb2\xe6\xad\xa2|"                         /* prevent */
+      "\xe5\xa0\xb4\xe5\x90\x88|"                         /* Japanese: in case */
+      "\xe3\x82\x82\xe3\x81\x97|"                         /* if */
+      "\xe8\xb6\xb3\xe3\x82\x8a\xe3\x81\xaa\xe3\x81\x8f\xe3\x81\xaa\xe3\x82\x8b\xe3\x81\xa8|\xe4\xb8\x8d\xe8\xb6\xb3\xe3\x81\x99\xe3\x82\x8b\xe3\x81\xa8|\xe6\x9e\xaf\xe6\xb8\x87\xe3\x81\x99\xe3\x82\x8b\xe3\x81\xa8|" /* when it lacks, comes to lack, is used up */
+      "\xea\xb2\xbd\xec\x9a\xb0|"                 /* Korean: in case */
+      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"         /* Russian: if */
+      "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"         /* the same at a beginning */
+      "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|" /* when */
+      "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"; /* the same at a beginning */
   static const char phrases[] =
       "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
       "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"; /* the last two
