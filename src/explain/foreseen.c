@@ -278,25 +278,59 @@ static const struct {
      "\xec\xa0\x84\xed\x98\x95\xec\xa0\x81|\xec\x9d\xbc\xeb\xb0\x98\xec\xa0\x81"},
 };
 
+/* I, we, our, in more languages than HRI_OWN_ABROAD has. */
+static const char own_abroad[] = HRI_OWN_ABROAD
+    "|\xeb\x82\xb4\xea\xb0\x80 |\xeb\x82\x98\xeb\x8a\x94 |\xec\x9a\xb0\xeb\xa6\xac |\xec\xa0\x80\xed\x9d\xac| \xec\xa0\x9c |\xe5\x83\x95|"
+    "\xe3\x81\x86\xe3\x81\xa1|\xe5\xbd\x93\xe6\x96\xb9|\xe5\x92\xb1|\xd1\x83 \xd0\xbd\xd0\xb0\xd1\x81|\xd0\xbc\xd1\x8b |\xd0\xbd\xd0\xb0\xd1\x88|"
+    "notre| nos |nuestr|noss|unser| wir |nostr";
+
 /* "Sooner or later one comes to a message like this", "a typical message looks so": such as anybody meets, and nobody's own. */
 static bool is_announced(const char *text, size_t from, size_t end) {
   enum { FAR = 300 };
   static const char stops[] = "\xe3\x80\x82|\xef\xbc\x9f|\xef\xbc\x81";
-  static const char own[] = HRI_OWN_ABROAD
-      "|\xeb\x82\xb4\xea\xb0\x80 |\xeb\x82\x98\xeb\x8a\x94 |\xec\x9a\xb0\xeb\xa6\xac |\xec\xa0\x80\xed\x9d\xac| \xec\xa0\x9c |\xe5\x83\x95|"
-      "\xe3\x81\x86\xe3\x81\xa1|\xe5\xbd\x93\xe6\x96\xb9|\xe5\x92\xb1|\xd1\x83 \xd0\xbd\xd0\xb0\xd1\x81|\xd0\xbc\xd1\x8b |\xd0\xbd\xd0\xb0\xd1\x88|"
-      "notre| nos |nuestr|noss|unser| wir |nostr"; /* I, we, our */
   const size_t far = end > FAR ? end - FAR : 0;
   for (size_t at = hri_match_first(text, from, end, stops); at < end; at = hri_match_first(text, from, end, stops)) {
     if (at + 3 >= end) end = at; /* its own */
     else from = at + 3;
   }
-  if (hri_match_any(text, far, end, HRI_OWN) || hri_match_part(text, far, end, own)) return false;
+  if (hri_match_any(text, far, end, HRI_OWN) || hri_match_part(text, far, end, own_abroad)) return false;
   for (size_t i = 0; i < HRI_COUNT(announcements); i++)
     if (hri_match_part(text, from, end, announcements[i].announces) &&
         hri_match_part(text, from, end, announcements[i].anybodys))
       return true;
   return false;
+}
+
+/* "Example output:", "expected error", as a label or a heading, and the same in other languages: nobody's, unless somebody's run is spoken
+ * of close by. */
+static bool is_example(const char *text, size_t from, size_t end) {
+  enum { FAR = 300, LONGEST = 80 };
+  static const char labels[] =
+      "example output|example error|example message|sample output|sample error|expected output|expected error|beispielausgabe|"
+      "beispielmeldung|beispiel f\xc3\xbcr eine|exemple de sortie|exemple d'erreur|exemple de message|ejemplo de salida|ejemplo de error|"
+      "ejemplo de mensaje|exemplo de sa\xc3\xad"
+      "da|exemplo de erro|exemplo de mensagem|esempio di output|esempio di errore|esempio di messaggio|"
+      /* Russian, Chinese, Japanese, Korean: example of output, of an error, of a message */
+      "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80 \xd0\xb2\xd1\x8b\xd0\xb2\xd0\xbe\xd0\xb4\xd0\xb0|"
+      "\xd0\xbf\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80 \xd0\xb2\xd1\x8b\xd0\xb2\xd0\xbe\xd0\xb4\xd0\xb0|"
+      "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xb8|"
+      "\xd0\xbf\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xb8|"
+      "\xd0\x9f\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80 \xd1\x81\xd0\xbe\xd0\xbe\xd0\xb1\xd1\x89\xd0\xb5\xd0\xbd\xd0\xb8\xd1\x8f|"
+      "\xd0\xbf\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80 \xd1\x81\xd0\xbe\xd0\xbe\xd0\xb1\xd1\x89\xd0\xb5\xd0\xbd\xd0\xb8\xd1\x8f|"
+      "\xe7\xa4\xba\xe4\xbe\x8b\xe8\xbe\x93\xe5\x87\xba|\xe8\xbe\x93\xe5\x87\xba\xe7\xa4\xba\xe4\xbe\x8b|"
+      "\xe6\x8a\xa5\xe9\x94\x99\xe7\xa4\xba\xe4\xbe\x8b|\xe9\x94\x99\xe8\xaf\xaf\xe7\xa4\xba\xe4\xbe\x8b|\xe5\x87\xba\xe5\x8a\x9b\xe4\xbe\x8b|"
+      "\xe3\x82\xa8\xe3\x83\xa9\xe3\x83\xbc\xe4\xbe\x8b|\xe3\x82\xa8\xe3\x83\xa9\xe3\x83\xbc\xe3\x81\xae\xe4\xbe\x8b|"
+      "\xec\xb6\x9c\xeb\xa0\xa5 \xec\x98\x88\xec\x8b\x9c|\xec\xb6\x9c\xeb\xa0\xa5 \xec\x98\x88|\xec\x97\x90\xeb\x9f\xac \xec\x98\x88\xec\x8b\x9c|"
+      "\xec\x98\xa4\xeb\xa5\x98 \xec\x98\x88\xec\x8b\x9c|\xec\x98\x88\xec\x8b\x9c \xec\xb6\x9c\xeb\xa0\xa5";
+  static const char alone[] =
+      "beispiel|exemple|ejemplo|exemplo|esempio|\xd0\x9f\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80|"
+      "\xd0\xbf\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80|\xe7\xa4\xba\xe4\xbe\x8b|\xe4\xbe\x8b|\xec\x98\x88\xec\x8b\x9c|\xec\x98\x88";
+  static const char ran[] =
+      HRI_OWN "|" HRI_DIED "|" HRI_DIES "|" HRI_MEETS "|run|runs|ran|stopped|killed|tried|now|again|still";
+  const size_t far = end > FAR ? end - FAR : 0, label = hri_match_next(text, from, end, labels);
+  if (from >= end || end - from > LONGEST || (label == from && hri_match_next(text, from, end, alone) != end))
+    return false;
+  return !hri_match_any(text, far, end, ran) && !hri_match_part(text, far, end, own_abroad);
 }
 
 /* The same as the last sentence before the message; who is asked for their output ("please paste") has met it. */
@@ -357,7 +391,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const size_t last = last_sentence(p, &last_end);
   const bool logged = p->shape & HRI_OOM_DATED && !(p->shape & HRI_OOM_FENCED); /* its own lines end with colons too */
   if (comes_whenever(p->before, last, last_end)) return true;
-  if (!logged && is_announced(p->before, last, last_end)) return true;
+  if (!logged && (is_announced(p->before, last, last_end) || is_example(p->before, last, last_end))) return true;
   if (!logged && (is_seen_by_you(p->before, last, last_end) || is_replaced(p, last, last_end) ||
                   (colon && is_shown(p->before, from, end))))
     return true;

@@ -424,6 +424,19 @@ static bool is_fixed_in(const hri_oom_place *p) {
          !hri_match_any(p->text, at, p->at, HRI_OWN "|but|still|again|not|now");
 }
 
+/* "Q: I get x. What can I do?", and "A: ..." as the next line. */
+static bool is_put_and_answered(const hri_oom_place *p) {
+  size_t at = p->line;
+  while (at < p->at && strchr(" *#", p->text[at])) at++;
+  return hri_match_at(
+             p->text, at, p->at,
+             "q: |q. |q) |question: |frage: |pregunta: |pergunta: |domanda: |\xe9\x97\xae\xef\xbc\x9a|\xe9\x97\xae: |"
+             "\xe8\xb4\xa8\xe9\x97\xae\xef\xbc\x9a|\xd0\x92\xd0\xbe\xd0\xbf\xd1\x80\xd0\xbe\xd1\x81: ") &&
+         hri_match_at(p->text, next_line(p), p->count,
+                      "a: |a. |a) |answer: |antwort: |r\xc3\xa9ponse : |respuesta: |resposta: |risposta: |"
+                      "\xe7\xad\x94\xef\xbc\x9a|\xe7\xad\x94: |\xd0\x9e\xd1\x82\xd0\xb2\xd0\xb5\xd1\x82: ");
+}
+
 /* A line that a program printed with a time or a level, unless it is a heading, and one's own: neither is explained. */
 static bool is_told_here(const hri_oom_place *p) {
   return (p->shape & (HRI_OOM_DATED | HRI_OOM_LEVEL) && !(p->shape & (HRI_OOM_HEADING | HRI_OOM_FENCED))) ||
@@ -431,7 +444,7 @@ static bool is_told_here(const hri_oom_place *p) {
 }
 
 bool hri_page_explains(const hri_oom_place *p) {
-  if (is_frequent(p) || is_one_of_causes(p) || is_wished(p) || is_fixed_in(p)) return true;
+  if (is_frequent(p) || is_put_and_answered(p) || is_one_of_causes(p) || is_wished(p) || is_fixed_in(p)) return true;
   if (is_told_here(p)) return false;
   return is_titled_answer(p) || is_titled_elsewhere(p) || is_of_article(p) || is_listed_symptom(p) ||
          is_one_of_several(p) || is_asked(p) || is_code_explained(p) || is_usual(p) || is_said_of_others(p) ||

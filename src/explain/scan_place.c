@@ -251,7 +251,7 @@ static int32_t code_of_row(const hri_scan_window *w, size_t m) {
   while (at < end && strchr("-* ", w->text[at])) at++;
   const size_t digits = at;
   for (; at < end && at < digits + 3 && hri_is_digit(w->text[at]); at++) code = code * 10 + (w->text[at] - '0');
-  if (at == digits || at >= end || !strchr(" :=-", w->text[at])) return -1;
+  if (at == digits || at >= end || !strchr(" ,:=-", w->text[at])) return -1;
   if (hri_match_part(w->text, at, end, "error: |exception: |traceback (")) return -1; /* a listing with its numbers */
   for (; at < end; at++) {
     if (hri_is_digit(w->text[at])) return -1;
@@ -270,9 +270,16 @@ static bool goes_up(const hri_scan_window *w, size_t m, size_t next) {
 /* Whether mark `m` heads a table of codes: it calls them so, and has no row above. */
 static bool names_codes(const hri_scan_window *w, size_t m, size_t row) {
   enum { LONGEST = 48, BELOW = 2 };
+  static const char names[] = "code|codes|signal|signals|errno|status|statuses|fehlercode|exit-code|c\xc3\xb3"
+                              "digo|codigo|codice|se\xc3\xb1"
+                              "al|segnale";
+  static const char parts[] =
+      "\xd0\xba\xd0\xbe\xd0\xb4|\xd0\x9a\xd0\xbe\xd0\xb4|\xe4\xbb\xa3\xe7\xa0\x81|\xe9\x80\x80\xe5\x87\xba\xe7\xa0\x81|"
+      "\xe9\x94\x99\xe8\xaf\xaf\xe7\xa0\x81|\xe4\xbf\xa1\xe5\x8f\xb7|\xe3\x82\xb3\xe3\x83\xbc\xe3\x83\x89|"
+      "\xe3\x82\xb7\xe3\x82\xb0\xe3\x83\x8a\xe3\x83\xab|\xec\xbd\x94\xeb\x93\x9c"; /* Russian, Chinese, Japanese, Korean */
   const size_t from = w->marks.items[m].offset, end = hri_scan_mark_end(w, m);
   return end - from <= LONGEST && w->marks.items[row].line - w->marks.items[m].line <= BELOW && code_of_row(w, m) < 0 &&
-         hri_match_any(w->text, from, end, "code|codes|signal|signals|errno|status|statuses");
+         (hri_match_any(w->text, from, end, names) || hri_match_part(w->text, from, end, parts));
 }
 
 /* Whether mark `m` is a row of a table of codes: they go up from row to row and not by one, one of them is the signal of a kill, ENOMEM or
