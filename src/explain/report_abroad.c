@@ -8,19 +8,33 @@
 #include "explain/match.h"
 #include "explain/report_parts.h"
 
+/* Whose it is. */
+static const char own[] =
+    "mein|meine|meinen|unser|unsere|mi|mis|nuestro|nuestra|mon|ma|mes|notre|meu|minha|nosso|nossa|mio|mia|nostro|nostra";
+
 /* "Mein Training endet jedes Mal mit x", "mon script plante avec x": what is somebody's came to its end so, right before text[from). */
 static bool ends_with_it(const hri_oom_place *p, size_t start, size_t from) {
-  static const char own[] =
-      "mein|meine|unser|unsere|mi|nuestro|nuestra|mon|ma|notre|meu|minha|nosso|nossa|mio|mia|nostro|nostra";
   static const char ends[] =
-      "endet|endete|st\xc3\xbcrzt|st\xc3\xbcrzte|bricht|brach|stirbt|starb|termin\xc3\xb3|termina|muri\xc3\xb3|muere|fall\xc3\xb3|falla|"
-      "se cay\xc3\xb3|se cae|plante|a plant\xc3\xa9|"
-      "s'arr\xc3\xaate|s'est arr\xc3\xaat\xc3\xa9|meurt|terminou|morre|morreu|falha|falhou|caiu|\xc3\xa8 terminato|muore|crasha";
+      "endet|endete|st\xc3\xbcrzt|st\xc3\xbcrzte|bricht|brach|stirbt|starb|wurde|termin\xc3\xb3|termina|muri\xc3\xb3|muere|fall\xc3\xb3|falla|"
+      "se cay\xc3\xb3|se cae|fue|plante|"
+      "a plant\xc3\xa9|s'arr\xc3\xaate|s'est arr\xc3\xaat\xc3\xa9|meurt|a \xc3\xa9t\xc3\xa9|terminou|morre|morreu|falha|falhou|caiu|foi|"
+      "\xc3\xa8 terminato|\xc3\xa8 stato|muore|crasha";
   size_t end = from;
   while (end > start && strchr(" \"'`", p->text[end - 1])) end--;
   const size_t with = hri_match_last(p->text, start, end, "mit|con|avec|com");
   const size_t whose = hri_match_whole(p->text, start, with, own);
   return with < end && whose < with && hri_match_any(p->text, whose, with, ends);
+}
+
+/* "L'OOM killer a tu\xc3\xa9 mon script", "meu processo foi morto pelo OOM killer": the killer is who is told of, and did it. */
+static bool is_killed_by_it(const hri_oom_place *p, size_t start, size_t from, size_t end) {
+  static const char killed[] =
+      "get\xc3\xb6tet|beendet|abgeschossen|a tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9"
+      "e|mat\xc3\xb3|ha matado|"
+      "fue matado|matou|foi morto|foi morta|ha ucciso|"
+      "\xc3\xa8 stato ucciso|\xc3\xa8 stata uccisa";
+  return hri_match_at(p->text, from, end, "oom killer|oom-killer") && hri_match_any(p->text, start, end, own) &&
+         hri_match_any(p->text, start, end, killed);
 }
 
 bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
@@ -29,7 +43,8 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
   static const char gets[] =
       "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|bei mir kommt|kommt bei mir|"
       "j'obtiens|je re\xc3\xa7ois|j'ai l'erreur|j'ai une erreur|me sale|me aparece|me da|"
-      "me arroja|me salta|me lanza|obtengo|estou recebendo|recebo|ottengo|mi esce|mi appare|mi compare|mi d\xc3\xa0";
+      "me arroja|me salta|me lanza|obtengo|estou recebendo|recebo|ottengo|m\xc3\xacnh b\xe1\xbb\x8b|t\xc3\xb4i b\xe1\xbb\x8b|em b\xe1\xbb\x8b|"
+      "m\xc3\xacnh g\xe1\xba\xb7p|t\xc3\xb4i g\xe1\xba\xb7p|em g\xe1\xba\xb7p|mi esce|mi appare|mi compare|mi d\xc3\xa0";
   /* Russian: it falls over at mine, I get the error, it falls over with */
   static const char parts[] =
       "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|"
@@ -43,7 +58,7 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
       "\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
   static const char denies[] =
       "evito|evitar|\xc3\xa9vite|\xc3\xa9viter|vermeide|vermeiden|wenn|falls|si|quand|cuando|quando|nicht|kein|keine|ohne|sin|sans|pas|non|n\xc3\xa3o|"
-      "sem|nie|jamais|nunca|mai|plus";
+      "sem|nie|jamais|nunca|mai|plus|n\xe1\xba\xbfu|kh\xc3\xb4ng|tr\xc3\xa1nh|h\xe1\xba\xbft|\xc4\x91\xe1\xbb\xabng";
   /* Russian: if, when, so that, not, without, more */
   static const char denied[] =
       "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|"
@@ -55,7 +70,7 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
       hri_match_part(p->text, start, end, denied))
     return false;
   return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts) ||
-         ends_with_it(p, start, from);
+         ends_with_it(p, start, from) || is_killed_by_it(p, start, from, end);
 }
 
 /* The clause around text[from, to), whose marks are those of Chinese, too; *asked: it is a question. */
@@ -79,7 +94,8 @@ static bool asks_in_chinese(const hri_oom_place *p, size_t from, size_t to) {
   /* is it so that, whether, may it be, can it really be; because of, belongs to, counts as */
   static const char
       whether[] =
-          "\xe6\x98\xaf\xe4\xb8\x8d\xe6\x98\xaf|\xe6\x98\xaf\xe5\x90\xa6|\xe4\xbc\x9a\xe4\xb8\x8d\xe4\xbc\x9a\xe6\x98\xaf|\xe9\x9a\xbe\xe9\x81\x93\xe6\x98\xaf",
+          "\xe6\x98\xaf\xe4\xb8\x8d\xe6\x98\xaf|\xe6\x98\xaf\xe5\x90\xa6|\xe4\xbc\x9a\xe4\xb8\x8d\xe4\xbc\x9a\xe6\x98\xaf|"
+          "\xe9\x9a\xbe\xe9\x81\x93\xe6\x98\xaf",
       because[] =
           "\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba|\xe6\x98\xaf\xe7\x94\xb1\xe4\xba\x8e|\xe5\x9b\xa0\xe4\xb8\xba|\xe7\x94\xb1\xe4\xba\x8e|"
           "\xe5\xb1\x9e\xe4\xba\x8e|\xe7\xae\x97\xe6\x98\xaf";

@@ -133,6 +133,14 @@ bool hri_oom_is_concrete(const char *text, size_t from, size_t to) {
   return false;
 }
 
+/* "killed process 912 (python)": the number of one, with its name. */
+static bool names_process(const char *text, size_t from, size_t to) {
+  const size_t number = hri_match_whole(text, from, to, "process") + strlen("process ");
+  size_t at = number;
+  while (at < to && hri_is_digit(text[at])) at++;
+  return at > number && hri_match_at(text, at, to, " (") && at + 2 < to && hri_is_letter(text[at + 2]);
+}
+
 /* "error torch.serve - ...", "e tensorflow/...": a logger's level as the first word; nccl names itself before its own. */
 static bool starts_with_level(const char *text, size_t line, size_t to) {
   static const char levels[] = "error |fatal |critical |severe |e |f |w |warn |err |nccl warn ";
@@ -167,7 +175,7 @@ uint64_t hri_voice_shape(const hri_oom_place *p, size_t from, size_t to, bool is
   SIGN(BEHIND, !told && hri_voice_is_case(p, from, to));
   SIGN(ITEM, p->shape & HRI_OOM_COMMENT && p->tick_from < p->tick_to && !told);
   SIGN(ENDED, hri_voice_tells_of_end(p, from, to));
-  SIGN(CONCRETE, hri_oom_is_concrete(p->text, line, p->line_end));
+  SIGN(CONCRETE, hri_oom_is_concrete(p->text, line, p->line_end) || names_process(p->text, from, p->line_end));
   SIGN(SOURCE, p->shape & HRI_OOM_SOURCE);
   SIGN(LITERAL, p->shape & HRI_OOM_LITERAL);
   SIGN(AMONG, p->shape & HRI_OOM_AMONG);

@@ -177,12 +177,18 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
       "\xe9\x98\xb2\xe6\xad\xa2|"                         /* prevent */
       "\xe5\xa0\xb4\xe5\x90\x88|"                         /* Japanese: in case */
       "\xe3\x82\x82\xe3\x81\x97|"                         /* if */
-      "\xe8\xb6\xb3\xe3\x82\x8a\xe3\x81\xaa\xe3\x81\x8f\xe3\x81\xaa\xe3\x82\x8b\xe3\x81\xa8|\xe4\xb8\x8d\xe8\xb6\xb3\xe3\x81\x99\xe3\x82\x8b\xe3\x81\xa8|\xe6\x9e\xaf\xe6\xb8\x87\xe3\x81\x99\xe3\x82\x8b\xe3\x81\xa8|" /* when it lacks, comes to lack, is used up */
-      "\xea\xb2\xbd\xec\x9a\xb0|"                 /* Korean: in case */
-      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"         /* Russian: if */
-      "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"         /* the same at a beginning */
-      "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|" /* when */
-      "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0"; /* the same at a beginning */
+      "\xe8\xb6\xb3\xe3\x82\x8a\xe3\x81\xaa\xe3\x81\x8f\xe3\x81\xaa\xe3\x82\x8b\xe3\x81\xa8|"
+      "\xe4\xb8\x8d\xe8\xb6\xb3\xe3\x81\x99\xe3\x82\x8b\xe3\x81\xa8|\xe6\x9e\xaf\xe6\xb8\x87\xe3\x81\x99\xe3\x82\x8b\xe3\x81\xa8|"
+      "" /* when it lacks, comes to lack, is used up */
+      "\xe4\xb8\x80\xe6\x97\xa6\xe8\xb6\x85|\xe4\xb8\x80\xe6\x97\xa6\xe8\xbe\xbe\xe5\x88\xb0|"
+      "\xe4\xb8\x80\xe6\x97\xa6\xe8\x80\x97\xe5\xb0\xbd|" /* Chinese: once it is past, reaches, is used up */
+      "\xec\xb4\x88\xea\xb3\xbc\xed\x95\x98\xeb\xa9\xb4|\xeb\xb6\x80\xec\xa1\xb1\xed\x95\x98\xeb\xa9\xb4|"
+      "\xeb\xaa\xa8\xec\x9e\x90\xeb\x9d\xbc\xeb\xa9\xb4|" /* Korean: when it is past, lacks */
+      "\xea\xb2\xbd\xec\x9a\xb0|"                         /* Korean: in case */
+      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|"                 /* Russian: if */
+      "\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|"                 /* the same at a beginning */
+      "\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"         /* when */
+      "\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0";         /* the same at a beginning */
   static const char phrases[] =
       "en cas de|en caso de|em caso de|bei einem|\xe5\xb8\xb8\xe8\xa7\x81\xe9\x94\x99\xe8\xaf\xaf|"
       "\xe5\xb8\xb8\xe8\xa7\x81\xe9\x97\xae\xe9\xa2\x98"; /* the last two
@@ -309,6 +315,17 @@ static bool is_code_too(const hri_oom_place *p) {
   while (at < p->count && strchr(" -*", p->text[at]) && p->text[at]) at++;
   for (end = at; end < p->count && hri_is_name(p->text[end]);) end++;
   return memchr(p->text + at, '_', end - at) && hri_match_at(p->text, end, p->count, " - ");
+}
+
+/* "ENOMEM: not enough memory, read": how libuv prints the call that failed. */
+static bool is_systems_call(const hri_oom_place *p, size_t first) {
+  static const char words[] = "enomem: not enough memory, ";
+  const size_t call = hri_match_next(p->text, first, p->line_end, words);
+  size_t end = call;
+  while (end < p->line_end && (hri_is_letter(p->text[end]) || p->text[end] == '_')) end++;
+  return end > call &&
+         (hri_match_at(p->text, end, p->line_end, " '") || hri_match_at(p->text, p->line_end, p->count, "at ") ||
+          hri_match_at(p->text, end, p->count, " at "));
 }
 
 /* "cublas_status_alloc_failed: resource allocation failed inside the library.": a name and what it means. */
@@ -550,7 +567,8 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
   SIGN(PATTERN, is_pattern(p) || is_setting(p, from));
   SIGN(ENTRY, is_expected(p) || is_branch(p) || is_described_code(p) || is_listed_code(p) || (killed && is_ruled(p)) ||
                   is_entry_of_codes(p, first) || is_key(p) || is_explained_item(p, first) ||
-                  hri_match_at(p->text, first, p->line_end, "enomem") || (killed && p->at == first && defines(p)) ||
+                  (hri_match_at(p->text, first, p->line_end, "enomem") && !is_systems_call(p, first)) ||
+                  (killed && p->at == first && defines(p)) ||
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));
   SIGN(CONDITION, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||

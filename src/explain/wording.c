@@ -271,9 +271,11 @@ static hri_oom_reading read_kill_head(const char *words, const hri_oom_around *a
     bool no = after_has(a, 9, "false") || after_starts(a, "}}");
     const bool kind = after_starts(a, " pods| containers| processes| jobs| events"); /* "get oomkilled pods" */
     bool adjective =
-        kind || (after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
-                 !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
-                 !before_ends(a, "is|are|was|were|got|gets|get|getting|been|being|with|mit|con|avec|com")); /* "with oomkilled status" */
+        kind ||
+        (after_starts(a, " ") && a->after + 1 < a->count && hri_is_letter(a->text[a->after + 1]) &&
+         !after_starts(a, " due to| by | at | in | on | with | when | because | after | and | errors ") &&
+         !before_ends(
+             a, "is|are|was|were|got|gets|get|getting|been|being|with|mit|con|avec|com")); /* "with oomkilled status" */
     if (no) return nothing;
     return adjective ? (hri_oom_reading){HRI_OOM_HOST_LIKELY, "kernel"} : certain; /* "OOMKilled pods are" */
   }
