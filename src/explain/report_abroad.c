@@ -8,69 +8,101 @@
 #include "explain/match.h"
 #include "explain/report_parts.h"
 
-/* Whose it is. */
+/* Whose it is: my, our. */
 static const char own[] =
-    "mein|meine|meinen|unser|unsere|mi|mis|nuestro|nuestra|mon|ma|mes|notre|meu|minha|nosso|nossa|mio|mia|nostro|nostra";
+    "mein|meine|meinen|unser|unsere|unseren|mi|mis|nuestro|nuestra|mon|ma|mes|notre|meu|minha|nosso|nossa|mio|mia|"
+    "nostro|nostra|mijn|onze";
 
-/* "Mein Training endet jedes Mal mit x", "mon script plante avec x": what is somebody's came to its end so, right before text[from). */
-static bool ends_with_it(const hri_oom_place *p, size_t start, size_t from) {
-  static const char ends[] =
-      "endet|endete|st\xc3\xbcrzt|st\xc3\xbcrzte|bricht|brach|stirbt|starb|wurde|termin\xc3\xb3|termina|muri\xc3\xb3|muere|fall\xc3\xb3|falla|"
-      "se cay\xc3\xb3|se cae|fue|plante|"
-      "a plant\xc3\xa9|s'arr\xc3\xaate|s'est arr\xc3\xaat\xc3\xa9|meurt|a \xc3\xa9t\xc3\xa9|terminou|morre|morreu|falha|falhou|caiu|foi|"
-      "\xc3\xa8 terminato|\xc3\xa8 stato|muore|crasha";
-  size_t end = from;
-  while (end > start && strchr(" \"'`", p->text[end - 1])) end--;
-  const size_t with = hri_match_last(p->text, start, end, "mit|con|avec|com");
-  const size_t whose = hri_match_whole(p->text, start, with, own);
-  return with < end && whose < with && hri_match_any(p->text, whose, with, ends);
+/* It ends, as it does each time, and it ended. */
+#define ENDED                                                                                                                            \
+  "endete|st\xc3\xbcrzte|brach|starb|wurde|termin\xc3\xb3|muri\xc3\xb3|fall\xc3\xb3|se cay\xc3\xb3|se cerr\xc3\xb3|fue|a plant\xc3\xa9|" \
+  "s'est arr\xc3\xaat\xc3\xa9|s'est termin\xc3\xa9|a \xc3\xa9t\xc3\xa9|terminou|morreu|"                                                 \
+  "falhou|caiu|fechou|foi|\xc3\xa8 terminato|\xc3\xa8 stato|\xc3\xa8 crashato|is afgebroken|stopte"
+#define ENDS                                                                                                           \
+  "endet|st\xc3\xbcrzt|bricht|stirbt|termina|muere|falla|se cae|plante|s'arr\xc3\xaate|meurt|morre|falha|muore|crasha|stopt"
+
+/* "Mein Training endet jedes Mal mit x", "mon script plante avec x": what is somebody's comes to its end so, right before text[from); or what is
+ * definite came to it, "o job terminou com x": the present with an article explains as often. */
+static bool ends_with_it(const hri_oom_place *p, size_t clause, size_t from) {
+  static const char definite[] = "der |die |das |el |la |los |las |le |les |l'|o |a |os |as |il |lo |gli |i |de |het ";
+  size_t end = from, first = clause;
+  while (end > clause && strchr(" \"'`", p->text[end - 1])) end--;
+  const size_t with = hri_match_last(p->text, clause, end, "mit|con|avec|com|met");
+  const size_t whose = hri_match_whole(p->text, clause, with, own);
+  while (first < with && strchr(" *-", p->text[first])) first++;
+  if (with == end) return false;
+  if (whose < with && hri_match_any(p->text, whose, with, ENDS "|" ENDED)) return true;
+  return hri_match_at(p->text, first, with, definite) && hri_match_any(p->text, first, with, ENDED);
 }
 
-/* "L'OOM killer a tu\xc3\xa9 mon script", "meu processo foi morto pelo OOM killer": the killer is who is told of, and did it. */
+/* "L'OOM killer a tue mon script", "Slurm cancelo mi trabajo con estado OUT_OF_MEMORY": who watches over a machine ended what is somebody's. */
 static bool is_killed_by_it(const hri_oom_place *p, size_t start, size_t from, size_t end) {
+  static const char names[] = "oom killer|oom-killer|out_of_memory|oomkilled|oom-killed|oom killed";
+  static const char watchers[] =
+      "slurm|kernel|linux|kubernetes|der kernel|le noyau|el kernel|o kernel|il kernel|systemd|docker";
   static const char killed[] =
-      "get\xc3\xb6tet|beendet|abgeschossen|a tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9"
-      "e|mat\xc3\xb3|ha matado|"
-      "fue matado|matou|foi morto|foi morta|ha ucciso|"
-      "\xc3\xa8 stato ucciso|\xc3\xa8 stata uccisa";
-  return hri_match_at(p->text, from, end, "oom killer|oom-killer") && hri_match_any(p->text, start, end, own) &&
-         hri_match_any(p->text, start, end, killed);
+      "get\xc3\xb6tet|beendet|abgeschossen|abgebrochen|a tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9"
+      "e|a annul\xc3\xa9|mat\xc3\xb3|ha matado|cancel\xc3\xb3|termin\xc3\xb3|fue matado|matou|foi morto|"
+      "foi morta|cancelou|encerrou|ha ucciso|\xc3\xa8 stato ucciso|\xc3\xa8 stata uccisa|afgebroken|gedood";
+  static const char parts[] =
+      "\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbc\xd0\xbe|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbd\xd0\xb0\xd1\x88|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb\xd0\xb0 \xd0\xbc\xd0\xbe"; /* Russian: killed my, our */
+  if (!hri_match_at(p->text, from, end, names)) return false;
+  if (!hri_match_at(p->text, from, end, "oom killer|oom-killer") && !hri_match_any(p->text, start, from, watchers))
+    return false;
+  return (hri_match_any(p->text, start, end, own) && hri_match_any(p->text, start, end, killed)) ||
+         hri_match_part(p->text, start, end, parts);
+}
+
+/* Where the clause begins in which text[from) stands: what an earlier one denies is another matter, "it does not load, I get x". */
+static size_t clause_of(const hri_oom_place *p, size_t start, size_t from) {
+  static const char joints[] = ", | : |: | - | \xe2\x80\x94 | \xe2\x80\x93 ";
+  for (size_t at = hri_match_first(p->text, start, from, joints); at < from;) {
+    const size_t behind = hri_match_next(p->text, at, from, joints);
+    if (p->text[at] != ':' || !hri_match_end(p->text, start, at, "error|exception"))
+      start = behind; /* what was printed goes on */
+    at = hri_match_first(p->text, behind, from, joints);
+  }
+  return start;
 }
 
 bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
-  enum { NEAR = 60, FAR = 160 };
+  enum { NEAR = 60, FAR = 160, BEHIND = 40 };
   /* I get, it gives me */
   static const char gets[] =
-      "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|bei mir kommt|kommt bei mir|"
-      "j'obtiens|je re\xc3\xa7ois|j'ai l'erreur|j'ai une erreur|me sale|me aparece|me da|"
-      "me arroja|me salta|me lanza|obtengo|estou recebendo|recebo|ottengo|m\xc3\xacnh b\xe1\xbb\x8b|t\xc3\xb4i b\xe1\xbb\x8b|em b\xe1\xbb\x8b|"
-      "m\xc3\xacnh g\xe1\xba\xb7p|t\xc3\xb4i g\xe1\xba\xb7p|em g\xe1\xba\xb7p|mi esce|mi appare|mi compare|mi d\xc3\xa0";
+      "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|ich bekam|bei mir kommt|kommt bei mir|"
+      "j'obtiens|je re\xc3\xa7ois|j'ai l'erreur|j'ai une erreur|me sale|me aparece|me da|me arroja|me salta|me lanza|obtengo|"
+      "estou recebendo|recebo|ottengo|mi esce|mi appare|mi compare|mi d\xc3\xa0|ik krijg|krijg ik|dostaj\xc4\x99|"
+      "m\xc3\xacnh b\xe1\xbb\x8b|t\xc3\xb4i b\xe1\xbb\x8b|em b\xe1\xbb\x8b|m\xc3\xacnh g\xe1\xba\xb7p|t\xc3\xb4i g\xe1\xba\xb7p|em g\xe1\xba\xb7p";
+  static const char got[] =
+      " hatas\xc4\xb1 al\xc4\xb1yor| hatas\xc4\xb1 ald\xc4\xb1| hatas\xc4\xb1 veriyor"; /* Turkish, behind it: I get, I got, it gives the error */
   /* Russian: it falls over at mine, I get the error, it falls over with */
   static const char parts[] =
-      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|"
-      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82|"
-      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb5\xd0\xbb|"
-      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd1\x83\xd0\xbf\xd0\xb0\xd0\xbb|"
-      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|"
-      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|"
-      "\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81|"
-      "\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 cuda|"
-      "\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
+      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb5\xd0\xbb|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd1\x83\xd0\xbf\xd0\xb0\xd0\xbb|"
+      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 cuda|\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
+  /* if, when, why, in order to avoid: of the whole sentence */
+  static const char cases[] =
+      "wenn|falls|warum|si|cuando|por qu\xc3\xa9|quand|pourquoi|quando|por que|perch\xc3\xa9|als ik|als je|waarom|n\xe1\xba\xbfu|tr\xc3\xa1nh|"
+      "evito|evitar|\xc3\xa9vite|\xc3\xa9viter|vermeide|vermeiden";
+  static const char case_parts[] =
+      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd0\xa7\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83"; /* Russian */
+  /* not, none, no more: of the clause */
   static const char denies[] =
-      "evito|evitar|\xc3\xa9vite|\xc3\xa9viter|vermeide|vermeiden|wenn|falls|si|quand|cuando|quando|nicht|kein|keine|ohne|sin|sans|pas|non|n\xc3\xa3o|"
-      "sem|nie|jamais|nunca|mai|plus|n\xe1\xba\xbfu|kh\xc3\xb4ng|tr\xc3\xa1nh|h\xe1\xba\xbft|\xc4\x91\xe1\xbb\xabng";
-  /* Russian: if, when, so that, not, without, more */
+      "nicht|kein|keine|keinen|ohne|sin|sans|pas|non|n\xc3\xa3o|sem|nie|jamais|nunca|mai|plus|kh\xc3\xb4ng|h\xe1\xba\xbft|\xc4\x91\xe1\xbb\xabng|geen|niet";
   static const char denied[] =
-      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|"
-      "\xd0\xbd\xd0\xb5 |\xd0\xb1\xd0\xb5\xd0\xb7 |\xd0\xb1\xd0\xbe\xd0\xbb\xd1\x8c\xd1\x88\xd0\xb5";
-  const size_t start = hri_sentence_start(p->text, p->line, from), near = start + NEAR < from ? from - NEAR : start;
+      "\xd0\xbd\xd0\xb5 |\xd0\xb1\xd0\xb5\xd0\xb7 |\xd0\xb1\xd0\xbe\xd0\xbb\xd1\x8c\xd1\x88\xd0\xb5"; /* Russian */
+  const size_t start = hri_sentence_start(p->text, p->line, from), clause = clause_of(p, start, from);
+  const size_t near = clause + NEAR < from ? from - NEAR : clause;
   const size_t far = from + FAR < p->line_end ? from + FAR : p->line_end, end = hri_sentence_end(p->text, from, far);
   if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_ROW | HRI_OOM_REMARK)) return false;
-  if (hri_match_any(p->text, start, from, "no") || hri_match_any(p->text, start, end, denies) ||
-      hri_match_part(p->text, start, end, denied))
-    return false;
+  if (hri_match_any(p->text, start, end, cases) || hri_match_part(p->text, start, end, case_parts) ||
+      hri_match_at(p->text, start, end, "se | se "))
+    return false; /* "se o job terminou com x" */
+  if (hri_match_any(p->text, clause, from, "no") || hri_match_any(p->text, clause, end, denies) ||
+      hri_match_part(p->text, clause, end, denied))
+    return false; /* "no" is Portuguese behind it */
   return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts) ||
-         ends_with_it(p, start, from) || is_killed_by_it(p, start, from, end);
+         hri_match_part(p->text, from, from + BEHIND < end ? from + BEHIND : end, got) ||
+         ends_with_it(p, clause, from) || is_killed_by_it(p, start, from, end);
 }
 
 /* The clause around text[from, to), whose marks are those of Chinese, too; *asked: it is a question. */

@@ -276,6 +276,9 @@ void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_
       "oom killer|oom-killer|oomkiller|systemd-oomd|oom) killer|memory) killer|of memory killer|of-memory killer|earlyoom|oom-kill|oom_kill|oom kill|oom handler|by oom|by kernel|by the kernel|"
       "linux kernel|kernel killed|kernel kills|by slurm|slurm kill|slurm's|by kubernetes|out_of_memory|oomkilled";
   static const char killing[] = "kill|kills|killed|killing";
+  static const char
+      killing_abroad[] = /* Chinese (two), Russian, Korean; French, German, Spanish, Portuguese, Italian, Dutch */
+      "\xe6\x9d\x80|\xe6\xae\xba|\xd1\x83\xd0\xb1\xd0\xb8\xd1\x82|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb|\xec\xa3\xbd|tu\xc3\xa9|annul\xc3\xa9|get\xc3\xb6tet|beendet|abgebrochen|mat\xc3\xb3|cancel\xc3\xb3|matou|cancelou|encerr|ucciso|uccisa|afgebroken|gedood";
   static const char hosts[] =
       "machine|pod|pods|container|containers|ram|swap|notebook|colab|kaggle|docker|laptop|pc|computer|memoryerror|"
       "host memory|system memory|cpu memory|cpu ram|kernel restarting|kernel died|killed";
@@ -294,10 +297,8 @@ void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_
   const bool unnamed = m->kind == HRI_OOM_REPORT && strcmp(m->failure.source, "unknown speaker") == 0;
   const bool kill = m->kind == HRI_OOM_HOST_LIKELY && strcmp(m->failure.source, "kill") == 0;
   if (!unnamed && !kill) return;
-  if (hri_match_part(p->text, n.from, n.end, killers) &&
-      (kill || hri_match_any(p->text, n.from, n.end, killing) ||
-       hri_match_part(p->text, n.from, n.end,
-                      "\xe6\x9d\x80|\xd1\x83\xd0\xb1\xd0\xb8\xd1\x82|tu\xc3\xa9|\xe6\xae\xba|\xec\xa3\xbd"))) {
+  if (hri_match_part(p->text, n.from, n.end, killers) && (kill || hri_match_any(p->text, n.from, n.end, killing) ||
+                                                          hri_match_part(p->text, n.from, n.end, killing_abroad))) {
     m->kind = HRI_OOM_HOST;
     m->failure.source = "kernel";
     m->anybodys = false;

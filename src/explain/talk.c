@@ -166,7 +166,7 @@ static bool has_placeholder(const hri_oom_place *p) {
 /* Conditions in the languages that logs and documents about training are mostly written in: if, when, avoid. */
 static bool is_foreign_condition(const char *text, size_t from, size_t to) {
   static const char whole[] =
-      "wenn|falls|si|quand|lorsque|cuando|quando|caso|als|indien|evitar|\xc3\xa9viter|vermeiden|jika|nếu|se";
+      "wenn|falls|si|quand|lorsque|cuando|quando|caso|als|indien|evitar|\xc3\xa9viter|vermeiden|jika|nếu";
   static const char parts[] =
       "\xe8\x8b\xa5|"                                     /* Chinese: if */
       "\xe5\xa6\x82\xe6\x9e\x9c|"                         /* if */
@@ -214,6 +214,10 @@ static bool is_foreign_condition(const char *text, size_t from, size_t to) {
   for (size_t at = hri_match_first(text, from, to, joints); at < to; at = hri_match_first(text, at + 1, to, joints))
     if (text[at] != ':' || !hri_match_end(text, from, at, "error|exception")) last = at + 1;
   const bool own = hri_match_part(text, from, to, HRI_OWN_ABROAD "| \xec\xa0\x9c "); /* Korean: my */
+  size_t first = from;
+  while (first < to && strchr(" *#>-", text[first])) first++;
+  if (hri_match_at(text, first, to, "se ") || hri_match_part(text, from, to, ", se |: se |(se "))
+    return true; /* Italian, Portuguese: if; Spanish has the word amid its sentences */
   return (!own && hri_match_part(text, last, to, usual)) || (!own && hri_match_part(text, last, to, leading)) ||
          hri_match_part(text, last, to, purpose) || hri_match_part(text, from, to, phrases) ||
          hri_match_any(text, from, to, whole) || hri_match_part(text, from, to, parts);
@@ -232,6 +236,18 @@ static bool is_foreign_advice(const char *text, size_t from, size_t to) {
       "\xe3\x81\xae\xe5\xa0\xb4\xe5\x90\x88|\xed\x95\x98\xeb\xa9\xb4|\xe8\xaf\xb7|\xe6\xb8\x9b\xe3\x82\x89\xe3\x81\x97|"
       "\xe4\xb8\x8b\xe3\x81\x92\xe3\x81\xa6|\xe5\xbb\xba\xe8\xae\xae|\xe5\x8f\xaf\xe4\xbb\xa5\xe9\x80\x9a\xe8\xbf\x87";
   return hri_match_part(text, from, to, parts);
+}
+
+/* What may come, said behind it, as languages do that end with the verb: Japanese may happen, there are cases of it happening, fear of it; Korean
+ * may happen, may be seen, may be caused. Who says that it is now and then, or is their own, has met it. */
+static bool is_foreign_possibility(const char *text, size_t start, size_t from, size_t to) {
+  enum { NEAR = 60 };
+  static const char may[] =
+      "\xe7\x99\xba\xe7\x94\x9f\xe3\x81\x99\xe3\x82\x8b\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe7\x99\xba\xe7\x94\x9f\xe3\x81\x99\xe3\x82\x8b\xe5\xa0\xb4\xe5\x90\x88\xe3\x81\x8c\xe3\x81\x82|\xe7\x99\xba\xe7\x94\x9f\xe3\x81\x99\xe3\x82\x8b\xe5\x8f\xaf\xe8\x83\xbd\xe6\x80\xa7\xe3\x81\x8c\xe3\x81\x82|\xe8\xb5\xb7\xe3\x81\x8d\xe3\x82\x8b\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe8\xb5\xb7\xe3\x81\x93\xe3\x82\x8b\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82|\xe8\xb5\xb7\xe3\x81\x8d\xe3\x82\x8b\xe5\x8f\xaf\xe8\x83\xbd\xe6\x80\xa7\xe3\x81\x8c\xe3\x81\x82|\xe6\x81\x90\xe3\x82\x8c\xe3\x81\x8c\xe3\x81\x82|"
+      "\xeb\xb0\x9c\xec\x83\x9d\xed\x95\xa0 \xec\x88\x98 \xec\x9e\x88\xec\x8a\xb5|\xeb\xb0\x9c\xec\x83\x9d\xed\x95\xa0 \xec\x88\x98 \xec\x9e\x88\xeb\x8b\xa4|\xeb\xb0\x9c\xec\x83\x9d\xed\x95\xa0 \xec\x88\x98 \xec\x9e\x88\xec\x9c\xbc|\xec\x83\x9d\xea\xb8\xb8 \xec\x88\x98 \xec\x9e\x88\xec\x8a\xb5|\xec\x83\x9d\xea\xb8\xb8 \xec\x88\x98 \xec\x9e\x88\xeb\x8b\xa4|\xec\x9d\xbc\xec\x9c\xbc\xed\x82\xac \xec\x88\x98 \xec\x9e\x88|\xec\x9c\xa0\xeb\xb0\x9c\xed\x95\xa0 \xec\x88\x98 \xec\x9e\x88|\xec\xb4\x88\xeb\x9e\x98\xed\x95\xa0 \xec\x88\x98 \xec\x9e\x88";
+  static const char met[] = HRI_OWN_ABROAD
+      "|\xe3\x81\x9f\xe3\x81\xbe\xe3\x81\xab|\xe6\x99\x82\xe3\x80\x85|\xe3\x81\xa8\xe3\x81\x8d\xe3\x81\xa9\xe3\x81\x8d|\xea\xb0\x80\xeb\x81\x94"; /* now and then */
+  return hri_match_part(text, from, from + NEAR < to ? from + NEAR : to, may) && !hri_match_part(text, start, to, met);
 }
 
 /* A field of a test's data: what is expected of it is the next field. */
@@ -466,6 +482,19 @@ static bool is_zero(const hri_oom_place *p) {
          hri_match_at(p->text, at, p->line_end, " 0 0.0| 0 .| 0 -");
 }
 
+/* "Out of memory errors: 0", "oom kills since boot: 0": nothing was counted. */
+static bool counts_none(const hri_oom_place *p) {
+  size_t end = p->line_end, count = p->at;
+  while (end > p->at && strchr(" .", p->text[end - 1])) end--;
+  while (count < end &&
+         !hri_match_at(p->text, count, end, " events| kills| errors| failures| occurrences| exceptions| count"))
+    count++;
+  for (size_t at = count; at < end; at++)
+    if (hri_match_at(p->text, at, end, ": 0| = 0|=0"))
+      return at + 3 >= end || strchr(" ,;", p->text[hri_match_next(p->text, at, end, ": 0| = 0|=0")]);
+  return false;
+}
+
 /* What is prevented: "this will keep the database from getting oomkilled", "protects it from out-of-memory failures", "for a lower
  * probability of oom crashes". What stands behind a colon is another's. */
 static bool is_prevented(const hri_oom_place *p) {
@@ -499,8 +528,8 @@ static bool is_called(const hri_oom_place *p) {
 }
 
 bool hri_voice_denies(const hri_oom_place *p) {
-  return is_zero(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) || is_optional(p) ||
-         is_corruption(p) || is_prevented(p) || is_called(p);
+  return is_zero(p) || counts_none(p) || hri_match_part(p->text, p->line, p->at, "[it] ") || denies_failure(p) ||
+         is_optional(p) || is_corruption(p) || is_prevented(p) || is_called(p);
 }
 
 /* "{{value}}", in a text that a program fills in; "out of memory kills = yes", a setting. */
@@ -572,7 +601,8 @@ uint64_t hri_voice_talk(const hri_oom_place *p, const hri_oom_message *m, size_t
                   hri_match_part(p->text, p->at, p->line_end, " \xe2\x86\x92 "));
   SIGN(BEHIND, hri_match_part(p->text, p->at, p->line_end, ". solution:"));
   SIGN(CONDITION, is_foreign_condition(p->text, hri_sentence_start(p->text, p->sentence, from), from) ||
-                      is_foreign_advice(p->text, near, p->line_end));
+                      is_foreign_advice(p->text, near, p->line_end) ||
+                      is_foreign_possibility(p->text, p->line, near, p->line_end));
 #undef SIGN
   return signs;
 }
