@@ -13,44 +13,52 @@ static const char own[] =
     "mein|meine|meinen|unser|unsere|unseren|mi|mis|nuestro|nuestra|mon|ma|mes|notre|meu|minha|nosso|nossa|mio|mia|"
     "nostro|nostra|mijn|onze";
 
-/* It ends, as it does each time, and it ended. */
-#define ENDED                                                                                                                            \
-  "endete|st\xc3\xbcrzte|brach|starb|wurde|termin\xc3\xb3|muri\xc3\xb3|fall\xc3\xb3|se cay\xc3\xb3|se cerr\xc3\xb3|fue|a plant\xc3\xa9|" \
-  "s'est arr\xc3\xaat\xc3\xa9|s'est termin\xc3\xa9|a \xc3\xa9t\xc3\xa9|terminou|morreu|"                                                 \
-  "falhou|caiu|fechou|foi|\xc3\xa8 terminato|\xc3\xa8 stato|\xc3\xa8 crashato|is afgebroken|stopte"
-#define ENDS                                                                                                           \
-  "endet|st\xc3\xbcrzt|bricht|stirbt|termina|muere|falla|se cae|plante|s'arr\xc3\xaate|meurt|morre|falha|muore|crasha|stopt"
+/* Ended, of a process, beside a verb that makes a passive or a past of it. */
+static const char ended[] =
+    "beendet|get\xc3\xb6tet|abgebrochen|abgeschossen|terminado|terminada|matado|matada|cancelado|detenido|tu\xc3\xa9|tu\xc3\xa9"
+    "e|arr\xc3\xaat\xc3\xa9|interrompu|"
+    "encerrado|encerrada|morto|morta|terminato|terminata|ucciso|uccisa|afgebroken|gedood";
 
-/* "Mein Training endet jedes Mal mit x", "mon script plante avec x": what is somebody's comes to its end so, right before text[from); or what is
- * definite came to it, "o job terminou com x": the present with an article explains as often. */
-static bool ends_with_it(const hri_oom_place *p, size_t clause, size_t from) {
+/* "Mein Training endet jedes Mal mit x", "mon script plante avec x", "mein Container wurde mit x beendet": what is somebody's comes to its end so,
+ * right before text[from); or what is definite came to it, "o job terminou com x": the present with an article explains as often, and the passive
+ * is said of tests and texts, too. */
+static bool ends_with_it(const hri_oom_place *p, size_t clause, size_t from, size_t to) {
   static const char definite[] = "der |die |das |el |la |los |las |le |les |l'|o |a |os |as |il |lo |gli |i |de |het ";
+  static const char now[] =
+      "endet|st\xc3\xbcrzt|bricht|stirbt|termina|muere|falla|se cae|plante|s'arr\xc3\xaate|meurt|morre|falha|muore|crasha|stopt";
+  static const char past[] =
+      "endete|st\xc3\xbcrzte|brach|starb|termin\xc3\xb3|muri\xc3\xb3|fall\xc3\xb3|se cay\xc3\xb3|se cerr\xc3\xb3|a plant\xc3\xa9|s'est arr\xc3\xaat\xc3\xa9|s'est termin\xc3\xa9|terminou|morreu|"
+      "falhou|caiu|fechou|\xc3\xa8 terminato|\xc3\xa8 crashato|stopte";
+  static const char passive[] = "wurde|wird|fue|a \xc3\xa9t\xc3\xa9|foi|\xc3\xa8 stato|\xc3\xa8 stata|is";
   size_t end = from, first = clause;
   while (end > clause && strchr(" \"'`", p->text[end - 1])) end--;
   const size_t with = hri_match_last(p->text, clause, end, "mit|con|avec|com|met");
   const size_t whose = hri_match_whole(p->text, clause, with, own);
   while (first < with && strchr(" *-", p->text[first])) first++;
   if (with == end) return false;
-  if (whose < with && hri_match_any(p->text, whose, with, ENDS "|" ENDED)) return true;
-  return hri_match_at(p->text, first, with, definite) && hri_match_any(p->text, first, with, ENDED);
+  if (whose < with && (hri_match_any(p->text, whose, with, now) || hri_match_any(p->text, whose, with, past) ||
+                       (hri_match_any(p->text, whose, with, passive) && hri_match_any(p->text, whose, to, ended))))
+    return true;
+  return hri_match_at(p->text, first, with, definite) && hri_match_any(p->text, first, with, past);
 }
 
-/* "L'OOM killer a tue mon script", "Slurm cancelo mi trabajo con estado OUT_OF_MEMORY": who watches over a machine ended what is somebody's. */
-static bool is_killed_by_it(const hri_oom_place *p, size_t start, size_t from, size_t end) {
+/* "The OOM killer has killed my script", "Slurm cancelled my job, in state OUT_OF_MEMORY", "my process was killed by the OOM killer": who watches over a
+ * machine ended what is somebody's. */
+static bool is_killed_by_it(const hri_oom_place *p, size_t clause, size_t from, size_t end) {
   static const char names[] = "oom killer|oom-killer|out_of_memory|oomkilled|oom-killed|oom killed";
-  static const char watchers[] =
-      "slurm|kernel|linux|kubernetes|der kernel|le noyau|el kernel|o kernel|il kernel|systemd|docker";
-  static const char killed[] =
-      "get\xc3\xb6tet|beendet|abgeschossen|abgebrochen|a tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9|a \xc3\xa9t\xc3\xa9 tu\xc3\xa9"
-      "e|a annul\xc3\xa9|mat\xc3\xb3|ha matado|cancel\xc3\xb3|termin\xc3\xb3|fue matado|matou|foi morto|"
-      "foi morta|cancelou|encerrou|ha ucciso|\xc3\xa8 stato ucciso|\xc3\xa8 stata uccisa|afgebroken|gedood";
-  static const char parts[] =
-      "\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbc\xd0\xbe|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbd\xd0\xb0\xd1\x88|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb\xd0\xb0 \xd0\xbc\xd0\xbe"; /* Russian: killed my, our */
+  static const char watchers[] = "slurm|kernel|linux|kubernetes|noyau|systemd|docker";
+  static const char killed[] = /* German has "hat mein ... beendet"; Russian: killed my, our */
+      "a tu\xc3\xa9 mon |a tu\xc3\xa9 ma |a tu\xc3\xa9 mes |a tu\xc3\xa9 notre |a annul\xc3\xa9 mon |a annul\xc3\xa9 notre |mat\xc3\xb3 mi |mat\xc3\xb3 mis |mat\xc3\xb3 nuestr|ha matado mi |cancel\xc3\xb3 mi |"
+      "cancel\xc3\xb3 nuestr|termin\xc3\xb3 mi |matou meu |matou minha |matou noss|cancelou meu |cancelou noss|encerrou meu |ha ucciso il mio |"
+      "ha ucciso la mia |ha ucciso il nostro |\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbc\xd0\xbe|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb\xd0\xb0 \xd0\xbc\xd0\xbe|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbd\xd0\xb0\xd1\x88";
+  static const char passive[] = "wurde|fue|a \xc3\xa9t\xc3\xa9|foi|\xc3\xa8 stato|\xc3\xa8 stata|is";
   if (!hri_match_at(p->text, from, end, names)) return false;
-  if (!hri_match_at(p->text, from, end, "oom killer|oom-killer") && !hri_match_any(p->text, start, from, watchers))
+  if (!hri_match_at(p->text, from, end, "oom killer|oom-killer") && !hri_match_any(p->text, clause, from, watchers))
     return false;
-  return (hri_match_any(p->text, start, end, own) && hri_match_any(p->text, start, end, killed)) ||
-         hri_match_part(p->text, start, end, parts);
+  const size_t has = hri_match_first(p->text, clause, end, "hat mein|hat unser");
+  const size_t whose = hri_match_whole(p->text, clause, from, own);
+  return hri_match_part(p->text, clause, end, killed) || (has < end && hri_match_any(p->text, has, end, ended)) ||
+         (whose < from && hri_match_any(p->text, whose, from, passive) && hri_match_any(p->text, whose, from, ended));
 }
 
 /* Where the clause begins in which text[from) stands: what an earlier one denies is another matter, "it does not load, I get x". */
@@ -74,17 +82,21 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
       "estou recebendo|recebo|ottengo|mi esce|mi appare|mi compare|mi d\xc3\xa0|ik krijg|krijg ik|dostaj\xc4\x99|"
       "m\xc3\xacnh b\xe1\xbb\x8b|t\xc3\xb4i b\xe1\xbb\x8b|em b\xe1\xbb\x8b|m\xc3\xacnh g\xe1\xba\xb7p|t\xc3\xb4i g\xe1\xba\xb7p|em g\xe1\xba\xb7p";
   static const char got[] =
-      " hatas\xc4\xb1 al\xc4\xb1yor| hatas\xc4\xb1 ald\xc4\xb1| hatas\xc4\xb1 veriyor"; /* Turkish, behind it: I get, I got, it gives the error */
+      "hatas\xc4\xb1 al\xc4\xb1yorum|hatas\xc4\xb1 al\xc4\xb1yoruz|hatas\xc4\xb1 ald\xc4\xb1m|hatas\xc4\xb1 veriyor"; /* Turkish, behind it: I get, we get, I got, it gives the error */
   /* Russian: it falls over at mine, I get the error, it falls over with */
   static const char parts[] =
       "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb5\xd0\xbb|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd1\x83\xd0\xbf\xd0\xb0\xd0\xbb|"
       "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 cuda|\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
   /* if, when, why, in order to avoid: of the whole sentence */
   static const char cases[] =
-      "wenn|falls|warum|si|cuando|por qu\xc3\xa9|quand|pourquoi|quando|por que|perch\xc3\xa9|als ik|als je|waarom|n\xe1\xba\xbfu|tr\xc3\xa1nh|"
+      "wenn|falls|warum|si|cuando|por qu\xc3\xa9|quand|pourquoi|quando|por que|perch\xc3\xa9|als ik|als je|waarom|n\xe1\xba\xbfu|th\xc3\xac|tr\xc3\xa1nh|"
       "evito|evitar|\xc3\xa9vite|\xc3\xa9viter|vermeide|vermeiden";
   static const char case_parts[] =
       "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd0\xa7\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83"; /* Russian */
+  /* solutions, causes */
+  static const char helps[] =
+      "l\xc3\xb6sungen|l\xc3\xb6sung|ursachen|ursache|soluciones|solutions|causes|solu\xc3\xa7\xc3\xb5"
+      "es|soluzioni|cause|causas";
   /* not, none, no more: of the clause */
   static const char denies[] =
       "nicht|kein|keine|keinen|ohne|sin|sans|pas|non|n\xc3\xa3o|sem|nie|jamais|nunca|mai|plus|kh\xc3\xb4ng|h\xe1\xba\xbft|\xc4\x91\xe1\xbb\xabng|geen|niet";
@@ -96,13 +108,14 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
   if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_ROW | HRI_OOM_REMARK)) return false;
   if (hri_match_any(p->text, start, end, cases) || hri_match_part(p->text, start, end, case_parts) ||
       hri_match_at(p->text, start, end, "se | se "))
-    return false; /* "se o job terminou com x" */
+    return false;                                             /* "se o job terminou com x" */
+  if (hri_match_any(p->text, from, end, helps)) return false; /* a title of them */
   if (hri_match_any(p->text, clause, from, "no") || hri_match_any(p->text, clause, end, denies) ||
       hri_match_part(p->text, clause, end, denied))
     return false; /* "no" is Portuguese behind it */
   return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts) ||
-         hri_match_part(p->text, from, from + BEHIND < end ? from + BEHIND : end, got) ||
-         ends_with_it(p, clause, from) || is_killed_by_it(p, start, from, end);
+         hri_match_any(p->text, from, from + BEHIND < end ? from + BEHIND : end, got) ||
+         ends_with_it(p, clause, from, end) || is_killed_by_it(p, start, from, end);
 }
 
 /* The clause around text[from, to), whose marks are those of Chinese, too; *asked: it is a question. */
