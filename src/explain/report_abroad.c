@@ -110,6 +110,8 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
       hri_match_at(p->text, start, end, "se | se "))
     return false;                                             /* "se o job terminou com x" */
   if (hri_match_any(p->text, from, end, helps)) return false; /* a title of them */
+  if (end < p->line_end && p->text[end] == '?' && hri_match_first(p->text, from, end, ", | - ") == end)
+    return false; /* what the clause asks */
   if (hri_match_any(p->text, clause, from, "no") || hri_match_any(p->text, clause, end, denies) ||
       hri_match_part(p->text, clause, end, denied))
     return false; /* "no" is Portuguese behind it */
