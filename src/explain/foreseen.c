@@ -284,21 +284,31 @@ static const char own_abroad[] = HRI_OWN_ABROAD
     "\xe3\x81\x86\xe3\x81\xa1|\xe5\xbd\x93\xe6\x96\xb9|\xe5\x92\xb1|\xd1\x83 \xd0\xbd\xd0\xb0\xd1\x81|\xd0\xbc\xd1\x8b |\xd0\xbd\xd0\xb0\xd1\x88|"
     "notre| nos |nuestr|noss|unser| wir |nostr";
 
-/* "Sooner or later one comes to a message like this", "a typical message looks so": such as anybody meets, and nobody's own. */
+/* Whether the words announce messages as anybody's, in one of the languages. */
+static bool announces(const char *text, size_t from, size_t end) {
+  bool wide = false;
+  for (size_t i = from; i < end && !wide; i++) wide = (unsigned char)text[i] >= 0xd0; /* letters that are not Latin */
+  for (size_t i = 0; i < HRI_COUNT(announcements); i++)
+    if ((wide || (unsigned char)announcements[i].announces[0] < 0x80) &&
+        hri_match_part(text, from, end, announcements[i].announces) &&
+        hri_match_part(text, from, end, announcements[i].anybodys))
+      return true;
+  return false;
+}
+
+/* "Sooner or later one comes to a message like this", "a typical message looks so": such as anybody meets, and nobody's own. Such a line ends with
+ * a word. */
 static bool is_announced(const char *text, size_t from, size_t end) {
   enum { FAR = 300 };
   static const char stops[] = "\xe3\x80\x82|\xef\xbc\x9f|\xef\xbc\x81";
   const size_t far = end > FAR ? end - FAR : 0;
+  if (end <= from || !(hri_is_letter(text[end - 1]) || text[end - 1] & 0x80)) return false;
   for (size_t at = hri_match_first(text, from, end, stops); at < end; at = hri_match_first(text, from, end, stops)) {
     if (at + 3 >= end) end = at; /* its own */
     else from = at + 3;
   }
-  if (hri_match_any(text, far, end, HRI_OWN) || hri_match_part(text, far, end, own_abroad)) return false;
-  for (size_t i = 0; i < HRI_COUNT(announcements); i++)
-    if (hri_match_part(text, from, end, announcements[i].announces) &&
-        hri_match_part(text, from, end, announcements[i].anybodys))
-      return true;
-  return false;
+  return announces(text, from, end) && !hri_match_any(text, far, end, HRI_OWN) &&
+         !hri_match_part(text, far, end, own_abroad);
 }
 
 /* "Example output:", "expected error", as a label or a heading, and the same in other languages: nobody's, unless somebody's run is spoken

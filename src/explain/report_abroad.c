@@ -73,8 +73,9 @@ static size_t clause_of(const hri_oom_place *p, size_t start, size_t from) {
   return start;
 }
 
-bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
-  enum { NEAR = 60, FAR = 160, BEHIND = 40 };
+/* Whether the sentence text[start, end) says that somebody got what stands at text[from), or that what is theirs ended with it. */
+static bool is_got(const hri_oom_place *p, size_t start, size_t clause, size_t from, size_t end) {
+  enum { NEAR = 60, BEHIND = 40 };
   /* I get, it gives me */
   static const char gets[] =
       "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|ich bekam|bei mir kommt|kommt bei mir|"
@@ -87,6 +88,14 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
   static const char parts[] =
       "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb5\xd0\xbb|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd1\x83\xd0\xbf\xd0\xb0\xd0\xbb|"
       "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 cuda|\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
+  const size_t near = clause + NEAR < from ? from - NEAR : clause;
+  return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts) ||
+         hri_match_any(p->text, from, from + BEHIND < end ? from + BEHIND : end, got) ||
+         ends_with_it(p, clause, from, end) || is_killed_by_it(p, start, from, end);
+}
+
+/* Whether the sentence makes a case of it, or its clause denies it or asks for it. */
+static bool is_no_event(const hri_oom_place *p, size_t start, size_t clause, size_t from, size_t end) {
   /* if, when, why, in order to avoid: of the whole sentence */
   static const char cases[] =
       "wenn|falls|warum|si|cuando|por qu\xc3\xa9|quand|pourquoi|quando|por que|perch\xc3\xa9|als ik|als je|waarom|n\xe1\xba\xbfu|th\xc3\xac|tr\xc3\xa1nh|"
@@ -102,22 +111,22 @@ bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
       "nicht|kein|keine|keinen|ohne|sin|sans|pas|non|n\xc3\xa3o|sem|nie|jamais|nunca|mai|plus|kh\xc3\xb4ng|h\xe1\xba\xbft|\xc4\x91\xe1\xbb\xabng|geen|niet";
   static const char denied[] =
       "\xd0\xbd\xd0\xb5 |\xd0\xb1\xd0\xb5\xd0\xb7 |\xd0\xb1\xd0\xbe\xd0\xbb\xd1\x8c\xd1\x88\xd0\xb5"; /* Russian */
-  const size_t start = hri_sentence_start(p->text, p->line, from), clause = clause_of(p, start, from);
-  const size_t near = clause + NEAR < from ? from - NEAR : clause;
-  const size_t far = from + FAR < p->line_end ? from + FAR : p->line_end, end = hri_sentence_end(p->text, from, far);
-  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_ROW | HRI_OOM_REMARK)) return false;
   if (hri_match_any(p->text, start, end, cases) || hri_match_part(p->text, start, end, case_parts) ||
       hri_match_at(p->text, start, end, "se | se "))
-    return false;                                             /* "se o job terminou com x" */
-  if (hri_match_any(p->text, from, end, helps)) return false; /* a title of them */
+    return true;                                             /* "se o job terminou com x" */
+  if (hri_match_any(p->text, from, end, helps)) return true; /* a title of them */
   if (end < p->line_end && p->text[end] == '?' && hri_match_first(p->text, from, end, ", | - ") == end)
-    return false; /* what the clause asks */
-  if (hri_match_any(p->text, clause, from, "no") || hri_match_any(p->text, clause, end, denies) ||
-      hri_match_part(p->text, clause, end, denied))
-    return false; /* "no" is Portuguese behind it */
-  return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts) ||
-         hri_match_any(p->text, from, from + BEHIND < end ? from + BEHIND : end, got) ||
-         ends_with_it(p, clause, from, end) || is_killed_by_it(p, start, from, end);
+    return true;                                       /* what the clause asks */
+  return hri_match_any(p->text, clause, from, "no") || /* which is Portuguese behind it */
+         hri_match_any(p->text, clause, end, denies) || hri_match_part(p->text, clause, end, denied);
+}
+
+bool hri_voice_tells_abroad(const hri_oom_place *p, size_t from) {
+  enum { FAR = 160 };
+  const size_t start = hri_sentence_start(p->text, p->line, from), clause = clause_of(p, start, from);
+  const size_t far = from + FAR < p->line_end ? from + FAR : p->line_end, end = hri_sentence_end(p->text, from, far);
+  if (p->shape & (HRI_OOM_SOURCE | HRI_OOM_AMONG | HRI_OOM_LITERAL | HRI_OOM_ROW | HRI_OOM_REMARK)) return false;
+  return is_got(p, start, clause, from, end) && !is_no_event(p, start, clause, from, end);
 }
 
 /* The clause around text[from, to), whose marks are those of Chinese, too; *asked: it is a question. */
@@ -205,5 +214,8 @@ static bool asks_in_russian(const hri_oom_place *p, size_t from, size_t to) {
 }
 
 bool hri_voice_asks_whether(const hri_oom_place *p, size_t from, size_t to) {
+  bool wide = false;
+  for (size_t i = p->sentence; i < from && !wide; i++) wide = (p->text[i] & 0x80) != 0;
+  if (!wide) return false; /* nearly all lines */
   return asks_in_chinese(p, from, to) || asks_in_russian(p, from, to);
 }

@@ -484,14 +484,13 @@ static bool is_zero(const hri_oom_place *p) {
 
 /* "Out of memory errors: 0", "oom kills since boot: 0": nothing was counted. */
 static bool counts_none(const hri_oom_place *p) {
-  size_t end = p->line_end, count = p->at;
-  while (end > p->at && strchr(" .", p->text[end - 1])) end--;
-  while (count < end &&
-         !hri_match_at(p->text, count, end, " events| kills| errors| failures| occurrences| exceptions| count"))
-    count++;
-  for (size_t at = count; at < end; at++)
-    if (hri_match_at(p->text, at, end, ": 0| = 0|=0"))
-      return at + 3 >= end || strchr(" ,;", p->text[hri_match_next(p->text, at, end, ": 0| = 0|=0")]);
+  static const char zero[] = ": 0| = 0|=0",
+                    counted[] = " events| kills| errors| failures| occurrences| exceptions| count";
+  for (size_t at = hri_match_first(p->text, p->at, p->line_end, zero); at < p->line_end;
+       at = hri_match_first(p->text, at + 1, p->line_end, zero)) {
+    const size_t end = hri_match_next(p->text, at, p->line_end, zero);
+    if ((end == p->line_end || strchr(" ,;", p->text[end])) && hri_match_part(p->text, p->at, at, counted)) return true;
+  }
   return false;
 }
 
