@@ -383,8 +383,9 @@ static hri_id make_rope_table(builder *b, const hr_rope *rope, uint64_t position
 
 /* ---- load and save ---- */
 
-static void move_tensor(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what,
-                        hri_id tensor) {
+/* With staging as for a tensor of so many bytes. */
+static void move_staged(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what,
+                        hri_id tensor, uint64_t bytes) {
   hri_attr attr = {.i = {range, what}};
   hri_place place = {.program = emit.program,
                      .tier = (uint8_t)staging_tier,
@@ -394,13 +395,20 @@ static void move_tensor(hri_job *job, hri_emit emit, hri_op op, hri_tier staging
   hri_id staging;
   uint64_t dims[1];
   if (job->failed) return;
-  dims[0] = hri_staging_bytes(hri_tensor_bytes(&job->tensors.items[tensor]), job->team);
+  dims[0] = hri_staging_bytes(bytes, job->team);
   staging = hri_tensor_new(job, place, hri_name(job, "staging"), HRI_U8, 1, dims, NULL);
   hri_node_append(job, (uint16_t)op, emit, &attr,
                   (hri_operand[]){{tensor, op == HRI_OP_FILL ? HRI_WRITE : HRI_READ}, {staging, HRI_SCRATCH}}, 2);
 }
 
-/* A split master goes to and from files whole: in fp32, for as long as it takes. */
+static void move_tensor(hri_job *job, hri_emit emit, hri_op op, hri_tier staging_tier, uint32_t range, uint32_t what,
+                        hri_id tensor) {
+  if (!job->failed)
+    move_staged(job, emit, op, staging_tier, range, what, tensor, hri_tensor_bytes(&job->tensors.items[tensor]));
+}
+
+/* A split master goes to and from files whole: in fp32, for as long as it takes. Its staging is no larger than the low half
+ * that it does not keep twice, so that no job needs more than one whose masters stand beside copies. */
 static void move_split(hri_job *job, hri_emit e, hri_op op, hri_tier staging_tier, uint32_t index) {
   const hri_param_range range = job->ranges.items[index];
   const hri_tensor weight = job->tensors.items[range.weight];
@@ -415,7 +423,7 @@ static void move_split(hri_job *job, hri_emit e, hri_op op, hri_tier staging_tie
   if (op == HRI_OP_SINK)
     hri_node_append(job, HRI_OP_JOIN, e, NULL, (hri_operand[]){HRI_R(range.weight), HRI_R(range.master), HRI_W(whole)},
                     3);
-  move_tensor(job, e, op, staging_tier, index, HRI_MOVED_WEIGHT, whole);
+  move_staged(job, e, op, staging_tier, index, HRI_MOVED_WEIGHT, whole, hri_tensor_bytes(&weight));
   if (op == HRI_OP_FILL)
     hri_node_append(job, HRI_OP_SPLIT, e, NULL, (hri_operand[]){HRI_R(whole), HRI_W(range.weight), HRI_W(range.master)},
                     3);

@@ -16,6 +16,7 @@
 #ifndef HRI_OPS_VMATH_H
 #define HRI_OPS_VMATH_H
 
+#include <stdbool.h>
 #include <stdint.h>
 #include <string.h>
 
@@ -330,15 +331,50 @@ static inline hri_vu hri_vround_upper(hri_vf v) {
 }
 static inline hri_vh16 hri_vround_bf16(hri_vf v) { return hri_vupper(hri_vround_upper(v)); }
 
+/* Whether a lane is NaN. */
+static inline bool hri_vany_nan(hri_vf v) {
+#if defined(__AVX512F__)
+  return _mm512_cmp_ps_mask((__m512)v, (__m512)v, _CMP_UNORD_Q) != 0;
+#elif HRI_VECTOR_BYTES == 32
+  return _mm256_movemask_ps(_mm256_cmp_ps((__m256)v, (__m256)v, _CMP_UNORD_Q)) != 0;
+#elif defined(__x86_64__) && HRI_VECTOR_BYTES == 16
+  return _mm_movemask_ps(_mm_cmpunord_ps((__m128)v, (__m128)v)) != 0;
+#elif defined(__aarch64__) && HRI_VECTOR_BYTES == 16
+  return vminvq_u32(vceqq_f32((float32x4_t)v, (float32x4_t)v)) == 0;
+#else
+  hri_vi nan = v != v;
+  int32_t any = 0;
+  for (int i = 0; i < HRI_LANES; i++) any |= nan[i];
+  return any != 0;
+#endif
+}
 /* hri_split and hri_join, lane by lane. */
 static inline hri_vh16 hri_vsplit(hri_vf v, hri_vh16 *low) {
   hri_vu bits = (hri_vu)v;
-  bits = (hri_vu)hri_vselect((hri_vi)(v != v), (hri_vf)((bits & 0xFFFF0000u) | 0x400000u), v);
-  *low = hri_vupper(bits << 16);
+  if (__builtin_expect(hri_vany_nan(v), 0))
+    bits = (hri_vu)hri_vselect((hri_vi)(v != v), (hri_vf)((bits & 0xFFFF0000u) | 0x400000u), v);
+#if defined(__AVX512F__)
+  *low = (hri_vh16)_mm512_cvtepi32_epi16((__m512i)bits);
   return hri_vupper(bits + 0x8000u);
+#elif HRI_VECTOR_BYTES == 32
+  __m256i upper = _mm256_srli_epi32((__m256i)(bits + 0x8000u), 16),
+          lower = _mm256_blend_epi16((__m256i)bits, _mm256_setzero_si256(), 0xAA),
+          both = _mm256_permute4x64_epi64(_mm256_packus_epi32(upper, lower), 0xD8);
+  *low = (hri_vh16)_mm256_extracti128_si256(both, 1);
+  return (hri_vh16)_mm256_castsi256_si128(both);
+#else
+  *low = __builtin_convertvector(bits, hri_vh16);
+  return hri_vupper(bits + 0x8000u);
+#endif
 }
 static inline hri_vf hri_vjoin(hri_vh16 high, hri_vh16 low) {
+#if defined(__AVX512F__)
+  return (hri_vf)((hri_vu)hri_vwiden(high) + (hri_vu)_mm512_cvtepi16_epi32((__m256i)low));
+#elif HRI_VECTOR_BYTES == 32
+  return (hri_vf)((hri_vu)hri_vwiden(high) + (hri_vu)_mm256_cvtepi16_epi32((__m128i)low));
+#else
   return (hri_vf)((hri_vu)hri_vwiden(high) + (hri_vu)((hri_vi)hri_vwiden(low) >> 16));
+#endif
 }
 
 /* ---- fp16 in memory, fp32 in registers ---- */

@@ -214,9 +214,8 @@ typedef struct hri_param_range {
   uint64_t first, elements; /* the same in elements */
   uint64_t offset;          /* of its states in the segment's, elements; a multiple of HRI_SEGMENT_ALIGN_ELEMENTS */
   hri_id weight, gradient;  /* tensors, row views of the parameter's and of its run's; gradient HRI_NONE when frozen */
-  hri_id master,
-      state[HRI_STATE_TENSORS]; /* tensors of its own; HRI_NONE when absent. Of a bf16 weight the low halves of
-                                            * its master */
+  /* Tensors of its own; HRI_NONE when absent. Of a bf16 weight the low halves of its master. */
+  hri_id master, state[HRI_STATE_TENSORS];
 } hri_param_range;
 
 typedef struct hri_param_run {

@@ -123,6 +123,13 @@ static inline bool hri_range_split(const hri_job *job, const hri_param_range *r)
   return r->master != HRI_NONE && job->tensors.items[r->master].dtype == HRI_F32_LOW;
 }
 
+/* Whether that of any range does. */
+static inline bool hri_job_splits(const hri_job *job) {
+  for (size_t r = 0; r < job->ranges.count; r++)
+    if (hri_range_split(job, &job->ranges.items[r])) return true;
+  return false;
+}
+
 /* The tensor that holds what is moved, but for codes, absmax and nested, or the high half of it; HRI_NONE when the range
  * has none. */
 static inline hri_id hri_moved_tensor(const hri_job *job, const hri_param_range *r, uint32_t what) {

@@ -323,7 +323,8 @@ static void put_state(hri_json_writer *w, const hri_rundir *r, const hri_progres
   hri_json_end_object(w);
   put_base(w, r->session);
   hri_identity_put(w, r->job, r->options, &r->facts);
-  hri_machine_put(w, &r->session->plan->spec, compiled->instruction_set, compiled->libraries);
+  hri_machine_put(w, &r->session->plan->spec, compiled->instruction_set, compiled->libraries,
+                  hri_job_splits(&r->session->plan->job));
   put_ways(w, r->session->plan->backend);
   hri_json_end_object(w);
 }
@@ -688,7 +689,8 @@ hr_status hri_checkpoint_check_identity(const hri_rundir *r, hri_checkpoint *c, 
   status = hri_identity_check(&root, config, r->job, r->options, &r->facts, &settled, &c->allowed, error);
   hri_settled_deinit(&settled);
   if (status == HR_OK)
-    hri_machine_compare(&root, &r->session->plan->spec, instruction_set, libraries, &c->machine_differs);
+    hri_machine_compare(&root, &r->session->plan->spec, instruction_set, libraries,
+                        hri_job_splits(&r->session->plan->job), &c->machine_differs);
   hri_json_deinit(&root);
   return status;
 }

@@ -67,7 +67,7 @@ typedef struct machine_fact {
 
 enum { MACHINE_FACTS = 5 };
 
-static void machine_facts(const hr_job *job, const char *instruction_set, const char *libraries,
+static void machine_facts(const hr_job *job, const char *instruction_set, const char *libraries, bool halves,
                           machine_fact out[MACHINE_FACTS]) {
   out[0] = (machine_fact){.name = "instruction_set", .what = "the instruction set"};
   out[1] = (machine_fact){.name = "libraries", .what = "the libraries"};
@@ -75,16 +75,17 @@ static void machine_facts(const hr_job *job, const char *instruction_set, const 
   out[3] = (machine_fact){.name = "threads", .what = "the threads"};
   /* One bf16 weight in 131,072 lies half way between two; earlier programs rounded it to even (hri_split). */
   out[4] = (machine_fact){.name = "masters", .what = "the masters", .before = "beside their copies"};
-  if (job->precision == HR_PRECISION_BF16) (void)strcpy(out[4].text, "in halves");
+  if (halves) (void)strcpy(out[4].text, "in halves");
   (void)snprintf(out[0].text, sizeof out[0].text, "%s", instruction_set);
   (void)snprintf(out[1].text, sizeof out[1].text, "%s", libraries);
   (void)snprintf(out[2].text, sizeof out[2].text, "%s", hr_version());
   (void)snprintf(out[3].text, sizeof out[3].text, "%u", job->threads);
 }
 
-void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruction_set, const char *libraries) {
+void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruction_set, const char *libraries,
+                     bool halves) {
   machine_fact facts[MACHINE_FACTS];
-  machine_facts(job, instruction_set, libraries, facts);
+  machine_facts(job, instruction_set, libraries, halves, facts);
   hri_json_key(w, "machine");
   hri_json_begin_object(w);
   for (int k = 0; k < MACHINE_FACTS; k++)
@@ -93,10 +94,10 @@ void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruct
 }
 
 void hri_machine_compare(const hri_json *then, const hr_job *job, const char *instruction_set, const char *libraries,
-                         hri_text *differences) {
+                         bool halves, hri_text *differences) {
   machine_fact facts[MACHINE_FACTS];
   hri_json machine;
-  machine_facts(job, instruction_set, libraries, facts);
+  machine_facts(job, instruction_set, libraries, halves, facts);
   if (hri_json_get_object(then, "machine", &machine, NULL) != HR_OK) return; /* 0.1.0 did not say */
   for (int k = 0; k < MACHINE_FACTS; k++) {
     const char *text = facts[k].before;

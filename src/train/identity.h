@@ -18,7 +18,9 @@ uint64_t hri_model_digest(const hr_model *model);
 /* "identity": {name: text}, and "machine": {name: text}. */
 void hri_identity_put(hri_json_writer *w, const hr_job *job, const hr_run_options *options,
                       const hri_identity_facts *facts);
-void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruction_set, const char *libraries);
+/* `halves`: some master stands in two halves (hri_range_split), on which bits depend. */
+void hri_machine_put(hri_json_writer *w, const hr_job *job, const char *instruction_set, const char *libraries,
+                     bool halves);
 
 /* What was allowed to differ when the run went on before, as its run.json says. An attempt that ended before its first
  * checkpoint leaves the checkpoint that it went on from as it was, and a run.json with the new values: these are settled. */
@@ -38,7 +40,7 @@ hr_status hri_identity_check(const hri_json *then, const char *config, const hr_
                              hr_error *error);
 /* What of the machine differs from the member "machine", as "instruction set avx512 -> avx2, ..."; empty: nothing. */
 void hri_machine_compare(const hri_json *then, const hr_job *job, const char *instruction_set, const char *libraries,
-                         hri_text *differences);
+                         bool halves, hri_text *differences);
 
 /* Whether another number of steps gives the steps so far and those to come the same learning rates. */
 bool hri_steps_may_grow(const hr_job *job);

@@ -60,6 +60,8 @@ run train $job --precision bf16 --steps 6 --resume early --same-bits; refuses 2;
 run train $job --precision bf16 --steps 6 --resume early; expect_rc 0; expect_err 'from step 4 on bits may differ'
 run train $job --precision fp32 --steps 3 --save-every 3 --out wide --quiet; expect_rc 0
 grep -q masters wide/checkpoints/last/state.json && fail "fp32 has masters"
+run train $job --precision bf16 --lora r=2 --steps 3 --save-every 3 --out narrow --quiet; expect_rc 0
+grep -q masters narrow/checkpoints/last/state.json && fail "a frozen bf16 weight has a master"
 run train $job --precision bf16-pure --moments bf16 --steps 3 --save-every 3 --out pure --quiet; expect_rc 0
 run train $job --precision bf16-pure --moments fp32 --steps 3 --resume pure; refuses 2; expect_err 'moments was bf16 and is fp32'
 run train $job --precision bf16 --moments bf16 --steps 3 --out none; refuses 2; expect_err 'moments'

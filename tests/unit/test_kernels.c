@@ -1814,6 +1814,50 @@ static void cast_rounds_to_nearest_even(void **state) {
   }
 }
 
+/* Of a bf16 pattern, infinity as what it rounds for. */
+static double bf16_as_real(uint32_t high) {
+  return (high & 0x7FFFu) == 0x7F80u ? copysign(0x1p128, high >> 15 ? -1 : 1) : (double)hri_bf16_widen((hri_bf16)high);
+}
+
+/* The nearer of the two numbers around a float that is none of them; of equals the one away from zero. */
+static uint32_t nearest_of_two(float x) {
+  const uint32_t below = bits_of(x) >> 16;
+  if (!isfinite(x) || (bits_of(x) & 0xFFFFu) == 0) return below;
+  return fabs(bf16_as_real(below) - (double)x) < fabs(bf16_as_real(below + 1) - (double)x) ? below : below + 1;
+}
+
+/* Floats of all exponents, in steps that are odd, and those around ties: the nearest bf16 number, of two the one away from
+ * zero; halves that make the float again; NaNs stay NaN on their side; and tails write nothing beside. */
+static void halves_are_the_float(void **state) {
+  enum { STEP = 4099, TIES = 1 << 10, AROUND = 9, EXTRA = AROUND * TIES };
+  const int64_t n = (int64_t)(UINT32_MAX / STEP) + 1 + EXTRA;
+  (void)state;
+  for (int i = 0; i < isa_count; i++) {
+    const hri_cpu_kernels *k = &isas[i].kernels;
+    float *x = floats(n, 1.0), *back = floats(n + 1, 1.0), last = back[n];
+    uint16_t *high = take((size_t)(n + 1) * sizeof *high), *low = take((size_t)(n + 1) * sizeof *low);
+    for (int64_t j = 0; j < n; j++) {
+      int64_t tie = j - (n - EXTRA);
+      uint32_t bits =
+          tie < 0 ? (uint32_t)j * STEP : ((uint32_t)(tie / AROUND) << 22 | 0x7FFCu) + (uint32_t)(tie % AROUND);
+      memcpy(x + j, &bits, sizeof bits);
+    }
+    high[n] = low[n] = 0x1234;
+    k->split(high, low, x, n, team_of(1 + i % 3));
+    k->join(back, high, low, n, team_of(1 + i % 3));
+    assert_true(high[n] == 0x1234 && low[n] == 0x1234 && memcmp(&back[n], &last, sizeof last) == 0);
+    for (int64_t j = 0; j < n; j++) {
+      uint16_t rest;
+      bool as_scalar = high[j] == hri_split(x[j], &rest) && low[j] == rest &&
+                       bits_of(back[j]) == bits_of(hri_join(high[j], low[j])),
+           right = isnan(x[j]) ? isnan(hri_bf16_widen(high[j])) && isnan(back[j]) && !signbit(back[j]) == !signbit(x[j])
+                               : high[j] == nearest_of_two(x[j]) && bits_of(back[j]) == bits_of(x[j]);
+      if (!as_scalar || !right) fail_msg("%s: %08x is %04x and %04x", isas[i].name, bits_of(x[j]), high[j], low[j]);
+    }
+    release_to(0);
+  }
+}
+
 /* Every fp16 number, and its neighbourhood: the middle to the next one and the floats beside that. As the scalar
  * conversions, which tests/plan/test_dtype.c holds to the definition. */
 static void casts_of_fp16_have_the_bits_of_the_definition(void **state) {
@@ -2074,6 +2118,7 @@ int main(void) {
       TEST(square_sum_is_exact_and_shows_bad_values),
       TEST(copy_zero_and_fill_touch_just_their_range),
       TEST(cast_rounds_to_nearest_even),
+      TEST(halves_are_the_float),
       TEST(casts_of_fp16_have_the_bits_of_the_definition),
       TEST(searches_match_the_reference),
       NARROW(searches_match_the_reference),

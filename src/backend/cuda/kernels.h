@@ -10,7 +10,7 @@
 /* X(name): of hri_cuda_<name>. */
 /* clang-format off */
 #define HRI_CUDA_KERNELS(X)                                                                       \
-  X(cast) X(split) X(join) X(accumulate) X(copy_rows) X(select) X(last_row)                                        \
+  X(cast) X(split) X(join) X(accumulate) X(copy_rows) X(select) X(last_row)                      \
   X(product) X(bias_gradient)                                                                   \
   X(add) X(scale) X(softcap) X(activation) X(activation_backward) X(glu) X(glu_backward) X(rope)  \
   X(dropout) X(noise)                                                                             \
