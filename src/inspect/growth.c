@@ -2,11 +2,11 @@
  * steps and still live at the failure that is looked at, or at the last allocation (what goes after it goes with the
  * program, or with the exception that ended it; a program that catches one may give up then what it kept). What a step
  * always leaves behind until the next (gradients, outputs) is only there from the last two steps, so only what older
- * steps left counts. Kinds: a leak goes on to the end; what settled grew and stopped; a
- * one-off came in a single step. A leak need not come in every step: what is kept at regular distances (each epoch, each
- * hundredth step, each fold) is one too, but for the newest, which the program may be working with. What was kept for as
- * long and went again counts against it: a window of the last N, or what is written out from time to time, has had its
- * size before.
+ * steps left tells a leak, and of those two no more counts than one of them left. Kinds: a leak goes on to the end; what
+ * settled grew and stopped; a one-off came in a single step. A leak need not come in every step: what is kept at regular
+ * distances (each epoch, each hundredth step, each fold) is one too, but for the newest, which the program may be working
+ * with. What was kept for as long and went again counts against it: a window of the last N, or what is written out from
+ * time to time, has had its size before.
  *
  * And what is made anew in every step, each time larger, in the place of the one before: nothing is older than a step
  * then, and all the same it grows (torch.cat of all that was seen). Outputs of longer and longer batches look like it;
@@ -184,6 +184,36 @@ static bool is_scattered(const grown_steps *g, bool regular) {
   return g->count > 1 && !regular && g->late && (g->count < 3 || g->count * 4 < g->last - g->first);
 }
 
+typedef struct step_part {
+  uint64_t bytes, count;
+} step_part;
+
+/* What the last two steps have of a stack beyond the most that an older one left: it is there until the next step, as the
+ * gradients are that an operation makes beside what a hook keeps of its results. */
+static step_part beyond_older(const judging *j, const survivor *rows, uint64_t count) {
+  const uint32_t steps = j->span->steps;
+  step_part most = {0}, own = {0}, beyond = {0};
+  uint32_t step = steps;
+  for (uint64_t k = 0; k <= count; k++) {
+    if (k < count && rows[k].gone < steps) continue;
+    if (k == count || rows[k].step != step) {
+      if (step + 2 < steps) {
+        if (own.bytes > most.bytes) most.bytes = own.bytes;
+        if (own.count > most.count) most.count = own.count;
+      } else {
+        if (own.bytes > most.bytes) beyond.bytes += own.bytes - most.bytes;
+        if (own.count > most.count) beyond.count += own.count - most.count;
+      }
+      own = (step_part){0};
+    }
+    if (k == count) break;
+    step = rows[k].step;
+    own.bytes += rows[k].bytes;
+    own.count++;
+  }
+  return beyond;
+}
+
 /* `rows` are of one key, in the order of time. False when nothing is older than the last two steps, and where they are
  * scattered and such are not asked for, or the other way round. */
 static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g) {
@@ -227,6 +257,11 @@ static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g
   if (g->kind == HR_GROWTH_LEAK && regular) {
     g->bytes -= newest_bytes;
     g->count -= newest_count;
+  } else if (g->kind == HR_GROWTH_LEAK) {
+    const step_part beyond = beyond_older(j, rows, count);
+    g->bytes -= beyond.bytes;
+    g->count -= beyond.count;
+    if (grown.last >= 2) g->bytes_per_step -= (double)beyond.bytes / (grown.last - 1);
   }
   return true;
 }

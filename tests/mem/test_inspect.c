@@ -48,6 +48,7 @@ typedef struct run_options {
   int big_step;          /* whose activations are twice as large; -1: none */
   uint64_t joined_bytes; /* each step joins so much more to a tensor that it makes anew */
   bool beside;           /* ... and another result of the same line lives as long */
+  uint64_t hooked_bytes; /* a hook keeps so much of what a layer's backward makes, each step */
   bool longer;           /* batches get longer, step by step, and their logits live until the next ones are there */
   bool no_stacks, python_only, annotate, late_start;
   bool
@@ -102,6 +103,7 @@ static void one_step(story *s, const run_options *o, int step, carried *c) {
   for (int k = LAYERS - 1; k >= 0; k--) {
     uint64_t temporary = story_alloc(s, scale * 1000000, backward);
     c->gradients[k] = story_alloc(s, WEIGHT, backward);
+    if (o->hooked_bytes && k == 0) story_alloc(s, o->hooked_bytes, backward);
     if (k == LAYERS - 1 && !o->longer) story_free(s, logits);
     story_free(s, activations[k]);
     story_free(s, temporary);
@@ -255,6 +257,24 @@ static void leaks_caches_and_one_offs(void **unused) {
   assert_int_equal(cache->kind, HR_GROWTH_SETTLED);
   if (states) assert_int_equal(states->kind, HR_GROWTH_ONCE);
   assert_null(growth_at(p, "backward"));
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(s);
+}
+
+/* What a hook keeps of a backward has the stack of its gradients, which are there until the next step: they are no part of it. */
+static void a_hook_keeps_beside_gradients(void **unused) {
+  enum { STEPS = 8 };
+  const run_options o = {.steps = STEPS, .big_step = -1, .hooked_bytes = MIB};
+  hr_snapshot *s = train(&o);
+  hr_inspection *p = inspect(s, HR_AT_END);
+  const hr_growth *leak = growth_at(p, "AddmmBackward0");
+  (void)unused;
+  assert_non_null(leak);
+  assert_int_equal(leak->kind, HR_GROWTH_LEAK);
+  assert_int_equal(leak->bytes, STEPS * MIB);
+  assert_int_equal(leak->count, STEPS);
+  assert_int_equal(leak->steps_grown, STEPS);
+  assert_true(leak->bytes_per_step == MIB);
   hr_inspection_destroy(p);
   hr_snapshot_destroy(s);
 }
@@ -2377,6 +2397,7 @@ int main(void) {
       cmocka_unit_test(leaks_at_distances_and_windows),
       cmocka_unit_test(kept_here_and_there),
       cmocka_unit_test(a_window_and_a_large_step),
+      cmocka_unit_test(a_hook_keeps_beside_gradients),
       cmocka_unit_test(growth_up_to_a_failure),
       cmocka_unit_test(stages_of_requests),
       cmocka_unit_test(what_is_made_anew_and_larger),
