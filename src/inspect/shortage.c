@@ -117,10 +117,17 @@ uint64_t hri_live_before(const hri_shortage *s) {
                                                                                              : most;
 }
 
+/* Whether steps show what the one at hand comes to: two at least, and one that needed two thirds of what this one has by now. */
+static bool steps_tell(const hri_shortage *s) {
+  const uint64_t most = live_in_steps_before(s);
+  return s->in->step_count >= 2 && s->oom->live_bytes + s->request <= most + most / 2;
+}
+
 /* While a device fills up there is always a request that would have gone well in one piece, and the next one fails. As much
  * was live before, and it went well: that speaks for pieces, and where the steps are known and none of them leaves more
- * behind, it is enough. Else by what would stay free after the request; within the first steps more is to come that nobody
- * has seen yet, so more must stay, and another such request have room too: layers ask for the same again. */
+ * behind, it is enough. Else by what would stay free after the request; within the first steps, and in one that is far larger
+ * than all before, more is to come that nobody has seen yet, so more must stay, and another such request have room too: layers
+ * ask for the same again. */
 int hri_short_by_pieces(const hri_shortage *s) {
   uint64_t have = s->device_free + s->cached, capacity = s->reserved + s->device_free, spare;
   if (!s->knows_free || s->cached == 0 || have < s->need) return 0;
@@ -129,7 +136,7 @@ int hri_short_by_pieces(const hri_shortage *s) {
   if (s->oom->live_bytes + s->request <= live_in_steps_before(s))
     return s->in->step_count >= 4 && hri_steps_are_even(s) ? 2 : 1;
   if (s->oom->live_bytes + s->request <= hri_live_before(s)) return 1;
-  if (s->in->step_count >= 2) return spare >= capacity / 10;
+  if (steps_tell(s)) return spare >= capacity / 10;
   return spare >= capacity / 6 && spare >= s->request;
 }
 

@@ -454,6 +454,18 @@ static void test_fragmented(void **state) {
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_CERTAIN);
   s.i.step_count = 0; /* ... in steps that nobody knows: it may have been growing */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_fail(&s, GIB(6), 0, GIB(2), MIB(500), GIB(1.25)); /* 1.2 of 8.5 GiB would stay free */
+  s.results[0].reach = HR_REPLAY_REQUEST;
+  s.i.peak_event = 8990; /* in this step */
+  scene_steps(&s, 8, GIB(5.5));
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(4)); /* ... in a step that has far more by now than any before: what follows nobody has seen */
+  expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  s.results[0].reach = HR_REPLAY_STEP; /* but where a setting carries the rest of it */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  s.results[0].reach = HR_REPLAY_RECORDING;
+  s.i.peak_event = 0;
+  s.i.step_count = 0;
   scene_fail(&s, GIB(7), 0, GIB(1), MIB(300), GIB(1)); /* 0.3 of 8.3 GiB: full */
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   scene_steps(&s, 8, GIB(7)); /* hardly anything left, and all the same the rest of the step is met under a setting */
