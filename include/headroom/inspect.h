@@ -164,6 +164,7 @@ typedef struct hr_growth {
   bool freed_in_steps;  /* of passes: in whole steps before, what they kept went again */
   bool may_train;       /* ... they keep a graph, no backward is recorded, and nothing names them: one may follow */
   bool more_batches;    /* ... freed_in_steps: each has a batch of its own, as those of the steps before had */
+  bool among_backwards; /* ... backwards ran among them, and freed none of it */
 } hr_growth;
 /* Whether nearly every step (or pass) left something; else some did, at regular distances or not. */
 static inline bool hr_growth_every_step(const hr_growth *growth) {

@@ -261,6 +261,8 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
     hri_oom_line(f, "in the steps before, what such passes keep was freed again: this one has more of them");
   else if (k->leak->may_train)
     hri_oom_line(f, "no backward is recorded at all: these passes may be training that sums their losses before one");
+  else if (k->leak->kind == HR_GROWTH_GRAPH && k->leak->among_backwards)
+    hri_oom_line(f, "backwards ran among these passes, and what their forward saved is kept all the same");
   else if (k->leak->kind == HR_GROWTH_GRAPH)
     hri_oom_line(f, "no backward follows these passes, and what their forward saved for it is kept");
 }
@@ -574,37 +576,54 @@ static bool passes_failed(const hri_oom_facts *k) {
          (k->i->oom_total - 1) * 2 >= k->leak->steps_grown;
 }
 
+/* Of a kept graph, whose passes an advice is for. */
+typedef enum graph_of { GRAPH_ANY, GRAPH_EVALUATION, GRAPH_SUMMED, GRAPH_RETAINED } graph_of;
+
+static bool is_graph_of(const hr_growth *leak, graph_of of) {
+  switch (of) {
+  case GRAPH_EVALUATION: return !leak->freed_in_steps && !leak->among_backwards;
+  case GRAPH_SUMMED: return !leak->among_backwards;
+  case GRAPH_RETAINED: return leak->among_backwards;
+  default: return true;
+  }
+}
+
 /* What grows within a step has advice of its own, in place of that for leaks over steps. */
 static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
-  const hr_growth_kind kind = facts->leak->kind;
+  const hr_growth *leak = facts->leak;
   static const struct {
     hr_growth_kind kind;
+    graph_of of;
     const char *text, *cost;
   } tips[] = {
-      {HR_GROWTH_GRAPH,
+      {HR_GROWTH_GRAPH, GRAPH_EVALUATION,
        "evaluate and generate under torch.no_grad() or torch.inference_mode(): no pass keeps a graph then", "none"},
-      {HR_GROWTH_GRAPH,
+      {HR_GROWTH_GRAPH, GRAPH_RETAINED,
+       "backward without retain_graph=True; where it was set because the next pass goes on from this one's results, "
+       "detach those (h = h.detach()): the graph of all passes before hangs on them",
+       "none"},
+      {HR_GROWTH_GRAPH, GRAPH_SUMMED,
        "where these passes are training: (loss / n).backward() for each batch, not one backward for the sum of n losses",
        "none"},
-      {HR_GROWTH_GRAPH,
+      {HR_GROWTH_GRAPH, GRAPH_ANY,
        "keep numbers, not tensors with a graph: total += loss.item(), outputs.append(x.detach().cpu())", "none"},
-      {HR_GROWTH_LARGER,
+      {HR_GROWTH_LARGER, GRAPH_ANY,
        "make it once, as large as it will be (a buffer, cache_implementation=\"static\"), and write into it: each new size "
        "needs the old one beside it",
        "none"},
-      {HR_GROWTH_LARGER,
+      {HR_GROWTH_LARGER, GRAPH_ANY,
        "collect in a list on the host and join once at the end, or keep the last N: torch.cat of all so far needs old and new at once",
        "small"},
-      {HR_GROWTH_OUTPUTS, "move what is kept off the device: outputs.append(x.detach().cpu()); keep numbers by .item()",
-       "small"},
-      {HR_GROWTH_OUTPUTS,
+      {HR_GROWTH_OUTPUTS, GRAPH_ANY,
+       "move what is kept off the device: outputs.append(x.detach().cpu()); keep numbers by .item()", "small"},
+      {HR_GROWTH_OUTPUTS, GRAPH_ANY,
        "keep what is needed of each pass (argmax, loss) and not the logits; write results out as they come", "none"},
-      {HR_GROWTH_CACHE, "cap the length: max_new_tokens, a sliding window; generate for fewer sequences at once",
-       "small"},
-      {HR_GROWTH_CACHE,
+      {HR_GROWTH_CACHE, GRAPH_ANY,
+       "cap the length: max_new_tokens, a sliding window; generate for fewer sequences at once", "small"},
+      {HR_GROWTH_CACHE, GRAPH_ANY,
        "a cache of fixed size (cache_implementation=\"static\"), quantized or offloaded, which growing by torch.cat is not",
        "some speed"},
-      {HR_GROWTH_CACHE,
+      {HR_GROWTH_CACHE, GRAPH_ANY,
        "where no cache is wanted: use_cache=False, and torch.no_grad() with .detach() for what is kept", "some speed"},
   };
   if (passes_failed(facts))
@@ -614,7 +633,7 @@ static void advise_passes(hr_oom_failure *f, const hri_oom_facts *facts) {
         "except block, not in it, and keep str(e), not e",
         "none", "", 0);
   for (size_t k = 0; k < sizeof tips / sizeof *tips; k++)
-    if (tips[k].kind == kind && !(k == 0 && facts->leak->freed_in_steps))
+    if (tips[k].kind == leak->kind && is_graph_of(leak, tips[k].of))
       hr_oom_add_advice(f, HR_OOM_ADVICE, tips[k].text, tips[k].cost, "", 0);
 }
 

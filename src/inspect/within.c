@@ -555,6 +555,15 @@ static void doubt_graph(window *w) {
     w->found.items[k].may_train = !named && inner && is_left(&w->found.items[k]);
 }
 
+/* Backwards among the passes, and not behind the last of them, free what a forward saved, unless they are told to keep it. */
+static void note_backwards(window *w) {
+  const uint64_t last = w->passes.count ? w->passes.items[w->passes.count - 1] : 0;
+  bool among = false;
+  for (uint64_t k = w->from; k < last && w->has_backward && !among; k++)
+    among = w->in->lives->events[k].action == HR_TRACE_ALLOC && w->in->stages[k] == HR_STAGE_BACKWARD;
+  for (size_t k = 0; k < w->found.count; k++) w->found.items[k].among_backwards = among && is_left(&w->found.items[k]);
+}
+
 static bool find_growth(window *w) {
   bool passes;
   thin_passes(w);
@@ -573,6 +582,7 @@ static bool find_growth(window *w) {
     if (w->found.items[k].kind == HR_GROWTH_OUTPUTS && is_graph(w)) w->found.items[k].kind = HR_GROWTH_GRAPH;
   if (!look_back(w)) return false;
   doubt_graph(w);
+  note_backwards(w);
   return true;
 }
 

@@ -718,6 +718,25 @@ static void test_growth_of_passes(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
+  { /* backwards ran and freed nothing: it is no evaluation, nor losses that are summed */
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+    scene_leak(&s, GIB(3), 7, 8);
+    s.growth[0].kind = HR_GROWTH_GRAPH;
+    s.growth[0].among_backwards = true;
+    expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
+    e = explain(&s);
+    assert_true(says(&e->failures[0], "backwards ran among these passes"));
+    assert_non_null(strstr(e->failures[0].advice[0].text, "retain_graph=True"));
+    for (uint32_t k = 0; k < e->failures[0].advice_count; k++) {
+      assert_null(strstr(e->failures[0].advice[k].text, "no_grad"));
+      assert_null(strstr(e->failures[0].advice[k].text, "for the sum of n losses"));
+    }
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
   for (int failures = 1; failures < 9; failures += 7) { /* a program that tries again within its except block */
     scene s;
     hr_explanation *e;

@@ -1496,8 +1496,8 @@ static void growth_within_a_step(void **unused) {
 #define TABLE "enlarge@eval.py:17;loop@eval.py:16;<module>@eval.py:20"
 
 /* A model whose first place makes two tensors a pass; the program makes something in each pass, and in each tenth. The
- * graph is kept, with the gate or without, or a table is made anew in each fourth pass, larger. */
-static hr_snapshot *tick(int passes, bool graph, bool gate) {
+ * graph is kept, with the gate or without, and by backwards too, or a table is made anew in each fourth pass, larger. */
+static hr_snapshot *tick(int passes, bool graph, bool gate, bool backwards) {
   story *s = malloc(sizeof *s);
   uint64_t table = 0;
   hr_snapshot *snapshot;
@@ -1513,6 +1513,7 @@ static hr_snapshot *tick(int passes, bool graph, bool gate) {
     for (int k = 0; k < 4; k++)
       if (!graph || (k == 2 && !gate)) story_free(s, made[k]);
     story_free(s, batch);
+    if (backwards) story_free(s, story_alloc(s, WEIGHT, BACKWARD));         /* retain_graph=True */
     for (int k = 0; k < 2; k++) story_free(s, story_alloc(s, 512, SAMPLE)); /* of one line: it tells no pass */
     if (pass % 10 == 9) story_free(s, story_alloc(s, 512, TALLY));
     if (graph || pass % 4 != 3) continue;
@@ -1528,13 +1529,15 @@ static hr_snapshot *tick(int passes, bool graph, bool gate) {
 
 static void passes_that_begin_twice(void **unused) {
   (void)unused;
-  for (int gate = 0; gate < 2; gate++) { /* without it two places are kept: three of the four tensors of a pass */
-    hr_snapshot *s = tick(45, true, gate != 0);
+  for (int way = 0; way < 4; way++) { /* without the gate two places are kept: three of the four tensors of a pass */
+    const bool gate = way & 1, backwards = way & 2;
+    hr_snapshot *s = tick(45, true, gate, backwards);
     hr_inspection *p = inspect(s, HR_AT_OOM);
     assert_int_equal(p->growth[0].kind, HR_GROWTH_GRAPH);
     assert_int_equal(p->growth[0].steps_seen, 45);
     assert_int_equal(p->growth[0].steps_grown, 43);
     assert_true(per_pass(p, HR_GROWTH_GRAPH) == (gate ? 3.0 : 2.5) * ACTIVATION);
+    assert_int_equal(p->growth[0].among_backwards, backwards);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
   }
@@ -1589,7 +1592,7 @@ static void passes_whose_tensors_go_again(void **unused) {
 
 /* No results of passes, which it would be if it came with each. */
 static void a_table_that_is_enlarged(void **unused) {
-  hr_snapshot *s = tick(50, false, false);
+  hr_snapshot *s = tick(50, false, false, false);
   hr_inspection *p = inspect(s, HR_AT_OOM);
   const hr_growth *g = growth_at(p, "eval.py:17");
   (void)unused;
