@@ -80,11 +80,10 @@ static bool is_kept(const window *w, const hri_life *life) {
 
 /* ---- passes ---- */
 
-/* The place of a model's call that the window ends with: its first stack is where each pass begins. A library's workspace
- * is made once: it tells where a model is called if nothing else does, and no pass. */
-static bool find_passes(window *w) {
-  uint64_t first = HRI_NEVER, last = 0;
-  size_t begin = 0, end = 0;
+/* The place of a model's call that the window ends with. A library's workspace is made once: it tells where a model is called if
+ * nothing else does. */
+static void find_site(window *w) {
+  uint64_t last = 0;
   for (size_t k = 0; k < w->rows.count; k++) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     const bool workspace = stack->marks & HRI_MARK_WORKSPACE;
@@ -93,19 +92,47 @@ static bool find_passes(window *w) {
     if (!workspace) last = w->rows.items[k].life;
     w->site = stack->site;
   }
-  if (!w->site) return true;
+}
+
+/* A ring of events begins within a pass: its first whole one comes behind what the program allocates first around the model. */
+static uint64_t first_whole(const window *w) {
+  uint64_t first = HRI_NEVER;
+  if (w->in->public.began_empty || w->from) return 0;
+  for (size_t k = 0; k < w->rows.count; k++) {
+    const made *row = &w->rows.items[k];
+    const hri_stack_info *stack = &w->in->stacks[row->stack];
+    if (row->stack && !stack->site && (stack->stage == HR_STAGE_UNKNOWN || stack->stage == HR_STAGE_DATA) &&
+        row->life < first)
+      first = row->life;
+  }
+  return first == HRI_NEVER ? 0 : first;
+}
+
+/* Each pass begins with the place's first stack from a life on. */
+static bool list_passes(window *w, uint64_t from) {
+  uint64_t first = HRI_NEVER;
+  size_t begin = 0, end = 0;
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     next = stack_end(w, k);
     if (stack->site != w->site || stack->stage == HR_STAGE_BACKWARD || stack->marks & HRI_MARK_WORKSPACE) continue;
-    if (w->rows.items[k].life >= first) continue;
+    while (k < next && w->rows.items[k].life < from) k++;
+    if (k == next || w->rows.items[k].life >= first) continue;
     first = w->rows.items[k].life;
     begin = k;
     end = next;
   }
+  w->passes.count = 0;
   for (size_t k = begin; k < end; k++)
     if (!hri_array_push(&w->passes, life_of(w, k)->alloc)) return false;
   return true;
+}
+
+static bool find_passes(window *w) {
+  find_site(w);
+  if (!w->site) return true;
+  if (!list_passes(w, first_whole(w))) return false;
+  return w->passes.count >= LEAST_PASSES || list_passes(w, 0);
 }
 
 /* The pass in which an event lies, by bisection; the number of passes before the first. */

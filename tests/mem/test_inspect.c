@@ -1341,6 +1341,7 @@ typedef struct evaluation {
   keeping keep;
   int batches; /* tensors that one line makes for each pass */
   int unseen;  /* passes before the recording begins */
+  bool midway; /* ... and half of the layers of the next one */
   bool loader; /* a data loader gives the batches, and an optimizer says when it steps */
 } evaluation;
 
@@ -1361,11 +1362,12 @@ static hr_snapshot *evaluate_as(const evaluation *e) {
   }
   for (int pass = 0; pass < passes; pass++) {
     uint64_t batch[4], made[2 * LAYERS + 1];
-    if (pass == e->unseen) s->silent_start = false;
+    if (pass == e->unseen && !e->midway) s->silent_start = false;
     if (e->loader) span(s, LOADER, 900);
     for (int n = 0; n < batches; n++) batch[n] = story_alloc(s, 65536, BATCH);
     made[0] = story_alloc(s, ACTIVATION, EMBEDDING);
     for (int k = 0; k < LAYERS; k++) {
+      if (pass == e->unseen && k == LAYERS / 2) s->silent_start = false;
       made[2 * k + 1] = story_alloc(s, ACTIVATION, LAYER);
       made[2 * k + 2] = story_alloc(s, ACTIVATION / 2, NORM);
       if (keep != KEEPS_CACHE && keep != KEEPS_CACHE_ANEW) continue;
@@ -1431,6 +1433,22 @@ static void a_cache_grew_before_the_recording(void **unused) {
       if (p->growth[k].kind == HR_GROWTH_CACHE) bytes += p->growth[k].bytes;
     assert_int_equal(bytes, (uint64_t)LAYERS * (unseen ? 60 : 59) * MIB);
     assert_true(per_pass(p, HR_GROWTH_CACHE) == (double)LAYERS * MIB);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
+/* A ring of events begins within a pass, at a layer whose stack comes several times in each. */
+static void a_ring_begins_within_a_pass(void **unused) {
+  const double graph = ACTIVATION + LAYERS * (ACTIVATION + ACTIVATION / 2) + LOGITS;
+  (void)unused;
+  for (int batches = 1; batches < 3; batches++) {
+    hr_snapshot *s =
+        evaluate_as(&(evaluation){.passes = 12, .keep = KEEPS_GRAPH, .batches = batches, .unseen = 2, .midway = true});
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth_count ? p->growth[0].kind : HR_GROWTH_ONCE, HR_GROWTH_GRAPH);
+    assert_int_equal(p->growth[0].steps_seen, 9);
+    assert_true(per_pass(p, HR_GROWTH_GRAPH) == graph);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
   }
@@ -2414,6 +2432,7 @@ int main(void) {
       cmocka_unit_test(a_workspace_is_no_pass),
       cmocka_unit_test(batches_of_a_loader_are_no_steps),
       cmocka_unit_test(a_cache_grew_before_the_recording),
+      cmocka_unit_test(a_ring_begins_within_a_pass),
       cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(the_users_own_frame_stands),
       cmocka_unit_test(mixed_rows_say_so),
