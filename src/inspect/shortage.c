@@ -93,13 +93,13 @@ bool hri_steps_are_even(const hri_shortage *s) {
          last->peak_live_bytes <= second->peak_live_bytes + second->peak_live_bytes / 10;
 }
 
-/* In the whole steps before the failure and what came before them; all before it where there are no steps. */
+/* In the whole steps before the failure and what came before them. Without steps all before it may be this one's. */
 static uint64_t live_in_steps_before(const hri_shortage *s) {
   const hr_inspection *in = s->in;
   const uint64_t failed = s->oom->event;
   const bool at_start = in->peak_event == UINT64_MAX;
   uint64_t start = 0, most = 0;
-  if (in->step_count < 2) return at_start || in->peak_event < failed ? in->peak_live_bytes : 0;
+  if (in->step_count < 2) return 0;
   for (uint32_t k = 0; k < in->step_count; k++) {
     const hr_step_sums *step = &in->steps[k];
     const uint64_t end = step->first_event + step->event_count;
@@ -112,7 +112,8 @@ static uint64_t live_in_steps_before(const hri_shortage *s) {
 uint64_t hri_live_before(const hri_shortage *s) {
   const hr_inspection *in = s->in;
   const uint64_t most = live_in_steps_before(s), wanted = s->oom->live_bytes + s->request;
-  const bool in_this_step = in->peak_event < s->oom->event && in->peak_live_bytes > most;
+  const bool before = in->peak_event == UINT64_MAX || in->peak_event < s->oom->event;
+  const bool in_this_step = before && in->peak_live_bytes > most;
   return in_this_step && in->peak_live_bytes >= wanted + (s->reserved + s->device_free) / 10 ? in->peak_live_bytes
                                                                                              : most;
 }

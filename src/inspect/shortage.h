@@ -44,9 +44,9 @@ uint64_t hri_short_by_loss(const hri_shortage *s);
 bool hri_short_by_pools(const hri_shortage *s);
 /* Without what steps or passes leave behind there would be room. */
 bool hri_short_by_growth(const hri_shortage *s);
-/* The most that was live before the failure and went well: in the whole steps before it and what came before them, where
- * steps are known. The step that failed counts only where it had a tenth of the memory more than it needed then: close to
- * its peak it is still growing. */
+/* The most that was live before the failure and went well: in the whole steps before it and what came before them. The step
+ * that failed, which without steps is all of the recording, counts only where it had a tenth of the memory more than it
+ * needed then: close to its peak it is still growing. */
 uint64_t hri_live_before(const hri_shortage *s);
 /* Whether pieces are the cause and not just the last straw of a device that fills up. 0: no, or too little to say; 1: likely;
  * 2: a replay that meets the request makes it certain. */

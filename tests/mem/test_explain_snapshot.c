@@ -454,6 +454,12 @@ static void test_fragmented(void **state) {
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_CERTAIN);
   s.i.step_count = 0; /* ... in steps that nobody knows: it may have been growing */
   expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
+  scene_fail(&s, GIB(7), 0, GIB(1.5), MIB(300),
+             GIB(1)); /* 0.8 of 8.8 GiB: without steps, what was live is this one's */
+  s.i.peak_live_bytes = GIB(8);
+  expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
+  s.i.peak_live_bytes = GIB(9); /* a tenth of all more than now */
+  expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
   scene_fail(&s, GIB(6), 0, GIB(2), MIB(500), GIB(1.25)); /* 1.2 of 8.5 GiB would stay free */
   s.results[0].reach = HR_REPLAY_REQUEST;
   s.i.peak_event = 8990; /* in this step */
