@@ -380,12 +380,13 @@ enum {
   MOST_TOKENS = 32  /* that one of these lines adds at once: more is a text that another cache was for */
 };
 
-/* Where the next life of the same stack is made: each layer's tensor is joined and let go before the next one's, while those of
- * another text go when all of this one's are there. */
-static uint64_t next_of_stack(const window *w, uint64_t life) {
+/* Where the second next life of the same stack is made: a line may join keys and values before it lets either go, but not the next
+ * layer's; while those of another text go when all of this one's are there. */
+static uint64_t next_layer(const window *w, uint64_t life) {
   const hri_lives *l = w->in->lives;
+  int next = 0;
   for (uint64_t k = life + 1; k < l->count; k++)
-    if (l->lives[k].stack == l->lives[life].stack) return l->lives[k].alloc;
+    if (l->lives[k].stack == l->lives[life].stack && ++next == 2) return l->lives[k].alloc;
   return w->to;
 }
 
@@ -395,7 +396,7 @@ static bool rose_before(const window *w, const made *rows, double bytes_per_toke
   const hri_lives *l = w->in->lives;
   uint64_t life = rows->life;
   for (int n = 0; n < MOST_PLACES && l->before_count; n++) {
-    const uint64_t old = place_of(l, life, next_of_stack(w, life), (uint64_t)(MOST_TOKENS * bytes_per_token));
+    const uint64_t old = place_of(l, life, next_layer(w, life), (uint64_t)(MOST_TOKENS * bytes_per_token));
     if (old == life) return false;
     if (old < l->before_count) return true;
     life = old;

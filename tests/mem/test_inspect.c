@@ -1342,6 +1342,7 @@ typedef struct evaluation {
   int batches; /* tensors that one line makes for each pass */
   int unseen;  /* passes before the recording begins */
   bool midway; /* ... and half of the layers of the next one */
+  bool pairs;  /* a line joins keys and values before it lets go of the old ones */
   bool loader; /* a data loader gives the batches, and an optimizer says when it steps */
 } evaluation;
 
@@ -1351,7 +1352,7 @@ static hr_snapshot *evaluate_as(const evaluation *e) {
   run_options o = {.steps = steps, .big_step = -1, .loader = e->loader};
   story *s = malloc(sizeof *s);
   carried c = {.joined = 0};
-  uint64_t cache[LAYERS] = {0}, out = 0;
+  uint64_t cache[LAYERS] = {0}, values[LAYERS] = {0}, out = 0;
   hr_snapshot *snapshot;
   story_begin(s, 2048 * MIB);
   s->silent_start = e->unseen > 0;
@@ -1373,8 +1374,11 @@ static hr_snapshot *evaluate_as(const evaluation *e) {
       if (keep != KEEPS_CACHE && keep != KEEPS_CACHE_ANEW) continue;
       uint64_t larger =
           story_alloc(s, (uint64_t)MIB * (uint64_t)((keep == KEEPS_CACHE ? pass : pass % SEQUENCE) + 1), KV);
+      const uint64_t other = e->pairs ? story_alloc(s, (uint64_t)MIB * (uint64_t)(pass + 1), KV) : 0;
       if (cache[k]) story_free(s, cache[k]);
+      if (values[k]) story_free(s, values[k]);
       cache[k] = larger;
+      values[k] = other;
     }
     if (pass + 1 == passes) break; /* it fails here */
     uint64_t next = story_alloc(s, LOGITS, HEAD);
@@ -1424,15 +1428,18 @@ static void batches_of_a_loader_are_no_steps(void **unused) {
 
 /* A ring of events holds the last tokens of a long text: what the cache had when it begins grew before, token by token. */
 static void a_cache_grew_before_the_recording(void **unused) {
-  for (int unseen = 0; unseen <= 40; unseen += 40) {
-    hr_snapshot *s = evaluate_as(&(evaluation){.passes = 60, .keep = KEEPS_CACHE, .batches = 1, .unseen = unseen});
+  for (int way = 0; way < 4; way++) {
+    const bool pairs = way & 1;
+    const int unseen = way & 2 ? 40 : 0;
+    hr_snapshot *s =
+        evaluate_as(&(evaluation){.passes = 60, .keep = KEEPS_CACHE, .batches = 1, .unseen = unseen, .pairs = pairs});
     hr_inspection *p = inspect(s, HR_AT_OOM);
     uint64_t bytes = 0;
     (void)unused;
     for (uint32_t k = 0; k < p->growth_count; k++)
       if (p->growth[k].kind == HR_GROWTH_CACHE) bytes += p->growth[k].bytes;
-    assert_int_equal(bytes, (uint64_t)LAYERS * (unseen ? 60 : 59) * MIB);
-    assert_true(per_pass(p, HR_GROWTH_CACHE) == (double)LAYERS * MIB);
+    assert_int_equal(bytes, (uint64_t)LAYERS * (pairs ? 2 : 1) * (unseen ? 60 : 59) * MIB);
+    assert_true(per_pass(p, HR_GROWTH_CACHE) == (double)LAYERS * (pairs ? 2 : 1) * MIB);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
   }
