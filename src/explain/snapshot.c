@@ -401,6 +401,17 @@ static bool is_settled_too(const hri_oom_facts *k) {
   return false;
 }
 
+/* What was seen to be left: not what is from before the recording, and only by its stack or size belongs to it. */
+static uint64_t leak_seen(const hri_oom_facts *k) {
+  uint64_t bytes = 0;
+  for (uint32_t n = 0; n < k->i->growth_count; n++) {
+    const hr_growth *g = &k->i->growth[n];
+    if (!hr_growth_goes_on(g->kind)) continue;
+    bytes += g->from_before ? g->bytes / g->count * (g->count - g->from_before) : g->bytes;
+  }
+  return bytes;
+}
+
 static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
   uint64_t missing = k->knows_free ? hri_oom_less(k->total, k->reserved + k->device_free) : 0;
   bool every;
@@ -421,7 +432,7 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
                  SIZE(missing));
     every = false;
   }
-  hri_oom_say(f, HR_OOM_GROWTH, every && k->leak_bytes >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
+  hri_oom_say(f, HR_OOM_GROWTH, every && leak_seen(k) >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
               "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
               k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
               : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"

@@ -1,5 +1,5 @@
-/* Growth of which the recording lost most: a ring that holds fewer steps than growth is told by, but whose last state has the
- * stacks of what is live.
+/* Growth of which the recording lost most: a ring that holds fewer steps than growth is told by, or a few of the steps that left
+ * something, but whose last state has the stacks of what is live.
  *
  * What lives from before the ring began and is live at the failure outlived each end of an optimizer that the ring holds: it is
  * left over from earlier steps. Weights and states are, too; but where tensors of one stack are, and the steps at hand made
@@ -21,10 +21,11 @@ enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8, LONGER_ROW = 4 };
 typedef struct keeper {
   uint64_t made, bytes, size; /* within the ring, and live at the failure; of the last one */
   uint64_t older, older_bytes, life;
-  uint64_t least, largest;    /* the sizes of both */
-  uint64_t ends, asked, most; /* asked for since the optimizer's `ends`th end; the most between two of them */
-  bool outlived;              /* one of them an optimizer's end within the ring */
-  bool only_size;             /* those from before have its size, and nothing says that it made them */
+  uint64_t early, early_bytes; /* of what was made: before the ring's first step begins */
+  uint64_t least, largest;     /* the sizes of both */
+  uint64_t ends, asked, most;  /* asked for since the optimizer's `ends`th end; the most between two of them */
+  bool outlived;               /* one of them an optimizer's end within the ring */
+  bool only_size;              /* those from before have its size, and nothing says that it made them */
 } keeper;
 
 typedef struct row_of_frees {
@@ -97,7 +98,9 @@ static void note_asked(keeper *of, uint64_t ends) {
 
 static void note_lives(look *w) {
   const hri_lives *l = w->in->lives;
+  const hr_inspection *p = &w->in->public;
   const uint64_t last_end = w->end_events.items[w->end_events.count - 1];
+  const uint64_t first_step = p->step_count ? p->steps[0].first_event : 0;
   size_t ends = 0;
   for (uint64_t k = 0; k < l->count; k++) {
     const hri_life *life = &l->lives[k];
@@ -119,6 +122,7 @@ static void note_lives(look *w) {
       of->size = life->size;
       of->life = k;
       of->outlived |= life->alloc < last_end;
+      if (life->alloc < first_step) of->early++, of->early_bytes += life->size;
     }
   }
 }
@@ -244,6 +248,11 @@ static hr_growth growth_of(const look *w, const keeper *of) {
                      .from_before = of->older};
 }
 
+/* Whether there is more of it from before than steps and windows explain. */
+static bool piles_up(const look *w, const keeper *of) {
+  return of->made && outnumbers_a_step(w, of) && !are_given_back(w, of);
+}
+
 static bool add_growth(look *w) {
   hr_inspection *p = &w->in->public;
   const uint32_t stacks = p->snapshot->stack_count;
@@ -251,9 +260,8 @@ static bool add_growth(look *w) {
   for (int outlived = 1; outlived >= 0; outlived--)
     for (uint32_t k = 0; k < stacks; k++) take_row(w, &w->keepers[k], outlived);
   for (uint32_t k = 0; k < stacks; k++) {
-    keeper *of = &w->keepers[k];
-    if (of->made && (!outnumbers_a_step(w, of) || are_given_back(w, of))) of->made = 0;
-    count += of->made > 0;
+    if (!piles_up(w, &w->keepers[k])) w->keepers[k].made = 0;
+    count += w->keepers[k].made > 0;
   }
   if (count == 0) return true;
   hri_free(p->growth);
@@ -264,19 +272,45 @@ static bool add_growth(look *w) {
   return p->growth != NULL;
 }
 
-/* Where growth is told by the steps, as they were recorded, nothing else is looked for. */
+/* Where the ring's own steps tell a leak, most of it may be from before them all the same; or it gives back what was there before,
+ * and is a window. */
+static void add_to_leaks(look *w) {
+  hr_inspection *p = &w->in->public;
+  for (uint32_t k = 0; k < p->growth_count; k++) {
+    hr_growth *g = &p->growth[k];
+    keeper *of = &w->keepers[w->in->stacks[g->stack].plain];
+    if (g->kind != HR_GROWTH_LEAK || !g->stack || !hr_growth_every_step(g)) continue;
+    take_row(w, of, true);
+    if (of->made && are_given_back(w, of)) g->kind = HR_GROWTH_SETTLED;
+    if (!piles_up(w, of)) continue;
+    g->bytes += of->older_bytes + of->early_bytes;
+    g->count += of->older + of->early;
+    g->from_before = of->older;
+  }
+}
+
+/* Of what the steps tell, as they were recorded, only leaks that each of them adds to are looked for further back. */
+static bool has_leaks(const hr_inspection *p) {
+  for (uint32_t k = 0; k < p->growth_count; k++)
+    if (p->growth[k].kind == HR_GROWTH_LEAK && hr_growth_every_step(&p->growth[k])) return true;
+  return false;
+}
+
 hr_status hri_older_find(hri_inside *in, hr_error *error) {
   const hr_inspection *p = &in->public;
   const uint32_t stacks = p->snapshot->stack_count;
+  const bool leaks = has_leaks(p);
   look w = {.in = in, .until = hri_failure_at(p) ? p->at_event : in->work_end};
   bool ok;
-  if (!in->has_stacks || p->began_empty || p->growth_count || p->step_count >= LEAST_STEPS || w.until == HRI_NEVER)
-    return HR_OK;
+  if (!in->has_stacks || p->began_empty || w.until == HRI_NEVER) return HR_OK;
+  if (!leaks && (p->growth_count || p->step_count >= LEAST_STEPS)) return HR_OK;
   ok = find_ends(&w);
   if (ok && w.end_events.count) {
     w.keepers = hri_alloc_zero(stacks, sizeof *w.keepers);
     if (w.keepers) note_lives(&w);
-    ok = w.keepers && list_rows(&w) && list_given(&w) && add_growth(&w);
+    ok = w.keepers && list_rows(&w) && list_given(&w);
+    if (ok && leaks) add_to_leaks(&w);
+    else if (ok) ok = add_growth(&w);
   }
   hri_array_free(&w.end_events);
   hri_array_free(&w.rows);

@@ -781,6 +781,12 @@ static void test_a_longer_step(void **state) {
   expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
   s.growth[0].from_before = 4; /* ... of a ring, which a step that is too large alone says nothing of */
   expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(7.5));
+  s.growth[0].from_before = 2; /* seven of nine were seen to be left, and are a quarter of what is live */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
+  s.growth[0].from_before = 6;
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  scene_steps(&s, 8, GIB(5));
   s.growth[0].from_before = 0;
   s.growth[0].freed_in_steps = true;
   s.growth[0].more_batches = true; /* a loss of each that is summed */
