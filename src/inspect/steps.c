@@ -297,6 +297,20 @@ static bool may_be_layers(const hri_inside *in, const marks *found) {
   return 2 * within >= found->count;
 }
 
+/* Whether the program asks for something outside the model's call, a batch or a backward's, in most of the steps: layers follow
+ * each other within one call, however much of what they make goes again. */
+static bool leaves_the_call(const hri_inside *in, const marks *found) {
+  const hri_lives *l = in->lives;
+  size_t step = 0, last = found->count, left = 0;
+  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < found->items[found->count - 1]; k++) {
+    if (l->lives[k].alloc < found->items[0] || in->stacks[l->lives[k].stack].site) continue;
+    while (l->lives[k].alloc >= found->items[step + 1]) step++;
+    left += step != last;
+    last = step;
+  }
+  return 2 * left >= found->count - 1;
+}
+
 /* Whether the program was still in such steps when it asked for memory last: a step before has that place too. A loop that
  * loads shards ends before anything fails. */
 static bool goes_on(const hri_inside *in, const marks *found) {
@@ -375,7 +389,8 @@ static bool from_repetition(hri_inside *in, marks *found) {
                           by_place = {place_of, true, LEAST_LIVES, 2, LEAST_REPEATS},
                           by_loop = {place_of, true, LOOP_LIVES, 2, LOOP_REPEATS};
   if (!find_repetition(in, &by_size, found)) return false;
-  if (found->count && may_be_layers(in, found) && !comes_to_ends(in, found)) found->count = 0;
+  if (found->count && may_be_layers(in, found) && !(comes_to_ends(in, found) && leaves_the_call(in, found)))
+    found->count = 0;
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;
   if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;
