@@ -19,8 +19,10 @@
 enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8, LONGER_ROW = 4 };
 
 typedef struct keeper {
-  uint64_t made, bytes, size; /* within the ring, and live at the failure; of the last one */
-  uint64_t older, older_bytes, life;
+  uint64_t made, bytes; /* within the ring, and live at the failure */
+  uint64_t size, life,
+      same; /* of the largest of them, and how many have its size: a line may make a batch and its labels */
+  uint64_t older, older_bytes;
   uint64_t early, early_bytes; /* of what was made: before the ring's first step begins */
   uint64_t least, largest;     /* the sizes of both */
   uint64_t ends, asked, most;  /* asked for since the optimizer's `ends`th end; the most between two of them */
@@ -96,6 +98,14 @@ static void note_asked(keeper *of, uint64_t ends) {
   if (++of->asked > of->most) of->most = of->asked;
 }
 
+static void note_largest(keeper *of, uint64_t index, const hri_life *life, uint64_t last_end) {
+  if (life->size < of->size) return;
+  if (life->size > of->size) of->size = life->size, of->same = 0, of->outlived = false;
+  of->same++;
+  of->life = index;
+  of->outlived |= life->alloc < last_end;
+}
+
 static void note_lives(look *w) {
   const hri_lives *l = w->in->lives;
   const hr_inspection *p = &w->in->public;
@@ -119,9 +129,7 @@ static void note_lives(look *w) {
     } else if (life->alloc < w->until) {
       of->made++;
       of->bytes += life->size;
-      of->size = life->size;
-      of->life = k;
-      of->outlived |= life->alloc < last_end;
+      note_largest(of, k, life, last_end);
       if (life->alloc < first_step) of->early++, of->early_bytes += life->size;
     }
   }
@@ -230,6 +238,9 @@ static void take_row(look *w, keeper *of, bool outlived) {
   of->older = row->count;
   of->older_bytes = row->count * row->size;
   of->only_size = !outlived;
+  of->least = of->largest = of->size; /* its windows are of that size */
+  of->made = of->same;
+  of->bytes = of->same * of->size;
   if (!outlived) of->life = row->life;
   row->count = 0;
 }

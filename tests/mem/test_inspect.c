@@ -2016,16 +2016,16 @@ static void a_leak_from_before_at_each_failure(void **unused) {
 }
 
 /* A ring that ends within the step behind the optimizer's end, which only an annotation may tell, or within the optimizer, and a snapshot from behind the exception: a
- * list falls in one row of the size of something that the step makes. Weights, gradients and states of that size fall in rows that
+ * list falls in one row of the size of something that the step makes, be it by a line that makes labels beside it. Weights, gradients and states of that size fall in rows that
  * are alike, and a few tensors may be anything. */
 static void a_list_falls_in_one_row(void **unused) {
   enum { KEPT_BEFORE = 24 };
-  enum { LIST, ANNOTATED, IN_OPTIMIZER, ALIKE, FEW, KINDS };
+  enum { LIST, ANNOTATED, LABELS, IN_OPTIMIZER, ALIKE, FEW, KINDS };
   (void)unused;
   for (int what = 0; what < KINDS; what++) {
     const int rows = what == ALIKE ? 3 : 1, each = what == FEW ? 7 : KEPT_BEFORE;
     story *s = malloc(sizeof *s);
-    uint64_t old[3 * KEPT_BEFORE], apart[3], forward;
+    uint64_t old[3 * KEPT_BEFORE], apart[3], forward, labels;
     hr_snapshot *snapshot;
     hr_inspection *p;
     story_begin(s, 1024 * MIB);
@@ -2033,6 +2033,7 @@ static void a_list_falls_in_one_row(void **unused) {
     for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
     for (int k = 0; k < rows; k++) apart[k] = story_alloc(s, 512, INIT);
     for (int k = 0; k < rows * each; k++) old[k] = story_alloc(s, ACTIVATION, LEAK);
+    labels = story_alloc(s, 512, FORWARD);
     s->silent_start = false;
     forward = story_alloc(s, ACTIVATION, FORWARD);
     story_free(s, story_alloc(s, 1000000, BACKWARD));
@@ -2041,6 +2042,10 @@ static void a_list_falls_in_one_row(void **unused) {
     if (what != IN_OPTIMIZER) {
       story_free(s, forward);
       forward = story_alloc(s, ACTIVATION, FORWARD);
+    }
+    if (what == LABELS) { /* the same line makes them too, and a variable lets the last ones go */
+      story_alloc(s, 512, FORWARD);
+      story_free_at(s, labels, LEAK);
     }
     story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, what == IN_OPTIMIZER ? OPT_TEMP : FORWARD);
     story_free(s, forward);
