@@ -257,6 +257,8 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
   hri_oom_line(f, "%s more with every %s, in %u of them, %s left at the end; most by %s", SIZE((uint64_t)each),
                k->leak->kind == HR_GROWTH_CACHE ? "token" : "pass of the model", k->leak->steps_seen,
                SIZE(k->leak_bytes), where);
+  if (k->leak->from_before)
+    hri_oom_line(f, "%llu tensors of it are from before the recording began", (unsigned long long)k->leak->from_before);
   if (k->leak->freed_in_steps)
     hri_oom_line(f, "in the steps before, what such passes keep was freed again: this one has more of them");
   else if (k->leak->may_train)

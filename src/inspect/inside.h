@@ -124,6 +124,10 @@ uint32_t hri_step_of(const hr_inspection *p, uint64_t event);
 const hr_oom_event *hri_failure_at(const hr_inspection *p);
 hr_status hri_growth_find(hri_inside *in, hr_error *error);
 hr_status hri_older_find(hri_inside *in, hr_error *error);
+/* To what passes leave behind up to an event, in the order of time, what is from before a recording that lost its beginning. False:
+ * memory was refused. */
+bool hri_older_add(hri_inside *in, uint64_t until, const uint64_t *passes, size_t pass_count, hr_growth *rows,
+                   size_t count);
 hr_status hri_within_find(hri_inside *in, hr_error *error);
 /* The events at which the passes of a model begin that the whole trace ends with, as within.c tells them; freed with hri_free. No
  * passes: true and *count 0; false: memory was refused. */

@@ -37,7 +37,8 @@ typedef struct row_of_frees {
 typedef struct look {
   hri_inside *in;
   uint64_t until, live_bytes;     /* the failure, and what is live then */
-  HRI_ARRAY(uint64_t) end_events; /* the ends of optimizers before it */
+  uint64_t first;                 /* event at which the steps begin that were told */
+  HRI_ARRAY(uint64_t) end_events; /* the ends of optimizers before it, or of passes */
   keeper *keepers;                /* by plain stack */
   HRI_ARRAY(row_of_frees) rows, given, turned;
 } look;
@@ -108,9 +109,7 @@ static void note_largest(keeper *of, uint64_t index, const hri_life *life, uint6
 
 static void note_lives(look *w) {
   const hri_lives *l = w->in->lives;
-  const hr_inspection *p = &w->in->public;
   const uint64_t last_end = w->end_events.items[w->end_events.count - 1];
-  const uint64_t first_step = p->step_count ? p->steps[0].first_event : 0;
   size_t ends = 0;
   for (uint64_t k = 0; k < l->count; k++) {
     const hri_life *life = &l->lives[k];
@@ -130,7 +129,7 @@ static void note_lives(look *w) {
       of->made++;
       of->bytes += life->size;
       note_largest(of, k, life, last_end);
-      if (life->alloc < first_step) of->early++, of->early_bytes += life->size;
+      if (life->alloc < w->first) of->early++, of->early_bytes += life->size;
     }
   }
 }
@@ -283,15 +282,15 @@ static bool add_growth(look *w) {
   return p->growth != NULL;
 }
 
-/* Where the ring's own steps tell a leak, most of it may be from before them all the same; or it gives back what was there before,
- * and is a window. */
-static void add_to_leaks(look *w) {
-  hr_inspection *p = &w->in->public;
-  for (uint32_t k = 0; k < p->growth_count; k++) {
-    hr_growth *g = &p->growth[k];
+/* Where the ring's own steps or passes tell a leak, most of it may be from before them all the same; or it gives back what was there
+ * before, and is a window. The many tensors of a graph fall in no rows. */
+static void add_to_leaks(look *w, hr_growth *rows, size_t count) {
+  for (size_t k = 0; k < count; k++) {
+    hr_growth *g = &rows[k];
     keeper *of = &w->keepers[w->in->stacks[g->stack].plain];
-    if (g->kind != HR_GROWTH_LEAK || !g->stack || !hr_growth_every_step(g)) continue;
-    take_row(w, of, true);
+    const bool left = g->kind == HR_GROWTH_LEAK || g->kind == HR_GROWTH_OUTPUTS || g->kind == HR_GROWTH_GRAPH;
+    if (!left || !g->stack || !hr_growth_every_step(g)) continue;
+    if (g->kind != HR_GROWTH_GRAPH) take_row(w, of, true);
     if (of->made && are_given_back(w, of)) g->kind = HR_GROWTH_SETTLED;
     if (!piles_up(w, of)) continue;
     g->bytes += of->older_bytes + of->early_bytes;
@@ -307,26 +306,48 @@ static bool has_leaks(const hr_inspection *p) {
   return false;
 }
 
+/* What all of it is told by, once the ends are known; false: memory was refused. */
+static bool look_around(look *w) {
+  w->keepers = hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *w->keepers);
+  if (w->keepers) note_lives(w);
+  return w->keepers && list_rows(w) && list_given(w);
+}
+
+static void look_close(look *w) {
+  hri_array_free(&w->end_events);
+  hri_array_free(&w->rows);
+  hri_array_free(&w->given);
+  hri_array_free(&w->turned);
+  hri_free(w->keepers);
+}
+
 hr_status hri_older_find(hri_inside *in, hr_error *error) {
-  const hr_inspection *p = &in->public;
-  const uint32_t stacks = p->snapshot->stack_count;
+  hr_inspection *p = &in->public;
   const bool leaks = has_leaks(p);
   look w = {.in = in, .until = hri_failure_at(p) ? p->at_event : in->work_end};
   bool ok;
   if (!in->has_stacks || p->began_empty || w.until == HRI_NEVER) return HR_OK;
   if (!leaks && (p->growth_count || p->step_count >= LEAST_STEPS)) return HR_OK;
+  w.first = p->step_count ? p->steps[0].first_event : 0;
   ok = find_ends(&w);
   if (ok && w.end_events.count) {
-    w.keepers = hri_alloc_zero(stacks, sizeof *w.keepers);
-    if (w.keepers) note_lives(&w);
-    ok = w.keepers && list_rows(&w) && list_given(&w);
-    if (ok && leaks) add_to_leaks(&w);
+    ok = look_around(&w);
+    if (ok && leaks) add_to_leaks(&w, p->growth, p->growth_count);
     else if (ok) ok = add_growth(&w);
   }
-  hri_array_free(&w.end_events);
-  hri_array_free(&w.rows);
-  hri_array_free(&w.given);
-  hri_array_free(&w.turned);
-  hri_free(w.keepers);
-  return ok ? HR_OK : hri_fail_memory(error, stacks * sizeof *w.keepers, "what is older than the recording");
+  look_close(&w);
+  return ok ? HR_OK
+            : hri_fail_memory(error, p->snapshot->stack_count * sizeof *w.keepers, "what is older than the recording");
+}
+
+bool hri_older_add(hri_inside *in, uint64_t until, const uint64_t *passes, size_t pass_count, hr_growth *rows,
+                   size_t count) {
+  look w = {.in = in, .until = until, .first = pass_count ? passes[0] : 0};
+  bool ok = true;
+  if (in->public.began_empty || !in->has_stacks || pass_count == 0 || count == 0) return true;
+  for (size_t k = 0; ok && k < pass_count; k++) ok = hri_array_push(&w.end_events, passes[k]);
+  ok = ok && look_around(&w);
+  if (ok) add_to_leaks(&w, rows, count);
+  look_close(&w);
+  return ok;
 }

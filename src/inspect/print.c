@@ -123,8 +123,9 @@ static void say_verdict(hri_text *t, const hr_inspection *p) {
       hri_text_add(t, "GROWS by %s each time that it is made anew: a tensor, %s larger in all (below)\n",
                    SIZE((uint64_t)s.largest->bytes_per_step), SIZE(s.largest->bytes));
     else if (s.largest->from_before)
-      hri_text_add(t, "GROWS: %s outlive their steps, of which %s are from before the recording began (below)\n",
-                   SIZE(s.growing), 2 * s.largest->from_before > s.largest->count ? "most" : "some");
+      hri_text_add(t, "GROWS: %s outlive their %s, of which %s are from before the recording began (below)\n",
+                   SIZE(s.growing), steps ? "steps" : "passes",
+                   2 * s.largest->from_before > s.largest->count ? "most" : "some");
     else
       hri_text_add(t, "GROWS by %s %s: %s outlive their %s (below)\n", SIZE((uint64_t)per_step),
                    !steps                            ? "every pass"

@@ -611,7 +611,7 @@ static bool find_growth(window *w) {
   if (!look_back(w)) return false;
   doubt_graph(w);
   note_backwards(w);
-  return true;
+  return w->from || hri_older_add(w->in, w->to, w->passes.items, w->passes.count, w->found.items, w->found.count);
 }
 
 /* ---- together with what the steps tell ---- */

@@ -732,8 +732,10 @@ static void test_growth_of_passes(void **state) {
     scene_leak(&s, GIB(3), 7, 8);
     s.growth[0].kind = HR_GROWTH_GRAPH;
     s.growth[0].among_backwards = true;
+    s.growth[0].from_before = 3;
     expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
     e = explain(&s);
+    assert_true(says(&e->failures[0], "3 tensors of it are from before the recording began"));
     assert_true(says(&e->failures[0], "backwards ran among these passes"));
     assert_non_null(strstr(e->failures[0].advice[0].text, "retain_graph=True"));
     for (uint32_t k = 0; k < e->failures[0].advice_count; k++) {

@@ -1342,6 +1342,8 @@ typedef struct evaluation {
   int batches; /* tensors that one line makes for each pass */
   int unseen;  /* passes before the recording begins */
   bool midway; /* ... and half of the layers of the next one */
+  int last;    /* of the outputs that are kept only so many are */
+  bool fall;   /* they go with the exception */
   bool pairs;  /* a line joins keys and values before it lets go of the old ones */
   bool loader; /* a data loader gives the batches, and an optimizer says when it steps */
 } evaluation;
@@ -1352,7 +1354,7 @@ static hr_snapshot *evaluate_as(const evaluation *e) {
   run_options o = {.steps = steps, .big_step = -1, .loader = e->loader};
   story *s = malloc(sizeof *s);
   carried c = {.joined = 0};
-  uint64_t cache[LAYERS] = {0}, values[LAYERS] = {0}, out = 0;
+  uint64_t cache[LAYERS] = {0}, values[LAYERS] = {0}, outputs[128], out = 0;
   hr_snapshot *snapshot;
   story_begin(s, 2048 * MIB);
   s->silent_start = e->unseen > 0;
@@ -1384,10 +1386,14 @@ static hr_snapshot *evaluate_as(const evaluation *e) {
     uint64_t next = story_alloc(s, LOGITS, HEAD);
     if (out && keep != KEEPS_OUTPUTS && keep != KEEPS_GRAPH) story_free(s, out);
     out = next;
+    outputs[pass] = out;
+    if (e->last && pass >= e->last) story_free_at(s, outputs[pass - e->last], BATCH);
     for (int k = 0; k < 2 * LAYERS + 1 && keep != KEEPS_GRAPH; k++) story_free(s, made[k]);
     for (int n = 0; n < batches; n++) story_free(s, batch[n]);
   }
   story_event(s, HR_TRACE_OOM, 0, LOGITS, HEAD);
+  for (int pass = e->last ? passes - 1 - e->last : 0; e->fall && pass < passes - 1; pass++)
+    story_free(s, outputs[pass]);
   snapshot = story_end(s);
   free(s);
   return snapshot;
@@ -1440,6 +1446,25 @@ static void a_cache_grew_before_the_recording(void **unused) {
       if (p->growth[k].kind == HR_GROWTH_CACHE) bytes += p->growth[k].bytes;
     assert_int_equal(bytes, (uint64_t)LAYERS * (pairs ? 2 : 1) * (unseen ? 60 : 59) * MIB);
     assert_true(per_pass(p, HR_GROWTH_CACHE) == (double)LAYERS * (pairs ? 2 : 1) * MIB);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(s);
+  }
+}
+
+/* ... and so did a list of outputs; but not the last N of them. */
+static void outputs_piled_up_before_the_recording(void **unused) {
+  enum { PASSES = 40, UNSEEN = 30 };
+  (void)unused;
+  for (int last = 0; last <= 20; last += 20) {
+    hr_snapshot *s = evaluate_as(&(evaluation){
+        .passes = PASSES, .keep = KEEPS_OUTPUTS, .batches = 1, .unseen = UNSEEN, .last = last, .fall = true});
+    hr_inspection *p = inspect(s, HR_AT_OOM);
+    assert_int_equal(p->growth_count && hr_growth_goes_on(p->growth[0].kind), !last);
+    if (!last) {
+      assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+      assert_int_equal(p->growth[0].from_before, UNSEEN);
+      assert_int_equal(p->growth[0].bytes, (uint64_t)(PASSES - 2) * LOGITS);
+    }
     hr_inspection_destroy(p);
     hr_snapshot_destroy(s);
   }
@@ -2452,6 +2477,7 @@ int main(void) {
       cmocka_unit_test(a_workspace_is_no_pass),
       cmocka_unit_test(batches_of_a_loader_are_no_steps),
       cmocka_unit_test(a_cache_grew_before_the_recording),
+      cmocka_unit_test(outputs_piled_up_before_the_recording),
       cmocka_unit_test(a_ring_begins_within_a_pass),
       cmocka_unit_test(growth_within_a_step),
       cmocka_unit_test(the_users_own_frame_stands),
