@@ -289,26 +289,42 @@ static bool comes_to_ends(const hri_inside *in, const marks *found) {
   return made > 0 && gone >= made / 2;
 }
 
-/* Whether most of what repeats was made within a model's call, and so may be its layers. Without stacks nothing tells. */
+/* Whether most of what repeats was made within a model's call or its backward, and so may be its layers'. Without stacks nothing
+ * tells. */
 static bool may_be_layers(const hri_inside *in, const marks *found) {
   size_t within = 0;
-  for (size_t k = 0; k + 1 < found->count; k++)
-    within += in->stacks[in->lives->events[found->items[k]].stack].site != 0;
+  for (size_t k = 0; k + 1 < found->count; k++) {
+    const hri_stack_info *stack = &in->stacks[in->lives->events[found->items[k]].stack];
+    within += stack->site != 0 || stack->stage == HR_STAGE_BACKWARD;
+  }
   return 2 * within >= found->count;
 }
 
-/* Whether the program asks for something outside the model's call, a batch or a backward's, in most of the steps: layers follow
- * each other within one call, however much of what they make goes again. */
-static bool leaves_the_call(const hri_inside *in, const marks *found) {
+/* Where a step asks for memory: in a model's call, in a backward, elsewhere. */
+enum { IN_CALL = 1, IN_BACKWARD = 2, ELSEWHERE = 4 };
+
+static unsigned part_of_step(const hri_inside *in, const hri_life *life) {
+  if (hri_life_stage(in, life) == HR_STAGE_BACKWARD) return IN_BACKWARD;
+  return in->stacks[life->stack].site ? IN_CALL : ELSEWHERE;
+}
+
+/* Whether most of the steps have a batch, an optimizer, or a forward and a backward: layers follow each other within one call, or one
+ * backward, however much of what they make goes again. */
+static bool are_more_than_layers(const hri_inside *in, const marks *found) {
   const hri_lives *l = in->lives;
-  size_t step = 0, last = found->count, left = 0;
+  size_t step = 0, more = 0;
+  unsigned parts = 0;
   for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < found->items[found->count - 1]; k++) {
-    if (l->lives[k].alloc < found->items[0] || in->stacks[l->lives[k].stack].site) continue;
-    while (l->lives[k].alloc >= found->items[step + 1]) step++;
-    left += step != last;
-    last = step;
+    if (l->lives[k].alloc < found->items[0]) continue;
+    while (l->lives[k].alloc >= found->items[step + 1]) {
+      more += parts >= (IN_CALL | IN_BACKWARD);
+      parts = 0;
+      step++;
+    }
+    parts |= part_of_step(in, &l->lives[k]);
   }
-  return 2 * left >= found->count - 1;
+  more += parts >= (IN_CALL | IN_BACKWARD);
+  return 2 * more >= found->count - 1;
 }
 
 /* Whether the program was still in such steps when it asked for memory last: a step before has that place too. A loop that
@@ -389,7 +405,7 @@ static bool from_repetition(hri_inside *in, marks *found) {
                           by_place = {place_of, true, LEAST_LIVES, 2, LEAST_REPEATS},
                           by_loop = {place_of, true, LOOP_LIVES, 2, LOOP_REPEATS};
   if (!find_repetition(in, &by_size, found)) return false;
-  if (found->count && may_be_layers(in, found) && !(comes_to_ends(in, found) && leaves_the_call(in, found)))
+  if (found->count && may_be_layers(in, found) && !(comes_to_ends(in, found) && are_more_than_layers(in, found)))
     found->count = 0;
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;

@@ -1937,11 +1937,13 @@ static void a_buffer_that_fills_up(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
-/* A recording that ends in the first forward: its layers come at one distance, and keep what they make, or less than they give back
- * (an activation written out has many temporaries; of a frozen layer little is saved). */
+/* A recording that ends in the first forward, or behind its backward: layers come at one distance, and keep what they make, or less
+ * than they give back (an activation written out has many temporaries; of a frozen layer little is saved). */
 static void layers_are_no_steps(void **unused) {
   (void)unused;
-  for (int temporaries = 1; temporaries <= 16; temporaries += 15) {
+  for (int way = 0; way < 3; way++) {
+    const int temporaries = way ? 16 : 1;
+    const char *layers = way < 2 ? LAYER : BACKWARD;
     story *s = malloc(sizeof *s);
     hr_snapshot *snapshot;
     hr_inspection *p;
@@ -1949,8 +1951,8 @@ static void layers_are_no_steps(void **unused) {
     for (int k = 0; k < 9; k++) story_alloc(s, WEIGHT, INIT);
     story_alloc(s, 65536, BATCH);
     for (int layer = 0; layer < 9; layer++) {
-      for (int k = 0; k < 6; k++) story_alloc(s, ACTIVATION + 65536 * (uint64_t)k, LAYER);
-      for (int k = 0; k < temporaries; k++) story_free(s, story_alloc(s, 4 * MIB, LAYER));
+      for (int k = 0; k < 6; k++) story_alloc(s, ACTIVATION + 65536 * (uint64_t)k, layers);
+      for (int k = 0; k < temporaries; k++) story_free(s, story_alloc(s, 4 * MIB, layers));
     }
     story_event(s, HR_TRACE_OOM, 0, 64 * MIB, EMBEDDING);
     snapshot = story_end(s);
