@@ -172,8 +172,9 @@ static bool is_exact(const window *w, const made *rows, size_t row_count) {
 static bool comes_each_pass(const window *w, const made *rows, size_t row_count, size_t without) {
   const size_t count = w->passes.count, each = count ? (row_count + count / 2) / count : 0;
   size_t last = count + 1, of_last = 0, met = 0;
-  if (each == 0 || each > MOST_A_PASS || row_count + each * without < each * count || row_count > each * (count + 1))
-    return false;
+  if (each == 0 || each > MOST_A_PASS || row_count + each * without < each * count) return false;
+  if (row_count > each * (count + 1))
+    return keeps_pace(w, rows, row_count); /* several threads failed behind their batches */
   for (size_t k = 0; k < row_count; k++) {
     const size_t pass = pass_of(w, made_life(w, &rows[k])->alloc);
     of_last = pass == last ? of_last + 1 : 1;

@@ -1868,7 +1868,7 @@ static void what_one_line_joins(void **unused) {
 }
 
 /* Three threads serve side by side, now one ahead and now another, and put what each pass gives into one list. */
-static void serve_in_threads(uint32_t random) {
+static void serve_in_threads(uint32_t random, bool all_fail) {
   enum { PASSES = 80, THREADS = 3 };
   story *s = malloc(sizeof *s);
   uint64_t batch[THREADS] = {0}, hidden[THREADS] = {0}, after[THREADS] = {0};
@@ -1892,6 +1892,12 @@ static void serve_in_threads(uint32_t random) {
       passes++;
     }
   }
+  for (int t = 0; t < THREADS && all_fail; t++) { /* each behind its next batch */
+    if (part[t] > 2) story_free(s, after[t]);
+    if (part[t] > 1) story_free(s, hidden[t]);
+    if (part[t] == 0) story_alloc(s, 65536, BATCH);
+    if (t + 1 < THREADS) story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
+  }
   story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
   snapshot = story_end(s);
   free(s);
@@ -1907,7 +1913,8 @@ static void serve_in_threads(uint32_t random) {
 
 static void passes_of_threads(void **unused) {
   (void)unused;
-  for (uint32_t seed = 1; seed <= 24; seed++) serve_in_threads(seed);
+  for (uint32_t seed = 1; seed <= 24; seed++)
+    for (int all_fail = 0; all_fail < 2; all_fail++) serve_in_threads(seed, all_fail);
 }
 
 /* A buffer that is made half as large again whenever a pass has filled it is no joined results: nothing is left of each pass. */
