@@ -484,7 +484,9 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   else
     hri_oom_line(f, "in one piece it would have fit, with %s left of %s: %s%s", SIZE(have - k->need),
                  SIZE(k->reserved + k->device_free),
-                 leaves_one_layer(k) ? "less than another such request" : "nearly full",
+                 step_too_big(k)       ? "less than the rest of its step needs"
+                 : leaves_one_layer(k) ? "less than another such request"
+                                       : "nearly full",
                  hri_oom_carried_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
   if (k->i->step_count == 0)
     hri_oom_line(f, "no steps were found in the trace: growth and outliers cannot be told from it");

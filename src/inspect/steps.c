@@ -40,7 +40,8 @@ static bool is_zero_grad(const char *name) { return strncmp(name, "Optimizer.zer
 static bool is_batch(const char *name) { return strncmp(name, "enumerate(DataLoader)#", 22) == 0; }
 
 /* Of the names that begin at least twice, the one that covers most time; enclosing ones win over what they enclose. Batches
- * are steps only where no optimizer's are known: those of evaluation are passes of its last one. */
+ * are steps only where no optimizer's are known: those of evaluation are passes of its last one. An optimizer's may be a single one:
+ * it ends the first step, and so begins the second. */
 static const char *step_name(const hr_snapshot *s, int32_t device) {
   enum { MOST = 256 }; /* different names looked at: programs have a handful */
   struct {
@@ -70,6 +71,8 @@ static const char *step_name(const hr_snapshot *s, int32_t device) {
     if (is_zero_grad(rows[k].name) || (trains && is_batch(rows[k].name))) continue;
     if (best == MOST || rows[k].covered > rows[best].covered) best = k;
   }
+  for (uint32_t k = 0; k < count && best == MOST; k++) /* one step, and the next one failed */
+    if (is_optimizer_step(rows[k].name)) best = k;
   return best == MOST ? NULL : rows[best].name;
 }
 
@@ -138,8 +141,9 @@ static bool join_rounds(const hri_inside *in, marks *found) {
 }
 
 /* What follows the last end of an optimizer is a step only if it has a step's events: not the cleaning up, nor a pass
- * of evaluation that hardly began. */
+ * of evaluation that hardly began. Behind a single step a failure is enough. */
 static bool add_ends(const hri_inside *in, marks *found) {
+  const hr_inspection *p = &in->public;
   uint64_t usual, left;
   if ((in->has_stacks && !join_rounds(in, found)) || !begin_first(in, found)) return false;
   if (found->count < 2) return found->count == 0 || hri_array_push(found, in->lives->event_count);
@@ -147,6 +151,7 @@ static bool add_ends(const hri_inside *in, marks *found) {
   left = in->work_end == HRI_NEVER || in->work_end < found->items[found->count - 1]
              ? 0
              : in->work_end - found->items[found->count - 1];
+  if (found->count == 2 && p->oom_count && p->ooms[p->oom_count - 1].event > found->items[1]) usual = 0;
   return left < usual / 4 || hri_array_push(found, in->lives->event_count);
 }
 

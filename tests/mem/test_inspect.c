@@ -510,6 +510,39 @@ static void steps_come_from_annotations_stacks_or_repetition(void **unused) {
   hr_snapshot_destroy(s);
 }
 
+/* One step of an optimizer that allocates nothing, known by its annotation, and a failure soon behind it: two steps. Without the
+ * failure what follows may be the cleaning up. */
+static void a_second_step_that_fails_early(void **unused) {
+  (void)unused;
+  for (int fails = 0; fails < 2; fails++) {
+    story *s = malloc(sizeof *s);
+    uint64_t made[20];
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 1024 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+    for (int k = 0; k < 20; k++) made[k] = story_alloc(s, ACTIVATION, FORWARD);
+    for (int k = 19; k >= 0; k--) {
+      story_free(s, story_alloc(s, 1000000, BACKWARD));
+      story_free(s, made[k]);
+    }
+    span(s, "Optimizer.step#SGD.step", 1);
+    for (int k = 0; k < 2; k++) story_alloc(s, ACTIVATION, FORWARD);
+    if (fails) story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, fails ? HR_AT_OOM : HR_AT_PEAK);
+    assert_int_equal(p->step_count, fails ? 2 : 0);
+    if (fails) {
+      assert_string_equal(p->steps_from, "annotations");
+      assert_true(p->steps[1].first_event <= p->ooms[0].event);
+      assert_int_equal(p->steps[0].peak_live_bytes, LAYERS * WEIGHT + 20 * ACTIVATION + 1000000);
+    }
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 static void a_step_that_stands_out(void **unused) {
   run_options o = {.steps = 9, .big_step = 5, .annotate = true};
   hr_snapshot *s = train(&o);
@@ -2492,6 +2525,7 @@ int main(void) {
       cmocka_unit_test(the_users_own_frame_stands),
       cmocka_unit_test(mixed_rows_say_so),
       cmocka_unit_test(steps_come_from_annotations_stacks_or_repetition),
+      cmocka_unit_test(a_second_step_that_fails_early),
       cmocka_unit_test(a_step_that_stands_out),
       cmocka_unit_test(a_thread_without_stacks_is_backward),
       cmocka_unit_test(without_stacks_lives_decide),
