@@ -17,15 +17,7 @@
 
 #include <stdlib.h>
 
-enum {
-  LEAST_PASSES = 4,
-  LEAST_SIZES = 8,
-  GRAPH_STACKS = 3,
-  MOST_A_PASS = 8,
-  MOST_THREADS = 8,
-  LEAST_WENT = 3,
-  MANY_PASSES = 64
-};
+enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8, MOST_THREADS = 8, LEAST_WENT = 3 };
 
 typedef struct made {
   uint64_t life;
@@ -210,13 +202,6 @@ static size_t starts_a_pass(const window *w, size_t from, size_t to, bool side_b
   return paced && is_near(count, rows * pace, pace) ? pace : 0;
 }
 
-/* Whether the rows of a stack are made around the model's call: outside of any, or in another one that comes so often that they are no
- * layers, which a program calls one by one from two lines. */
-static bool is_around(const window *w, uint32_t stack, size_t rows) {
-  const uint32_t site = w->in->stacks[stack].site;
-  return stack && (!site || (site != w->site && rows >= MANY_PASSES));
-}
-
 /* How many allocations of the first stack make a pass, by the stack outside the model's call that comes most often, whose
  * first row is *row. 0: no stack tells it. */
 static size_t in_a_pass(const window *w, bool side_by_side, size_t *row) {
@@ -225,7 +210,7 @@ static size_t in_a_pass(const window *w, bool side_by_side, size_t *row) {
     const uint32_t stack = w->rows.items[k].stack;
     size_t each;
     next = stack_end(w, k);
-    if (!is_around(w, stack, next - k) || next - k < LEAST_PASSES || next - k <= count) continue;
+    if (!stack || w->in->stacks[stack].site || next - k < LEAST_PASSES || next - k <= count) continue;
     if ((each = starts_a_pass(w, k, next, side_by_side)) == 0) continue;
     best = each;
     *row = k;
@@ -253,8 +238,7 @@ static bool are_passes(const window *w) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     next = stack_end(w, k);
     if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
-    if (is_around(w, w->rows.items[k].stack, next - k) && comes_each_pass(w, &w->rows.items[k], next - k, 1))
-      return true;
+    if (stack->site == 0 && w->rows.items[k].stack && comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
   }
   return false;
 }

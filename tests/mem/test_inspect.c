@@ -1626,41 +1626,6 @@ static void passes_that_begin_twice(void **unused) {
   }
 }
 
-#define ROLL                                                                                                           \
-  CPP_ALLOC "at::_ops::gru_cell::call(...)@??:0;forward@model.py:90" CALL ";roll@eval.py:31;<module>@eval.py:40"
-#define DECODE                                                                                                         \
-  CPP_ALLOC "at::_ops::linear::call(...)@??:0;forward@model.py:95" CALL ";roll@eval.py:32;<module>@eval.py:40"
-
-/* Two models that call each other in turn, and nothing is made around them: passes where they are more than a program has layers. */
-static void a_rollout_of_two_models(void **unused) {
-  (void)unused;
-  for (int rounds = 40; rounds <= 100; rounds += 60) {
-    story *s = malloc(sizeof *s);
-    uint64_t state = 0;
-    hr_snapshot *snapshot;
-    hr_inspection *p;
-    bool passes;
-    story_begin(s, 2048 * MIB);
-    for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
-    for (int k = 0; k < rounds; k++) {
-      const uint64_t next = story_alloc(s, 65536, ROLL), hidden = story_alloc(s, MIB / 4, DECODE);
-      if (state) story_free(s, state);
-      state = next;
-      story_alloc(s, 2 * MIB, DECODE);
-      story_free(s, hidden);
-    }
-    story_event(s, HR_TRACE_OOM, 0, 65536, ROLL);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
-    passes = p->growth_count && p->growth[0].kind == HR_GROWTH_OUTPUTS;
-    assert_int_equal(passes, rounds > 64);
-    if (passes) assert_int_equal(p->growth[0].bytes, (uint64_t)(rounds - 2) * 2 * MIB);
-    hr_inspection_destroy(p);
-    hr_snapshot_destroy(snapshot);
-  }
-}
-
 /* Training that goes through several passes before what they kept is freed, by one backward or when the next step begins:
  * the last step has more of them. Of its two places in the model one is kept, which alone looks like results. */
 static void passes_whose_tensors_go_again(void **unused) {
@@ -2549,7 +2514,6 @@ int main(void) {
       cmocka_unit_test(a_loop_that_ended_has_no_steps),
       cmocka_unit_test(a_queue_that_grows),
       cmocka_unit_test(what_one_line_joins),
-      cmocka_unit_test(a_rollout_of_two_models),
       cmocka_unit_test(passes_whose_tensors_go_again),
       cmocka_unit_test(a_table_that_is_enlarged),
       cmocka_unit_test(a_workspace_is_no_pass),
