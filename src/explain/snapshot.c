@@ -434,8 +434,10 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
                  SIZE(missing));
     every = false;
   }
-  hri_oom_say(f, HR_OOM_GROWTH, every && leak_seen(k) >= k->live / 4 ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
-              "%s: %s of the %s live are %s", what_grows(k), SIZE(k->leak_bytes), SIZE(k->live),
+  every = every && leak_seen(k) >= k->live / 4 &&
+          k->device_free + k->cached + leak_seen(k) >= k->need; /* without what size alone says of what was before */
+  hri_oom_say(f, HR_OOM_GROWTH, every ? HR_OOM_CERTAIN : HR_OOM_LIKELY, "%s: %s of the %s live are %s", what_grows(k),
+              SIZE(k->leak_bytes), SIZE(k->live),
               k->leak->kind == HR_GROWTH_LARGER  ? "what it grew by"
               : hr_growth_by_step(k->leak->kind) ? "left over from earlier steps"
               : k->leak->kind == HR_GROWTH_CACHE ? "left over from earlier tokens"
@@ -596,7 +598,7 @@ typedef enum graph_of { GRAPH_ANY, GRAPH_EVALUATION, GRAPH_SUMMED, GRAPH_RETAINE
 
 static bool is_graph_of(const hr_growth *leak, graph_of of) {
   switch (of) {
-  case GRAPH_EVALUATION: return !leak->freed_in_steps && !leak->among_backwards;
+  case GRAPH_EVALUATION: return !leak->freed_in_steps;
   case GRAPH_SUMMED: return !leak->among_backwards;
   case GRAPH_RETAINED: return leak->among_backwards;
   default: return true;

@@ -174,7 +174,8 @@ static bool outlives_an_end(const look *w, const hri_life *life) {
 }
 
 /* The sizes of which a line of the program's own gave one back that was there before: windows that move on. And of which it gave one
- * back that an earlier step of the ring made: a variable that holds its tensor until the next step does. */
+ * back that an earlier step of the ring made: a variable that holds its tensor until the next step does. A forward gives back what
+ * it made; what was there before the ring, and went behind its first step, is a bank's within a module. */
 static bool list_given(look *w) {
   const hri_lives *l = w->in->lives;
   for (uint64_t k = 0; k < l->count && (k < l->before_count || l->lives[k].alloc < w->until); k++) {
@@ -182,7 +183,8 @@ static bool list_given(look *w) {
     if (is_live(w, life) || (k >= l->before_count && !outlives_an_end(w, life))) continue;
     const uint32_t by = l->events[hri_life_gone(life)].stack;
     const uint8_t stage = w->in->stacks[by].stage;
-    if (stage == HR_STAGE_FORWARD || stage == HR_STAGE_BACKWARD || stage == HR_STAGE_OPTIMIZER) continue;
+    const bool banked = k < l->before_count && w->end_events.count && hri_life_gone(life) > w->end_events.items[0];
+    if (stage == HR_STAGE_BACKWARD || stage == HR_STAGE_OPTIMIZER || (stage == HR_STAGE_FORWARD && !banked)) continue;
     if (hri_stack_is_own(w->in->public.snapshot, by) &&
         !hri_array_push(k < l->before_count ? &w->given : &w->turned, ((row_of_frees){life->size, 1, k})))
       return false;
@@ -212,12 +214,35 @@ static uint64_t count_sizes(row_of_frees *rows, size_t count, uint64_t least, ui
 
 /* Whether they are given back as others are made, for half of these at least. What a window takes from batches of any length
  * differs from tensor to tensor, and one that goes may lie as far outside their sizes as they lie apart. What variables held of
- * the step before the ring goes like that too, once, and then what they held of the ring's steps. */
+ * the step before the ring goes like that too, once, and then what they held of the ring's steps, as often in each. */
 static bool are_given_back(const look *w, const keeper *of) {
   const uint64_t apart = of->largest - of->least, least = of->least > apart ? of->least - apart : 0;
   const uint64_t given = count_sizes(w->given.items, w->given.count, least, of->largest + apart);
   const uint64_t turned = count_sizes(w->turned.items, w->turned.count, least, of->largest + apart);
-  return given > turned && 2 * (given - turned) >= of->made;
+  const uint64_t steps = w->end_events.count > 1 ? w->end_events.count - 1 : 1, held = (turned + steps - 1) / steps;
+  return given > held && 2 * (given - held) >= of->made;
+}
+
+/* Whether that happens in half of the steps at least, as a window moves on: what is given back at once was dropped. */
+static bool goes_by_turns(const look *w, const keeper *of) {
+  const uint64_t apart = of->largest - of->least, least = of->least > apart ? of->least - apart : 0;
+  bool *in = hri_alloc_zero(w->end_events.count + 1, sizeof *in);
+  size_t steps = 0;
+  const row_of_frees *end = w->given.items + w->given.count;
+  for (const row_of_frees *r = in ? row_from(w->given.items, w->given.count, least) : NULL;
+       r && r < end && r->size <= of->largest + apart; r++) {
+    const uint64_t gone = hri_life_gone(&w->in->lives->lives[r->life]);
+    size_t low = 0, high = w->end_events.count;
+    while (low < high) {
+      const size_t middle = low + (high - low) / 2;
+      if (w->end_events.items[middle] <= gone) low = middle + 1;
+      else high = middle;
+    }
+    steps += !in[low];
+    in[low] = true;
+  }
+  hri_free(in);
+  return 2 * steps >= w->end_events.count;
 }
 
 /* Whether there is more from before than one step makes: of a ring without a whole step, by far. */
@@ -291,7 +316,7 @@ static void add_to_leaks(look *w, hr_growth *rows, size_t count) {
     const bool left = g->kind == HR_GROWTH_LEAK || g->kind == HR_GROWTH_OUTPUTS || g->kind == HR_GROWTH_GRAPH;
     if (!left || !g->stack || !hr_growth_every_step(g)) continue;
     if (g->kind != HR_GROWTH_GRAPH) take_row(w, of, true);
-    if (of->made && are_given_back(w, of)) g->kind = HR_GROWTH_SETTLED;
+    if (of->made && are_given_back(w, of) && goes_by_turns(w, of)) g->kind = HR_GROWTH_SETTLED;
     if (!piles_up(w, of)) continue;
     g->bytes += of->older_bytes + of->early_bytes;
     g->count += of->older + of->early;

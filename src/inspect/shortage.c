@@ -118,10 +118,10 @@ uint64_t hri_live_before(const hri_shortage *s) {
                                                                                              : most;
 }
 
-/* Whether steps show what the one at hand comes to: two at least, and one that needed two thirds of what this one has by now. */
+/* Whether steps show what the one at hand comes to: two before it at least, and one that needed two thirds of what this one has by now. */
 static bool steps_tell(const hri_shortage *s) {
   const uint64_t most = live_in_steps_before(s);
-  return s->in->step_count >= 2 && s->oom->live_bytes + s->request <= most + most / 2;
+  return s->in->step_count >= 3 && s->oom->live_bytes + s->request <= most + most / 2;
 }
 
 /* While a device fills up there is always a request that would have gone well in one piece, and the next one fails. As much

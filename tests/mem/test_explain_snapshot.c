@@ -724,7 +724,7 @@ static void test_growth_of_passes(void **state) {
     hr_explanation_destroy(e);
     scene_close(&s);
   }
-  { /* backwards ran and freed nothing: it is no evaluation, nor losses that are summed */
+  { /* backwards ran and freed nothing: no losses that are summed */
     scene s;
     hr_explanation *e;
     scene_open(&s, "");
@@ -737,11 +737,12 @@ static void test_growth_of_passes(void **state) {
     e = explain(&s);
     assert_true(says(&e->failures[0], "3 tensors of it are from before the recording began"));
     assert_true(says(&e->failures[0], "backwards ran among these passes"));
-    assert_non_null(strstr(e->failures[0].advice[0].text, "retain_graph=True"));
+    uint32_t retained = 0;
     for (uint32_t k = 0; k < e->failures[0].advice_count; k++) {
-      assert_null(strstr(e->failures[0].advice[k].text, "no_grad"));
+      retained += strstr(e->failures[0].advice[k].text, "retain_graph=True") != NULL;
       assert_null(strstr(e->failures[0].advice[k].text, "for the sum of n losses"));
     }
+    assert_int_equal(retained, 1); /* beside no_grad(): the backwards may be another model's */
     hr_explanation_destroy(e);
     scene_close(&s);
   }
