@@ -25,7 +25,8 @@ static bool will_come(const char *text, size_t end, bool fenced) {
   static const char will[] =
       "you will get|you'll get|you will see|you'll see|you will receive|you may get|you might get|you may see|you might see";
   static const char may[] =
-      "you may meet|you may encounter|you may see an error|you may get an error|can stop with|may stop with|can fail with|may fail with|might fail with|could fail with";
+      "you may meet|you may encounter|you may see an error|you may get an error|can stop with|may stop with|can fail with|"
+      "may fail with|might fail with|could fail with";
   const size_t from = end > REACH ? end - REACH : 0;
   if (!fenced && !hri_match_any(text, from, end, "following error|following message|like following|message like"))
     return false;
@@ -204,119 +205,18 @@ static bool is_typical(const char *text, size_t from, size_t end) {
           hri_match_end(text, from, end, "like this:|like this|something like:"));
 }
 
-/* Words of several languages by which a line announces such messages as follow it, and by which it says that they are anybody's, or come
- * sooner or later: both stand in the line, which needs no colon then. */
-static const struct {
-  const char *announces, *anybodys;
-} announcements[] = {
-    /* English; typical ones are is_typical's, too */
-    {"like these|like this|such as this|such as these|like the following|like the one below",
-     "sooner or later you|sooner or later one|at some point you|eventually you|inevitably you|every beginner|everybody comes|everyone comes"},
-    {"looks like this|looks as follows|looks something like|is as follows", "a typical|the typical|typically"},
-    /* German: like these, the following, of this kind; sooner or later, one comes to. Looks so; typical, usually */
-    {"wie diese|folgende|dieser art|solche",
-     "fr\xc3\xbcher oder sp\xc3\xa4ter|man st\xc3\xb6\xc3\x9ft|st\xc3\xb6\xc3\x9ft man|man trifft|trifft man"},
-    {" so aus|wie folgt|folgenderma\xc3\x9f", "typisch|\xc3\xbc"
-                                              "blicherweise|normalerweise|meist"},
-    /* French */
-    {"comme celle-ci|comme celui-ci|comme ceux-ci|comme celles-ci|de ce type|de ce genre|suivant|semblable",
-     "t\xc3\xb4t ou tard|on finit toujours|vous rencontrerez|vous verrez|vous obtiendrez"},
-    {"ressemble|se pr\xc3\xa9sente|la forme", "typique|g\xc3\xa9n\xc3\xa9ralement|habituellement|normalement"},
-    /* Spanish, Portuguese */
-    {"como este|como estos|como esta|como \xc3\xa9ste|como estes|siguiente|seguinte|parecid",
-     "tarde o temprano|uno se encuentra|te encontrar\xc3\xa1s|se encontrar\xc3\xa1|mais cedo ou mais tarde|voc\xc3\xaa vai|voc\xc3\xaa ver\xc3\xa1"},
-    {"este aspecto|esta forma|se ve as\xc3\xad|esta apar\xc3\xaancia",
-     "t\xc3\xadpic|normalmente|habitualmente|generalmente|geralmente|suele"},
-    /* Italian */
-    {"come questo|come questi|come questa|come queste|seguent|simile a quest",
-     "prima o poi|ci si imbatte|si incontra|vedrete|vedrai"},
-    {"questo aspetto|questa forma", "tipic|normalmente|di solito|generalmente"},
-    /* Russian: with such, following, alike; sooner or later, you will meet, will see, one may see. Looks; typical, usually */
-    {"\xd1\x82\xd0\xb0\xd0\xba\xd0\xbe\xd0\xb9|\xd1\x82\xd0\xb0\xd0\xba\xd1\x83\xd1\x8e|\xd1\x82\xd0\xb0\xd0\xba\xd0\xb8\xd0\xbc|"
-     "\xd1\x82\xd0\xb0\xd0\xba\xd0\xbe\xd0\xb5|\xd1\x82\xd0\xb0\xd0\xba\xd0\xb8\xd0\xb5|\xd1\x81\xd0\xbb\xd0\xb5\xd0\xb4\xd1\x83\xd1\x8e\xd1\x89|"
-     "\xd0\xbf\xd0\xbe\xd0\xb4\xd0\xbe\xd0\xb1\xd0\xbd",
-     "\xd0\xb0\xd0\xbd\xd0\xbe \xd0\xb8\xd0\xbb\xd0\xb8 \xd0\xbf\xd0\xbe\xd0\xb7\xd0\xb4\xd0\xbd\xd0\xbe|"
-     "\xd0\xb2\xd1\x8b \xd1\x81\xd1\x82\xd0\xbe\xd0\xbb\xd0\xba\xd0\xbd|\xd0\xb2\xd1\x8b \xd1\x83\xd0\xb2\xd0\xb8\xd0\xb4|"
-     "\xd0\xb2\xd1\x8b \xd0\xbf\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb8\xd1\x82\xd0\xb5|"
-     "\xd0\xbc\xd0\xbe\xd0\xb6\xd0\xbd\xd0\xbe \xd0\xb2\xd1\x81\xd1\x82\xd1\x80\xd0\xb5\xd1\x82\xd0\xb8\xd1\x82\xd1\x8c"},
-    {"\xd0\xb2\xd1\x8b\xd0\xb3\xd0\xbb\xd1\x8f\xd0\xb4\xd0\xb8\xd1\x82|\xd0\xb2\xd1\x8b\xd0\xb3\xd0\xbb\xd1\x8f\xd0\xb4\xd1\x8f\xd1\x82",
-     "\xd0\xb8\xd0\xbf\xd0\xb8\xd1\x87\xd0\xbd|\xd0\xb1\xd1\x8b\xd1\x87\xd0\xbd\xd0\xbe"},
-    /* Chinese: as follows, the following, like this, alike; mostly will, it is hard not to, always will meet, you will, beginners. Typical */
-    {"\xe5\xa6\x82\xe4\xb8\x8b|\xe4\xbb\xa5\xe4\xb8\x8b|\xe4\xb8\x8b\xe9\x9d\xa2|\xe8\xbf\x99\xe6\xa0\xb7\xe7\x9a\x84|\xe7\xb1\xbb\xe4\xbc\xbc",
-     "\xe5\xbe\x80\xe5\xbe\x80\xe4\xbc\x9a|\xe9\x9a\xbe\xe5\x85\x8d\xe4\xbc\x9a|\xe6\x80\xbb\xe4\xbc\x9a\xe9\x81\x87\xe5\x88\xb0|"
-     "\xe4\xbd\xa0\xe4\xbc\x9a|\xe6\x82\xa8\xe4\xbc\x9a|\xe5\x88\x9d\xe5\xad\xa6\xe8\x80\x85|\xe6\x96\xb0\xe6\x89\x8b|"
-     "\xe5\xbe\x88\xe5\xa4\x9a\xe4\xba\xba\xe9\x83\xbd|\xe5\xa4\xa7\xe5\xae\xb6\xe9\x83\xbd"},
-    {"\xe5\xa6\x82\xe4\xb8\x8b|\xe8\xbf\x99\xe6\xa0\xb7|\xe4\xb8\x8b\xe9\x9d\xa2",
-     "\xe5\x85\xb8\xe5\x9e\x8b|\xe4\xb8\x80\xe8\x88\xac\xe5\xa6\x82\xe4\xb8\x8b|\xe9\x80\x9a\xe5\xb8\xb8\xe5\xa6\x82\xe4\xb8\x8b"},
-    /* Japanese: such as the following; comes to be, may come, is frequent, probably. Is as follows; typical, generally */
-    {"\xe6\xac\xa1\xe3\x81\xae\xe3\x82\x88\xe3\x81\x86\xe3\x81\xaa|\xe4\xbb\xa5\xe4\xb8\x8b\xe3\x81\xae\xe3\x82\x88\xe3\x81\x86\xe3\x81\xaa|"
-     "\xe4\xb8\x8b\xe8\xa8\x98\xe3\x81\xae\xe3\x82\x88\xe3\x81\x86\xe3\x81\xaa|\xe3\x81\x93\xe3\x81\xae\xe3\x82\x88\xe3\x81\x86\xe3\x81\xaa|"
-     "\xe3\x81\x93\xe3\x81\x86\xe3\x81\x84\xe3\x81\xa3\xe3\x81\x9f",
-     "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\xab\xe3\x81\xaa\xe3\x82\x8a|\xe3\x81\x93\xe3\x81\xa8\xe3\x81\xab\xe3\x81\xaa\xe3\x82\x8b|"
-     "\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82\xe3\x82\x8a|\xe3\x81\x93\xe3\x81\xa8\xe3\x81\x8c\xe3\x81\x82\xe3\x82\x8b|"
-     "\xe5\xa0\xb4\xe5\x90\x88\xe3\x81\x8c\xe3\x81\x82|\xe3\x82\x88\xe3\x81\x8f\xe3\x81\x82|\xe3\x81\xa7\xe3\x81\x97\xe3\x82\x87\xe3\x81\x86|"
-     "\xe3\x81\x8b\xe3\x82\x82\xe3\x81\x97\xe3\x82\x8c"},
-    {"\xe6\xac\xa1\xe3\x81\xae\xe3\x81\xa8\xe3\x81\x8a\xe3\x82\x8a|\xe6\xac\xa1\xe3\x81\xae\xe9\x80\x9a\xe3\x82\x8a|"
-     "\xe6\xac\xa1\xe3\x81\xae\xe3\x82\x88\xe3\x81\x86\xe3\x81\xab|\xe4\xbb\xa5\xe4\xb8\x8b\xe3\x81\xae\xe3\x81\xa8\xe3\x81\x8a\xe3\x82\x8a|"
-     "\xe4\xbb\xa5\xe4\xb8\x8b\xe3\x81\xae\xe9\x80\x9a\xe3\x82\x8a|\xe4\xbb\xa5\xe4\xb8\x8b\xe3\x81\xae\xe3\x82\x88\xe3\x81\x86\xe3\x81\xab|"
-     "\xe3\x81\x93\xe3\x82\x93\xe3\x81\xaa\xe6\x84\x9f\xe3\x81\x98",
-     "\xe5\x85\xb8\xe5\x9e\x8b|\xe4\xb8\x80\xe8\x88\xac\xe7\x9a\x84"},
-    /* Korean: such as the following, as below, such errors; comes to meet, to see, to suffer, while one does, there are cases, may. Typical */
-    {"\xeb\x8b\xa4\xec\x9d\x8c\xea\xb3\xbc \xea\xb0\x99\xec\x9d\x80|\xec\x95\x84\xeb\x9e\x98\xec\x99\x80 \xea\xb0\x99\xec\x9d\x80|"
-     "\xec\x9d\xb4\xec\x99\x80 \xea\xb0\x99\xec\x9d\x80|\xec\x9d\xb4\xeb\x9f\xb0 \xec\x97\x90\xeb\x9f\xac|"
-     "\xec\x9d\xb4\xeb\x9f\xb0 \xec\x98\xa4\xeb\xa5\x98|\xec\x9d\xb4\xeb\x9f\xb0 \xeb\xa9\x94\xec\x8b\x9c\xec\xa7\x80|"
-     "\xeb\x8b\xa4\xec\x9d\x8c \xec\x97\x90\xeb\x9f\xac|\xeb\x8b\xa4\xec\x9d\x8c \xec\x98\xa4\xeb\xa5\x98|"
-     "\xec\x95\x84\xeb\x9e\x98 \xec\x97\x90\xeb\x9f\xac|\xec\x95\x84\xeb\x9e\x98 \xec\x98\xa4\xeb\xa5\x98",
-     "\xeb\xa7\x8c\xeb\x82\x98\xea\xb2\x8c \xeb\x90\xa9|\xeb\xa7\x8c\xeb\x82\x98\xea\xb2\x8c \xeb\x90\x9c|\xeb\xb3\xb4\xea\xb2\x8c \xeb\x90\xa9|"
-     "\xeb\xb3\xb4\xea\xb2\x8c \xeb\x90\x9c|\xeb\xa7\x88\xec\xa3\xbc\xed\x95\x98\xea\xb2\x8c|\xeb\xa7\x88\xec\xa3\xbc\xec\xb9\x98\xea\xb2\x8c|"
-     "\xea\xb2\xaa\xea\xb2\x8c \xeb\x90\xa9|\xea\xb2\xaa\xea\xb2\x8c \xeb\x90\x9c|\xec\xa0\x91\xed\x95\x98\xea\xb2\x8c|"
-     "\xea\xb2\xbd\xec\x9a\xb0\xea\xb0\x80 \xec\x9e\x88|\xeb\xb0\x9c\xec\x83\x9d\xed\x95\xa0 \xec\x88\x98 \xec\x9e\x88|"
-     "\xeb\x82\x98\xec\x98\xac \xec\x88\x98 \xec\x9e\x88|\xeb\xa7\x8c\xeb\x82\xa0 \xec\x88\x98 \xec\x9e\x88|"
-     "\xea\xb2\xaa\xec\x9d\x84 \xec\x88\x98 \xec\x9e\x88|\xeb\x9c\xb0 \xec\x88\x98 \xec\x9e\x88|\xea\xb2\x8c \xeb\x90\xa8|"
-     "\xea\xb3\xa4 \xed\x95\xa9|\xea\xb3\xa4 \xed\x95\x9c"},
-    {"\xeb\x8b\xa4\xec\x9d\x8c\xea\xb3\xbc \xea\xb0\x99|\xec\x95\x84\xeb\x9e\x98\xec\x99\x80 \xea\xb0\x99",
-     "\xec\xa0\x84\xed\x98\x95\xec\xa0\x81|\xec\x9d\xbc\xeb\xb0\x98\xec\xa0\x81"},
-};
-
 /* I, we, our, in more languages than HRI_OWN_ABROAD has. */
 static const char own_abroad[] = HRI_OWN_ABROAD
     "|\xeb\x82\xb4\xea\xb0\x80 |\xeb\x82\x98\xeb\x8a\x94 |\xec\x9a\xb0\xeb\xa6\xac |\xec\xa0\x80\xed\x9d\xac| \xec\xa0\x9c |\xe5\x83\x95|"
     "\xe3\x81\x86\xe3\x81\xa1|\xe5\xbd\x93\xe6\x96\xb9|\xe5\x92\xb1|\xd1\x83 \xd0\xbd\xd0\xb0\xd1\x81|\xd0\xbc\xd1\x8b |\xd0\xbd\xd0\xb0\xd1\x88|"
     "notre| nos |nuestr|noss|unser| wir |nostr";
 
-/* Whether the words announce messages as anybody's, in one of the languages. */
-static bool announces(const char *text, size_t from, size_t end) {
-  bool wide = false;
-  for (size_t i = from; i < end && !wide; i++) wide = (unsigned char)text[i] >= 0xd0; /* letters that are not Latin */
-  for (size_t i = 0; i < HRI_COUNT(announcements); i++)
-    if ((wide || (unsigned char)announcements[i].announces[0] < 0x80) &&
-        hri_match_part(text, from, end, announcements[i].announces) &&
-        hri_match_part(text, from, end, announcements[i].anybodys))
-      return true;
-  return false;
-}
-
-/* "Sooner or later one comes to a message like this", "a typical message looks so": such as anybody meets, and nobody's own. Such a line ends with
- * a word. */
-static bool is_announced(const char *text, size_t from, size_t end) {
-  enum { FAR = 300 };
-  static const char stops[] = "\xe3\x80\x82|\xef\xbc\x9f|\xef\xbc\x81";
-  const size_t far = end > FAR ? end - FAR : 0;
-  if (end <= from || !(hri_is_letter(text[end - 1]) || text[end - 1] & 0x80)) return false;
-  for (size_t at = hri_match_first(text, from, end, stops); at < end; at = hri_match_first(text, from, end, stops)) {
-    if (at + 3 >= end) end = at; /* its own */
-    else from = at + 3;
-  }
-  return announces(text, from, end) && !hri_match_any(text, far, end, HRI_OWN) &&
-         !hri_match_part(text, far, end, own_abroad);
-}
-
 /* "Example output:", "expected error", as a label or a heading, and the same in other languages: nobody's, unless somebody's run is spoken
  * of close by. */
 static bool is_example(const char *text, size_t from, size_t end) {
   enum { FAR = 300, LONGEST = 80 };
   static const char labels[] =
-      "example output|example error|example message|sample output|sample error|expected output|expected error|beispielausgabe|"
+      "example output|sample output|expected output|beispielausgabe|"
       "beispielmeldung|beispiel f\xc3\xbcr eine|exemple de sortie|exemple d'erreur|exemple de message|ejemplo de salida|ejemplo de error|"
       "ejemplo de mensaje|exemplo de sa\xc3\xad"
       "da|exemplo de erro|exemplo de mensagem|esempio di output|esempio di errore|esempio di messaggio|"
@@ -338,7 +238,9 @@ static bool is_example(const char *text, size_t from, size_t end) {
   static const char ran[] =
       HRI_OWN "|" HRI_DIED "|" HRI_DIES "|" HRI_MEETS "|run|runs|ran|stopped|killed|tried|now|again|still";
   const size_t far = end > FAR ? end - FAR : 0, label = hri_match_next(text, from, end, labels);
-  if (from >= end || end - from > LONGEST || (label == from && hri_match_next(text, from, end, alone) != end))
+  if (from >= end || end - from > LONGEST ||
+      (label > from && label != end && !hri_match_at(text, label, end, "\xef\xbc\x9a| bei ")) ||
+      (label == from && hri_match_next(text, from, end, alone) != end))
     return false;
   return !hri_match_any(text, far, end, ran) && !hri_match_part(text, far, end, own_abroad);
 }
@@ -385,7 +287,8 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   /* "here is the log, if you need it:", "in case it helps:", "if you read it you'll see the reason for the error:" */
   static const char own[] = HRI_OWN
       "|got|fix|fixes|fixed|would often|would always|used to|if you need|if you want|if it helps|in case that|in case it|in case this|"
-      "in case you|in case anyone|below you will|below you'll|here you will|here you'll|you will find|you'll find|attached|the reason|if relevant|if applicable|if any|if available|if possible";
+      "in case you|in case anyone|below you will|below you'll|here you will|here you'll|you will find|you'll find|attached|the reason|"
+      "if relevant|if applicable|if any|if available|if possible";
   /* "running it will produce the following error:" is what somebody did */
   static const char results[] =
       "will produce|will give|will yield|will raise|will throw|will trigger|will fail|will crash";
@@ -401,7 +304,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const size_t last = last_sentence(p, &last_end);
   const bool logged = p->shape & HRI_OOM_DATED && !(p->shape & HRI_OOM_FENCED); /* its own lines end with colons too */
   if (comes_whenever(p->before, last, last_end)) return true;
-  if (!logged && (is_announced(p->before, last, last_end) || is_example(p->before, last, last_end))) return true;
+  if (!logged && is_example(p->before, last, last_end)) return true;
   if (!logged && (is_seen_by_you(p->before, last, last_end) || is_replaced(p, last, last_end) ||
                   (colon && is_shown(p->before, from, end))))
     return true;

@@ -433,7 +433,7 @@ static bool is_put_and_answered(const hri_oom_place *p) {
              "q: |q. |q) |question: |frage: |pregunta: |pergunta: |domanda: |\xe9\x97\xae\xef\xbc\x9a|\xe9\x97\xae: |"
              "\xe8\xb4\xa8\xe9\x97\xae\xef\xbc\x9a|\xd0\x92\xd0\xbe\xd0\xbf\xd1\x80\xd0\xbe\xd1\x81: ") &&
          hri_match_at(p->text, next_line(p), p->count,
-                      "a: |a. |a) |answer: |antwort: |r\xc3\xa9ponse : |respuesta: |resposta: |risposta: |"
+                      "a: |answer: |antwort: |r\xc3\xa9ponse : |respuesta: |resposta: |risposta: |"
                       "\xe7\xad\x94\xef\xbc\x9a|\xe7\xad\x94: |\xd0\x9e\xd1\x82\xd0\xb2\xd0\xb5\xd1\x82: ");
 }
 

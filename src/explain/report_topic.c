@@ -43,8 +43,7 @@ bool hri_voice_is_change(const hri_oom_place *p) {
 
 /* "out of memory (oom) or excessive use of it": a case beside another. */
 static bool is_one_of_several(const hri_oom_place *p, size_t to) {
-  return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end,
-                      " or | / |) or |, or a |, or an |, or the |, or with |, or somebody");
+  return hri_match_at(p->text, hri_match_next(p->text, to, p->line_end, " (oom)"), p->line_end, " or | / |) or ");
 }
 
 /* "When x() failed (oom), the caller": a case by itself, of the sentence that begins at text[from]. */
