@@ -2,8 +2,8 @@
  * whatever it says, and what a notebook keeps as an array of literals was printed. A line shows none of this by itself,
  * so the state is carried from line to line.
  *
- * The neighbours may rely on this: a block that is never closed ends by itself but for a fence (a literal after 60
- * lines, a comment or a diagram after 100, a notebook's output at the first line that is no literal), so that one quote too many costs no more than that;
+ * The neighbours may rely on this: a block that is never closed ends by itself but for a fence (a literal or a diagram after 60
+ * lines, a comment after 100, a notebook's output at the first line that is no literal), so that one quote too many costs no more than that;
  * and what a line is may still change while it is in the window, since a text in quotes turns out to be a comment only
  * by the line behind it. */
 #include "explain/scan_block.h"
@@ -189,20 +189,20 @@ static bool see_remark(hri_scan_blocks *b, const char *line, size_t first, size_
   return false;
 }
 
-/* Whether the line is of a diagram's source: what follows its first line is set in farther, or built as such source is. */
-static bool see_diagram(hri_scan_blocks *b, const char *line, size_t first, size_t count) {
-  enum { LONGEST = 100 };
+/* The source of a diagram between its fences: what stood there becomes a program's when the second one comes, so that an output that is cut
+ * off behind the first, or goes on for long, is none. */
+static void see_diagram(hri_scan_blocks *b, hri_scan_window *w, const char *line, size_t count, uint64_t number) {
+  enum { LONGEST = 60 };
   if (b->diagram_lines == 0) {
-    if (!hri_source_opens_diagram(line, count)) return false;
+    if (!hri_source_opens_diagram(line, count)) return;
     b->diagram_lines = LONGEST;
-    b->diagram_margin = hri_match_at(line, first, count, "```|@startuml") ? SIZE_MAX : first;
-    return true;
+    b->diagram_start = number;
+    return;
   }
   b->diagram_lines--;
-  if (hri_source_closes_diagram(line, count)) b->diagram_lines = 0;
-  else if (b->diagram_margin == SIZE_MAX) return true; /* up to what closes it */
-  else if (first <= b->diagram_margin && !hri_source_goes_on_in_diagram(line, count)) b->diagram_lines = 0;
-  return b->diagram_lines > 0;
+  if (!hri_source_closes_diagram(line, count)) return;
+  make_source(w, b->diagram_start, number);
+  b->diagram_lines = 0;
 }
 
 /* A text that begins with the quotes is a comment on what follows: it speaks for itself unless a program follows. */
@@ -216,7 +216,8 @@ hri_source_kind hri_scan_source_of(hri_scan_blocks *b, hri_scan_window *w, const
   bool opens;
   if (b->literal_lines > 0) return within_literal(b, quotes, number, own);
   while (first < count && hri_line_is_blank(line[first])) first++;
-  if (see_diagram(b, line, first, count) || see_remark(b, line, first, count)) return HRI_SOURCE_CODE;
+  see_diagram(b, w, line, count, number);
+  if (see_remark(b, line, first, count)) return HRI_SOURCE_CODE;
   if (b->comment_end > 0 && first < count) { /* the first line behind a comment */
     if (own == HRI_SOURCE_CODE) make_source(w, b->literal_start, b->comment_end);
     b->comment_end = 0;

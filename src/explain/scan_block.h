@@ -15,7 +15,7 @@ typedef struct hri_scan_blocks {
   unsigned remark_lines;     /* how many more may belong to a comment of C's kin */
   unsigned exception_lines;  /* how many more may belong to an exception that is printed over several */
   unsigned diagram_lines;    /* how many more may belong to a diagram's source ... */
-  size_t diagram_margin;     /* ... whose first line is set in so far */
+  uint64_t diagram_start;    /* ... which began there */
   unsigned scalar_lines;     /* how many more may belong to a text of YAML that is open */
   unsigned output_lines;     /* how many more may be elements of a notebook's printed output ... */
   unsigned output_type;      /* ... and for how many more lines a field "text" begins one */

@@ -207,30 +207,14 @@ static bool is_intro(const hri_scan_window *w, size_t m) {
   return end > from && w->text[end - 1] == ':' && !ends_with_class(w->text, from, end);
 }
 
-/* How many bytes the sign has by which people mark what they list and no program's record begins, crosses, warnings,
- * faces, things; 0: text[at] begins with none. */
-static size_t sign_at(const char *text, size_t at, size_t count) {
-  const unsigned char first = at < count ? (unsigned char)text[at] : 0;
-  const size_t size = first == 0xf0 ? 4 : first == 0xe2 ? 3 : 0;
-  return at + size < count ? size : 0;
-}
-
-/* Whether the lines of two marks begin with the same sign: they are of one list. */
-static bool is_marked_alike(const hri_scan_window *w, size_t m, size_t other) {
-  const size_t a = w->marks.items[m].offset, b = w->marks.items[other].offset, size = sign_at(w->text, a, w->count);
-  return size > 0 && b + size < w->count && memcmp(w->text + a, w->text + b, size) == 0;
-}
-
 /* How many bytes from `from` on stand before the block of output that holds mark `m`: before the fence above, or before
  * its first line, where no more than BLOCK lines stand between that follow each other. A line of source introduces
  * nothing: 0. *begin is where the last line of it begins, or the one that it goes on with. */
 static size_t intro_of(const hri_scan_window *w, size_t m, size_t from, size_t *begin) {
   enum { BLOCK = 6 };
   const hri_scan_mark *marks = w->marks.items;
-  size_t at;
+  size_t at = m;
   while (m > 0 && marks[m].offset > from && marks[m].shape & HRI_OOM_FENCED && marks[m - 1].shape & HRI_OOM_FENCED) m--;
-  while (m > 0 && marks[m].line - marks[m - 1].line <= 1 && is_marked_alike(w, m, m - 1)) m--;
-  at = m;
   if (!(marks[m].shape & HRI_OOM_FENCED)) {
     while (at > 0 && m - at < BLOCK && marks[at].line - marks[at - 1].line <= 1 && !is_intro(w, at - 1)) at--;
     if (at > 0 && marks[at].line - marks[at - 1].line <= 2 && is_intro(w, at - 1)) m = at;
@@ -270,7 +254,7 @@ static bool goes_up(const hri_scan_window *w, size_t m, size_t next) {
 /* Whether mark `m` heads a table of codes: it calls them so, and has no row above. */
 static bool names_codes(const hri_scan_window *w, size_t m, size_t row) {
   enum { LONGEST = 48, BELOW = 2 };
-  static const char names[] = "code|codes|signal|signals|errno|status|statuses|fehlercode|exit-code|c\xc3\xb3"
+  static const char names[] = "code|codes|signal|signals|errno|fehlercode|exit-code|c\xc3\xb3"
                               "digo|codigo|codice|se\xc3\xb1"
                               "al|segnale";
   static const char parts[] =
@@ -278,30 +262,31 @@ static bool names_codes(const hri_scan_window *w, size_t m, size_t row) {
       "\xe9\x94\x99\xe8\xaf\xaf\xe7\xa0\x81|\xe4\xbf\xa1\xe5\x8f\xb7|\xe3\x82\xb3\xe3\x83\xbc\xe3\x83\x89|"
       "\xe3\x82\xb7\xe3\x82\xb0\xe3\x83\x8a\xe3\x83\xab|\xec\xbd\x94\xeb\x93\x9c"; /* Russian, Chinese, Japanese, Korean */
   const size_t from = w->marks.items[m].offset, end = hri_scan_mark_end(w, m);
+  if (hri_match_any(w->text, from, end, "job|jobs|pod|pods|step|name|container|node|task")) return false;
   return end - from <= LONGEST && w->marks.items[row].line - w->marks.items[m].line <= BELOW && code_of_row(w, m) < 0 &&
          (hri_match_any(w->text, from, end, names) || hri_match_part(w->text, from, end, parts));
 }
 
-/* Whether mark `m` is a row of a table of codes: they go up from row to row and not by one, one of them is the signal of a kill, ENOMEM or
- * the exit code 137, and there are three, or a heading calls them so. Counts go up and down. */
-static bool is_row_of_codes(const hri_scan_window *w, size_t m) {
+/* Whether mark `m` is a row of a table of codes: a heading calls them so, and they go up from row to row and not by one. With `any` some row, else
+ * this or one below, has the signal of a kill, ENOMEM or the exit code 137. Without a heading such rows are counts and states of jobs as often. */
+static bool is_row_of_codes(const hri_scan_window *w, size_t m, bool any) {
   enum { FAR = 12, SIGNAL = 9, NO_MEMORY = 12, EXIT = 137 };
   size_t from = m, to = m;
   bool known = false;
   if (code_of_row(w, m) < 0) return false;
   while (from > 0 && m - from < FAR && goes_up(w, from - 1, from)) from--;
   while (to + 1 < w->marks.count && to - m < FAR && goes_up(w, to, to + 1)) to++;
-  for (size_t i = from; i <= to; i++) {
+  for (size_t i = any ? from : m; i <= to; i++) {
     const int32_t code = code_of_row(w, i);
     known |= code == SIGNAL || code == NO_MEMORY || code == EXIT;
   }
-  return known && code_of_row(w, to) - code_of_row(w, from) > (int32_t)(to - from) &&
-         (to - from >= 2 || (from > 0 && names_codes(w, from - 1, from)));
+  return known && code_of_row(w, to) - code_of_row(w, from) > (int32_t)(to - from) && from > 0 &&
+         names_codes(w, from - 1, from);
 }
 
 /* Whether mark `m` is the heading of such a table. */
 static bool heads_codes(const hri_scan_window *w, size_t m) {
-  return m + 1 < w->marks.count && names_codes(w, m, m + 1) && is_row_of_codes(w, m + 1);
+  return m + 1 < w->marks.count && names_codes(w, m, m + 1) && is_row_of_codes(w, m + 1, true);
 }
 
 /* ---- the place ---- */
@@ -311,7 +296,7 @@ static unsigned shape_of(const hri_scan_window *w, size_t m) {
   const hri_scan_mark *mark = &w->marks.items[m];
   unsigned shape = mark->shape;
   if (is_enclosed(w, m)) shape |= HRI_OOM_ENCLOSED;
-  if (is_row_of_codes(w, m)) shape |= HRI_OOM_ROW;
+  if (is_row_of_codes(w, m, false)) shape |= HRI_OOM_ROW;
   if (heads_codes(w, m)) shape |= HRI_OOM_HEADING;
   if (is_among_source(w, m)) shape |= HRI_OOM_AMONG;
   else if (is_printed(w, m)) shape |= HRI_OOM_PRINTED;

@@ -23,10 +23,9 @@ bool hri_source_opens_literal(const char *line, size_t count);
 bool hri_source_opens_scalar(const char *line, size_t count);
 bool hri_source_closes_scalar(const char *line, size_t from, size_t count);
 
-/* Whether the line opens a diagram's source, closes it, or may belong to one that is open though it is not set in. */
+/* Whether the line is a fence that opens a diagram's source, or closes one. */
 bool hri_source_opens_diagram(const char *line, size_t count);
 bool hri_source_closes_diagram(const char *line, size_t count);
-bool hri_source_goes_on_in_diagram(const char *line, size_t count);
 
 hri_source_kind hri_source_of(const char *line, size_t count);
 

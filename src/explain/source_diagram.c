@@ -1,9 +1,9 @@
 /* Source of a diagram, as Mermaid and PlantUML take it: what stands in its boxes is what somebody drew, whatever it says. It is told by
- * its edges, "a[start] --> b{fits?}", of which a line is made as a whole, and by the line that opens a diagram ("flowchart td"); a box on a line
- * of its own, or a message from one to another, shows by itself no more than a log's line does.
+ * its edges, "a[start] --> b{fits?}", of which a line is made as a whole, and by the fences around a diagram; a box on a line of its own, or a
+ * message from one to another, shows by itself no more than a log's line does.
  *
- * The neighbours may rely on this: a line that ends in words of its own behind an edge ("node[3] --> node[4]: failed") is none, nor is
- * an arrow with one dash, by which traces of calls print what came of them. */
+ * The neighbours may rely on this: a line that ends in words of its own behind an edge ("node[3] --> node[4]: failed") is none, nor is one with an
+ * index ("rank[0] ==> x[...]") or an exception's class, nor is an arrow with one dash, by which traces of calls print what came of them. */
 #include "explain/source_parts.h"
 
 /* Behind the bracket that opens at text[at], nested ones included; `at` when it is not closed. */
@@ -23,7 +23,9 @@ static size_t behind_node(const hri_source_span *s, size_t at, bool *boxed) {
   while (at < s->to && (hri_source_is_word(s->text[at]) || (unsigned char)s->text[at] & 0x80)) at++;
   if (at == from || at == s->to || !strchr("[({", s->text[at])) return at;
   const size_t end = behind_bracket(s, at);
-  *boxed |= end > at && s->text[at] != '(';
+  bool words = false;
+  for (size_t i = at + 1; i < end; i++) words |= hri_line_is_blank(s->text[i]) || (s->text[i] & 0x80);
+  *boxed |= end > at && s->text[at] != '(' && words && !hri_source_begins(s, at, "{\"");
   return end > at ? end : from;
 }
 
@@ -67,6 +69,8 @@ bool hri_source_is_edge(const hri_source_span *s) {
   bool labelled = false;
   size_t end;
   const size_t edges = count_edges(s, &end, &labelled);
+  for (size_t at = s->from; at + 2 < s->to; at++)
+    if ((s->text[at] == '[' && hri_is_digit(s->text[at + 1])) || hri_source_begins(s, at, "Error[")) return false;
   return edges > 0 && labelled && (end == s->to || (s->text[end] == ';' && end + 1 == s->to));
 }
 
@@ -78,27 +82,11 @@ static hri_source_span span_of(const char *line, size_t count) {
 }
 
 bool hri_source_opens_diagram(const char *line, size_t count) {
-  static const char kinds[] = "graph |flowchart ", ways[] = "TD|TB|BT|LR|RL";
-  static const char names[] = "sequenceDiagram|stateDiagram|stateDiagram-v2|@startuml|```mermaid|```plantuml|```puml";
   const hri_source_span s = span_of(line, count);
-  const size_t way = hri_match_next(line, s.from, s.to, kinds), end = hri_match_next(line, way, s.to, ways);
-  if (way > s.from) return end > way && (end == s.to || (line[end] == ';' && end + 1 == s.to));
-  return s.from < s.to && hri_match_next(line, s.from, s.to, names) == s.to;
+  return s.from < s.to && hri_match_next(line, s.from, s.to, "@startuml|```mermaid|```plantuml|```puml") == s.to;
 }
 
 bool hri_source_closes_diagram(const char *line, size_t count) {
   const hri_source_span s = span_of(line, count);
-  return hri_match_at(line, s.from, s.to, "```|@enduml");
-}
-
-bool hri_source_goes_on_in_diagram(const char *line, size_t count) {
-  static const char words[] =
-      "participant |actor |note |Note |loop |alt |else |opt |par |end|subgraph |classDef |class |style |linkStyle |click |"
-      "state |activate |deactivate |direction |autonumber|title |%%";
-  const hri_source_span s = span_of(line, count);
-  bool boxed = false;
-  size_t end;
-  if (s.from == s.to || hri_match_at(line, s.from, s.to, words)) return true;
-  if (count_edges(&s, &end, &boxed) > 0) return true; /* with the message behind it, too */
-  return boxed && end == s.to;
+  return s.from < s.to && hri_match_next(line, s.from, s.to, "```|@enduml") == s.to;
 }
