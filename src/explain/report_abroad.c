@@ -13,53 +13,17 @@ static const char own[] =
     "mein|meine|meinen|unser|unsere|unseren|mi|mis|nuestro|nuestra|mon|ma|mes|notre|meu|minha|nosso|nossa|mio|mia|"
     "nostro|nostra|mijn|onze";
 
+/* What runs. */
+static const char runs[] =
+    "training|trainer|job|lauf|prozess|skript|script|programm|container|pod|modell|server|notebook|kernel|proceso|trabajo|"
+    "entrenamiento|programa|contenedor|processo|treino|trabalho|conteneur|programme|entra\xc3\xaenement|processus|"
+    "addestramento|run|tarea|modelo|mod\xc3\xa8le";
+
 /* Ended, of a process, beside a verb that makes a passive or a past of it. */
 static const char ended[] =
     "beendet|get\xc3\xb6tet|abgebrochen|abgeschossen|terminado|terminada|matado|matada|cancelado|detenido|tu\xc3\xa9|tu\xc3\xa9"
     "e|arr\xc3\xaat\xc3\xa9|interrompu|"
     "encerrado|encerrada|morto|morta|terminato|terminata|ucciso|uccisa|afgebroken|gedood";
-
-/* "Mein Training endet jedes Mal mit x", "mon script plante avec x", "mein Container wurde mit x beendet": what is somebody's comes to its end so,
- * right before text[from); or what is definite came to it, "o job terminou com x": the present with an article explains as often, and the passive
- * is said of tests and texts, too. */
-static bool ends_with_it(const hri_oom_place *p, size_t clause, size_t from, size_t to) {
-  static const char definite[] = "der |die |das |el |la |los |las |le |les |l'|o |a |os |as |il |lo |gli |i |de |het ";
-  static const char now[] =
-      "endet|st\xc3\xbcrzt|bricht|stirbt|termina|muere|falla|se cae|plante|s'arr\xc3\xaate|meurt|morre|falha|muore|crasha|stopt";
-  static const char past[] =
-      "endete|st\xc3\xbcrzte|brach|starb|termin\xc3\xb3|muri\xc3\xb3|fall\xc3\xb3|se cay\xc3\xb3|se cerr\xc3\xb3|a plant\xc3\xa9|s'est arr\xc3\xaat\xc3\xa9|s'est termin\xc3\xa9|terminou|morreu|"
-      "falhou|caiu|fechou|\xc3\xa8 terminato|\xc3\xa8 crashato|stopte";
-  static const char passive[] = "wurde|wird|fue|a \xc3\xa9t\xc3\xa9|foi|\xc3\xa8 stato|\xc3\xa8 stata|is";
-  size_t end = from, first = clause;
-  while (end > clause && strchr(" \"'`", p->text[end - 1])) end--;
-  const size_t with = hri_match_last(p->text, clause, end, "mit|con|avec|com|met");
-  const size_t whose = hri_match_whole(p->text, clause, with, own);
-  while (first < with && strchr(" *-", p->text[first])) first++;
-  if (with == end) return false;
-  if (whose < with && (hri_match_any(p->text, whose, with, now) || hri_match_any(p->text, whose, with, past) ||
-                       (hri_match_any(p->text, whose, with, passive) && hri_match_any(p->text, whose, to, ended))))
-    return true;
-  return hri_match_at(p->text, first, with, definite) && hri_match_any(p->text, first, with, past);
-}
-
-/* "The OOM killer has killed my script", "Slurm cancelled my job, in state OUT_OF_MEMORY", "my process was killed by the OOM killer": who watches over a
- * machine ended what is somebody's. */
-static bool is_killed_by_it(const hri_oom_place *p, size_t clause, size_t from, size_t end) {
-  static const char names[] = "oom killer|oom-killer|out_of_memory|oomkilled|oom-killed|oom killed";
-  static const char watchers[] = "slurm|kernel|linux|kubernetes|noyau|systemd|docker";
-  static const char killed[] = /* German has "hat mein ... beendet"; Russian: killed my, our */
-      "a tu\xc3\xa9 mon |a tu\xc3\xa9 ma |a tu\xc3\xa9 mes |a tu\xc3\xa9 notre |a annul\xc3\xa9 mon |a annul\xc3\xa9 notre |mat\xc3\xb3 mi |mat\xc3\xb3 mis |mat\xc3\xb3 nuestr|ha matado mi |cancel\xc3\xb3 mi |"
-      "cancel\xc3\xb3 nuestr|termin\xc3\xb3 mi |matou meu |matou minha |matou noss|cancelou meu |cancelou noss|encerrou meu |ha ucciso il mio |"
-      "ha ucciso la mia |ha ucciso il nostro |\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbc\xd0\xbe|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb\xd0\xb0 \xd0\xbc\xd0\xbe|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbd\xd0\xb0\xd1\x88";
-  static const char passive[] = "wurde|fue|a \xc3\xa9t\xc3\xa9|foi|\xc3\xa8 stato|\xc3\xa8 stata|is";
-  if (!hri_match_at(p->text, from, end, names)) return false;
-  if (!hri_match_at(p->text, from, end, "oom killer|oom-killer") && !hri_match_any(p->text, clause, from, watchers))
-    return false;
-  const size_t has = hri_match_first(p->text, clause, end, "hat mein|hat unser");
-  const size_t whose = hri_match_whole(p->text, clause, from, own);
-  return hri_match_part(p->text, clause, end, killed) || (has < end && hri_match_any(p->text, has, end, ended)) ||
-         (whose < from && hri_match_any(p->text, whose, from, passive) && hri_match_any(p->text, whose, from, ended));
-}
 
 /* Where the clause begins in which text[from) stands: what an earlier one denies is another matter, "it does not load, I get x". */
 static size_t clause_of(const hri_oom_place *p, size_t start, size_t from) {
@@ -73,24 +37,100 @@ static size_t clause_of(const hri_oom_place *p, size_t start, size_t from) {
   return start;
 }
 
+/* "Mein Training endet jedes Mal mit x", "mon script plante avec x", "mein Container wurde mit x beendet": what is somebody's comes to its end so,
+ * right before text[from); or what is definite came to it, "o job terminou com x": the present with an article explains as often, and the passive
+ * is said of tests and texts, too. */
+static bool ends_with_it(const hri_oom_place *p, size_t clause, size_t from, size_t to) {
+  static const char definite[] = "der |die |das |el |la |los |las |le |les |l'|o |a |os |as |il |lo |gli |i |de |het ";
+  static const char now[] =
+      "endet|st\xc3\xbcrzt|bricht|stirbt|termina|muere|falla|se cae|plante|s'arr\xc3\xaate|meurt|morre|falha|muore|crasha|stopt";
+  static const char past[] =
+      "endete|st\xc3\xbcrzte|brach|starb|termin\xc3\xb3|muri\xc3\xb3|fall\xc3\xb3|se cay\xc3\xb3|se cerr\xc3\xb3|a plant\xc3\xa9|"
+      "s'est arr\xc3\xaat\xc3\xa9|s'est termin\xc3\xa9|terminou|morreu|"
+      "falhou|caiu|fechou|\xc3\xa8 terminato|\xc3\xa8 crashato|stopte";
+  static const char passive[] = "wurde|wird|fue|a \xc3\xa9t\xc3\xa9|foi|\xc3\xa8 stato|\xc3\xa8 stata|is";
+  size_t end = from, first = clause;
+  while (end > clause && strchr(" \"'`", p->text[end - 1])) end--;
+  const size_t with = hri_match_last(p->text, clause, end, "mit|con|avec|com|met");
+  const size_t whose = hri_match_whole(p->text, clause, with, own);
+  static const char others[] = "que|qui|che|chi|ob|dass|wenn"; /* "mi script detecta un contenedor que ..." */
+  while (first < with && strchr(" *-", p->text[first])) first++;
+  if (with == end || !hri_match_any(p->text, clause, with, runs) || hri_match_any(p->text, clause, with, others))
+    return false;
+  if (whose < with && (hri_match_any(p->text, whose, with, now) || hri_match_any(p->text, whose, with, past) ||
+                       (hri_match_any(p->text, whose, with, passive) && hri_match_any(p->text, whose, to, ended))))
+    return true;
+  return hri_match_at(p->text, first, with, definite) && hri_match_any(p->text, first, with, past);
+}
+
+/* "The OOM killer has killed my script", "Slurm cancelled my job, in state OUT_OF_MEMORY", "my process was killed by the OOM killer": who watches over a
+ * machine ended what is somebody's. */
+static bool is_killed_by_it(const hri_oom_place *p, size_t clause, size_t from, size_t end) {
+  static const char names[] = "oom killer|oom-killer|out_of_memory|oomkilled|oom-killed|oom killed";
+  static const char watchers[] = "slurm|kernel|linux|kubernetes|noyau|systemd|docker";
+  static const char killed[] = /* German has "hat mein ... beendet"; Russian: killed my, our */
+      "a tu\xc3\xa9 mon |a tu\xc3\xa9 ma |a tu\xc3\xa9 mes |a tu\xc3\xa9 notre |a annul\xc3\xa9 mon |a annul\xc3\xa9 notre |"
+      "mat\xc3\xb3 mi |mat\xc3\xb3 mis |mat\xc3\xb3 nuestr|ha matado mi |cancel\xc3\xb3 mi |"
+      "cancel\xc3\xb3 nuestr|termin\xc3\xb3 mi |matou meu |matou minha |matou noss|cancelou meu |cancelou noss|encerrou meu |ha ucciso il mio |"
+      "ha ucciso la mia |ha ucciso il nostro |\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbc\xd0\xbe|"
+      "\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb\xd0\xb0 \xd0\xbc\xd0\xbe|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb \xd0\xbd\xd0\xb0\xd1\x88";
+  static const char passive[] = "wurde|fue|a \xc3\xa9t\xc3\xa9|foi|\xc3\xa8 stato|\xc3\xa8 stata|is";
+  const size_t own_clause = clause_of(p, clause, from); /* "..., and the state OUT_OF_MEMORY is another" */
+  if (!hri_match_at(p->text, from, end, names)) return false;
+  if (hri_match_at(p->text, own_clause, from, "y |e |et |und |pero |mais |mas |ma |aber |en |maar "))
+    clause = own_clause;
+  if (!hri_match_at(p->text, from, end, "oom killer|oom-killer") && !hri_match_any(p->text, clause, from, watchers))
+    return false;
+  if (hri_match_part(p->text, clause, end, killed)) return true;
+  const size_t has = hri_match_first(p->text, clause, end, "hat mein|hat unser");
+  const size_t whose = hri_match_whole(p->text, clause, from, own);
+  if (!hri_match_any(p->text, clause, end, runs)) return false; /* "meu professor foi morto de curiosidade" */
+  return (has < end && hri_match_any(p->text, has, end, ended)) ||
+         (whose < from && hri_match_any(p->text, whose, from, passive) && hri_match_any(p->text, whose, from, ended));
+}
+
+/* "CUDA out of memory hatası alıyorum": Turkish has its verb behind, and the sentence ends with it where it is somebody's. */
+static bool is_got_behind(const hri_oom_place *p, size_t from, size_t end) {
+  enum { BEHIND = 40 };
+  static const char got[] = /* I get, we get, I got the error */
+      "hatas\xc4\xb1 al\xc4\xb1yorum|hatas\xc4\xb1 al\xc4\xb1yoruz|hatas\xc4\xb1 ald\xc4\xb1m";
+  const size_t far = from + BEHIND < end ? from + BEHIND : end, at = hri_match_first(p->text, from, far, got);
+  const size_t behind = hri_match_next(p->text, at, end, got);
+  return at < far && behind > at && (behind >= end || strchr(".,;:!", p->text[behind]));
+}
+
 /* Whether the sentence text[start, end) says that somebody got what stands at text[from), or that what is theirs ended with it. */
 static bool is_got(const hri_oom_place *p, size_t start, size_t clause, size_t from, size_t end) {
-  enum { NEAR = 60, BEHIND = 40 };
+  enum { NEAR = 60, MOST = 4 };
   /* I get, it gives me */
   static const char gets[] =
       "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|ich bekam|bei mir kommt|kommt bei mir|"
-      "j'obtiens|je re\xc3\xa7ois|j'ai l'erreur|j'ai une erreur|me sale|me aparece|me da|me arroja|me salta|me lanza|obtengo|"
-      "estou recebendo|recebo|ottengo|mi esce|mi appare|mi compare|mi d\xc3\xa0|ik krijg|krijg ik|dostaj\xc4\x99|"
-      "m\xc3\xacnh b\xe1\xbb\x8b|t\xc3\xb4i b\xe1\xbb\x8b|em b\xe1\xbb\x8b|m\xc3\xacnh g\xe1\xba\xb7p|t\xc3\xb4i g\xe1\xba\xb7p|em g\xe1\xba\xb7p";
-  static const char got[] =
-      "hatas\xc4\xb1 al\xc4\xb1yorum|hatas\xc4\xb1 al\xc4\xb1yoruz|hatas\xc4\xb1 ald\xc4\xb1m|hatas\xc4\xb1 veriyor"; /* Turkish, behind it: I get, we get, I got, it gives the error */
+      "j'obtiens|je re\xc3\xa7ois|j'ai l'erreur|j'ai une erreur|me sale|me aparece|me arroja|me salta|me lanza|obtengo|"
+      "estou recebendo|ottengo|mi esce|mi appare|mi compare|ik krijg|krijg ik|dostaj\xc4\x99|"
+      "m\xc3\xacnh b\xe1\xbb\x8b l\xe1\xbb\x97i|t\xc3\xb4i b\xe1\xbb\x8b l\xe1\xbb\x97i|em b\xe1\xbb\x8b l\xe1\xbb\x97i|"
+      "m\xc3\xacnh g\xe1\xba\xb7p l\xe1\xbb\x97i|t\xc3\xb4i g\xe1\xba\xb7p l\xe1\xbb\x97i|em g\xe1\xba\xb7p l\xe1\xbb\x97i";
   /* Russian: it falls over at mine, I get the error, it falls over with */
   static const char parts[] =
-      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb5\xd0\xbb|\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd1\x83\xd0\xbf\xd0\xb0\xd0\xbb|"
-      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 cuda|\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
+      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82|"
+      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82|"
+      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb5\xd0\xbb|"
+      "\xd1\x83 \xd0\xbc\xd0\xb5\xd0\xbd\xd1\x8f \xd1\x83\xd0\xbf\xd0\xb0\xd0\xbb|"
+      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd1\x83|"
+      "\xd0\xbe\xd0\xbb\xd1\x83\xd1\x87\xd0\xb0\xd1\x8e cuda|\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81|"
+      "\xd0\xb2\xd1\x8b\xd0\xbb\xd0\xb5\xd1\x82\xd0\xb0\xd0\xb5\xd1\x82 cuda|"
+      "\xd0\xbf\xd0\xb0\xd0\xb4\xd0\xb0\xd0\xb5\xd1\x82 \xd1\x81 \xd0\xbe\xd1\x88\xd0\xb8\xd0\xb1\xd0\xba\xd0\xbe\xd0\xb9";
   const size_t near = clause + NEAR < from ? from - NEAR : clause;
-  return hri_match_any(p->text, near, from, gets) || hri_match_part(p->text, near, from, parts) ||
-         hri_match_any(p->text, from, from + BEHIND < end ? from + BEHIND : end, got) ||
+  /* "ich bekomme fragen zu x" */
+  static const char of[] = "zu|\xc3\xbc"
+                           "ber|mit|statt|sobre|sur|over|su|o|v\xe1\xbb\x81|como";
+  size_t verb = near, verbs = 0;
+  for (size_t at = hri_match_whole(p->text, near, from, gets); at < from;
+       at = hri_match_whole(p->text, at + 1, from, gets)) {
+    verb = at;
+    verbs++;
+  }
+  if (verbs > 0 && hri_count_words(p->text, verb, from) <= MOST && !hri_match_any(p->text, verb, from, of)) return true;
+  return hri_match_part(p->text, near, from, parts) || is_got_behind(p, from, end) ||
          ends_with_it(p, clause, from, end) || is_killed_by_it(p, start, from, end);
 }
 
@@ -101,14 +141,17 @@ static bool is_no_event(const hri_oom_place *p, size_t start, size_t clause, siz
       "wenn|falls|warum|si|cuando|por qu\xc3\xa9|quand|pourquoi|quando|por que|perch\xc3\xa9|als ik|als je|waarom|n\xe1\xba\xbfu|th\xc3\xac|tr\xc3\xa1nh|"
       "evito|evitar|\xc3\xa9vite|\xc3\xa9viter|vermeide|vermeiden";
   static const char case_parts[] =
-      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd0\xa7\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83"; /* Russian */
+      "\xd0\xb5\xd1\x81\xd0\xbb\xd0\xb8|\xd0\xba\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|\xd1\x87\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|"
+      "\xd0\xbf\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83|\xd0\x95\xd1\x81\xd0\xbb\xd0\xb8|\xd0\x9a\xd0\xbe\xd0\xb3\xd0\xb4\xd0\xb0|"
+      "\xd0\xa7\xd1\x82\xd0\xbe\xd0\xb1\xd1\x8b|\xd0\x9f\xd0\xbe\xd1\x87\xd0\xb5\xd0\xbc\xd1\x83"; /* Russian */
   /* solutions, causes */
   static const char helps[] =
       "l\xc3\xb6sungen|l\xc3\xb6sung|ursachen|ursache|soluciones|solutions|causes|solu\xc3\xa7\xc3\xb5"
       "es|soluzioni|cause|causas";
-  /* not, none, no more: of the clause */
+  /* once, not, none, no more: of the clause */
   static const char denies[] =
-      "nicht|kein|keine|keinen|ohne|sin|sans|pas|non|n\xc3\xa3o|sem|nie|jamais|nunca|mai|plus|kh\xc3\xb4ng|h\xe1\xba\xbft|\xc4\x91\xe1\xbb\xabng|geen|niet";
+      "fr\xc3\xbcher|nicht|kein|keine|keinen|ohne|sin|sans|pas|non|n\xc3\xa3o|sem|nie|jamais|nunca|mai|plus|kh\xc3\xb4ng|"
+      "h\xe1\xba\xbft|\xc4\x91\xe1\xbb\xabng|geen|niet";
   static const char denied[] =
       "\xd0\xbd\xd0\xb5 |\xd0\xb1\xd0\xb5\xd0\xb7 |\xd0\xb1\xd0\xbe\xd0\xbb\xd1\x8c\xd1\x88\xd0\xb5"; /* Russian */
   if (hri_match_any(p->text, start, end, cases) || hri_match_part(p->text, start, end, case_parts) ||
@@ -147,14 +190,14 @@ static size_t clause_around(const hri_oom_place *p, size_t from, size_t to, size
 /* "Is that because memory overflowed?", "is it that memory was not enough?", "is this an overflow of memory?": the clause asks whether and nothing
  * more. Who asks what led to it has met it, and so has who asks whether they are the only one. */
 static bool asks_in_chinese(const hri_oom_place *p, size_t from, size_t to) {
-  /* is it so that, whether, may it be, can it really be; because of, belongs to, counts as */
+  /* is it so that, whether, can it really be; because of, belongs to, counts as */
   static const char
-      whether[] =
-          "\xe6\x98\xaf\xe4\xb8\x8d\xe6\x98\xaf|\xe6\x98\xaf\xe5\x90\xa6|\xe4\xbc\x9a\xe4\xb8\x8d\xe4\xbc\x9a\xe6\x98\xaf|"
-          "\xe9\x9a\xbe\xe9\x81\x93\xe6\x98\xaf",
-      because[] =
-          "\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba|\xe6\x98\xaf\xe7\x94\xb1\xe4\xba\x8e|\xe5\x9b\xa0\xe4\xb8\xba|\xe7\x94\xb1\xe4\xba\x8e|"
-          "\xe5\xb1\x9e\xe4\xba\x8e|\xe7\xae\x97\xe6\x98\xaf";
+      whether
+          [] = "\xe6\x98\xaf\xe4\xb8\x8d\xe6\x98\xaf|\xe6\x98\xaf\xe5\x90\xa6|"
+               "\xe9\x9a\xbe\xe9\x81\x93\xe6\x98\xaf",
+   because[] =
+       "\xe6\x98\xaf\xe5\x9b\xa0\xe4\xb8\xba|\xe6\x98\xaf\xe7\x94\xb1\xe4\xba\x8e|\xe5\x9b\xa0\xe4\xb8\xba|\xe7\x94\xb1\xe4\xba\x8e|"
+       "\xe5\xb1\x9e\xe4\xba\x8e|\xe7\xae\x97\xe6\x98\xaf";
   /* that is by itself; still, always, just, but, and the like, which end with the same character */
   static const char is
       [] = "\xe6\x98\xaf",

@@ -273,12 +273,15 @@ static bool says_nearby(const nearby *n, const char *whole, const char *parts) {
 
 void hri_oom_name_resource(const hri_oom_place *p, const hri_oom_phrase *f, hri_oom_message *m) {
   static const char killers[] =
-      "oom killer|oom-killer|oomkiller|systemd-oomd|oom) killer|memory) killer|of memory killer|of-memory killer|earlyoom|oom-kill|oom_kill|oom kill|oom handler|by oom|by kernel|by the kernel|"
+      "oom killer|oom-killer|oomkiller|systemd-oomd|oom) killer|memory) killer|of memory killer|of-memory killer|earlyoom|oom-kill|"
+      "oom_kill|oom kill|oom handler|by oom|by kernel|by the kernel|"
       "linux kernel|kernel killed|kernel kills|by slurm|slurm kill|slurm's|by kubernetes|out_of_memory|oomkilled";
   static const char killing[] = "kill|kills|killed|killing";
   static const char
       killing_abroad[] = /* Chinese (two), Russian, Korean; French, German, Spanish, Portuguese, Italian, Dutch */
-      "\xe6\x9d\x80|\xe6\xae\xba|\xd1\x83\xd0\xb1\xd0\xb8\xd1\x82|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb|\xec\xa3\xbd|tu\xc3\xa9|annul\xc3\xa9|get\xc3\xb6tet|beendet|abgebrochen|mat\xc3\xb3|cancel\xc3\xb3|matou|cancelou|encerr|ucciso|uccisa|afgebroken|gedood";
+      "\xe6\x9d\x80|\xe6\xae\xba|\xd1\x83\xd0\xb1\xd0\xb8\xd1\x82|\xd1\x83\xd0\xb1\xd0\xb8\xd0\xbb|\xec\xa3\xbd|tu\xc3\xa9|"
+      "annul\xc3\xa9|get\xc3\xb6tet|beendet|abgebrochen|mat\xc3\xb3|cancel\xc3\xb3|matou|cancelou|encerr|ucciso|uccisa|afgebroken|"
+      "gedood";
   static const char hosts[] =
       "machine|pod|pods|container|containers|ram|swap|notebook|colab|kaggle|docker|laptop|pc|computer|memoryerror|"
       "host memory|system memory|cpu memory|cpu ram|kernel restarting|kernel died|killed";

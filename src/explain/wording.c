@@ -446,7 +446,13 @@ static bool is_of_file(const hri_oom_around *a, size_t line) {
   if (end == line || a->text[end - 1] != ':') return false;
   while (end > line && strchr(":'\"", a->text[end - 1])) end--;
   for (from = end; from > line && !strchr(" '\"(:", a->text[from - 1]);) from--;
-  return memchr(a->text + from, '/', end - from) && !hri_match_at(a->text, from, end, "/dev/");
+  if (!hri_match_at(a->text, from, end, "/|./|../") || hri_match_at(a->text, from, end, "/dev/|//")) return false;
+  for (size_t at = line, word; at < from; at = word + 1) { /* nor is the device named beside it */
+    for (word = at; word < from && !strchr(" '\"(:", a->text[word]); word++) {}
+    if (!memchr(a->text + at, '/', word - at) && hri_match_part(a->text, at, word, "gpu|cuda|hip|vram|npu|xpu"))
+      return false;
+  }
+  return true;
 }
 
 /* The kernel's ENOMEM, where it stands by itself. */
@@ -496,7 +502,9 @@ static hri_oom_reading read_memorystatus(const hri_oom_around *a) {
 
 /* "low swap: killing largest compressed process with pid 512 (java) and size 4301 MB". */
 static hri_oom_reading read_compressed(const hri_oom_around *a) {
-  return when(a->after < a->count && hri_is_digit(a->text[a->after]), HRI_OOM_HOST, "macos");
+  size_t at = a->after;
+  while (at < a->count && hri_is_digit(a->text[at])) at++;
+  return when(at > a->after && hri_match_at(a->text, at, a->count, " ("), HRI_OOM_HOST, "macos");
 }
 
 /* "schwarz_init: insufficient memory 140344072": a function of NWChem's, what it says and a number of words. */
