@@ -211,9 +211,9 @@ static const char own_abroad[] = HRI_OWN_ABROAD
     "\xe3\x81\x86\xe3\x81\xa1|\xe5\xbd\x93\xe6\x96\xb9|\xe5\x92\xb1|\xd1\x83 \xd0\xbd\xd0\xb0\xd1\x81|\xd0\xbc\xd1\x8b |\xd0\xbd\xd0\xb0\xd1\x88|"
     "notre| nos |nuestr|noss|unser| wir |nostr";
 
-/* "Example output:", "expected error", as a label or a heading, and the same in other languages: nobody's, unless somebody's run is spoken
+/* "Example output:", "expected output", as a label or a heading, and the same in other languages: nobody's, unless somebody's run is spoken
  * of close by. */
-static bool is_example(const char *text, size_t from, size_t end) {
+static bool is_example(const hri_oom_place *p, size_t from, size_t end) {
   enum { FAR = 300, LONGEST = 80 };
   static const char labels[] =
       "example output|sample output|expected output|beispielausgabe|"
@@ -237,11 +237,13 @@ static bool is_example(const char *text, size_t from, size_t end) {
       "\xd0\xbf\xd1\x80\xd0\xb8\xd0\xbc\xd0\xb5\xd1\x80|\xe7\xa4\xba\xe4\xbe\x8b|\xe4\xbe\x8b|\xec\x98\x88\xec\x8b\x9c|\xec\x98\x88";
   static const char ran[] =
       HRI_OWN "|" HRI_DIED "|" HRI_DIES "|" HRI_MEETS "|run|runs|ran|stopped|killed|tried|now|again|still";
+  const char *text = p->before;
   const size_t far = end > FAR ? end - FAR : 0, label = hri_match_next(text, from, end, labels);
   if (from >= end || end - from > LONGEST ||
       (label > from && label != end && !hri_match_at(text, label, end, "\xef\xbc\x9a| bei ")) ||
       (label == from && hri_match_next(text, from, end, alone) != end))
     return false;
+  if (hri_oom_is_concrete(p->text, p->line, p->line_end)) return false; /* figures are of one run */
   return !hri_match_any(text, far, end, ran) && !hri_match_part(text, far, end, own_abroad);
 }
 
@@ -304,7 +306,7 @@ bool hri_voice_foreseen(const hri_oom_place *p) {
   const size_t last = last_sentence(p, &last_end);
   const bool logged = p->shape & HRI_OOM_DATED && !(p->shape & HRI_OOM_FENCED); /* its own lines end with colons too */
   if (comes_whenever(p->before, last, last_end)) return true;
-  if (!logged && is_example(p->before, last, last_end)) return true;
+  if (!logged && is_example(p, last, last_end)) return true;
   if (!logged && (is_seen_by_you(p->before, last, last_end) || is_replaced(p, last, last_end) ||
                   (colon && is_shown(p->before, from, end))))
     return true;

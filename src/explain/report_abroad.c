@@ -101,7 +101,7 @@ static bool is_got_behind(const hri_oom_place *p, size_t from, size_t end) {
 
 /* Whether the sentence text[start, end) says that somebody got what stands at text[from), or that what is theirs ended with it. */
 static bool is_got(const hri_oom_place *p, size_t start, size_t clause, size_t from, size_t end) {
-  enum { NEAR = 60, MOST = 4 };
+  enum { NEAR = 60 };
   /* I get, it gives me */
   static const char gets[] =
       "bekomme ich|ich bekomme|kriege ich|ich kriege|erhalte ich|ich erhalte|bekam ich|ich bekam|bei mir kommt|kommt bei mir|"
@@ -129,7 +129,7 @@ static bool is_got(const hri_oom_place *p, size_t start, size_t clause, size_t f
     verb = at;
     verbs++;
   }
-  if (verbs > 0 && hri_count_words(p->text, verb, from) <= MOST && !hri_match_any(p->text, verb, from, of)) return true;
+  if (verbs > 0 && !hri_match_any(p->text, verb, from, of)) return true;
   return hri_match_part(p->text, near, from, parts) || is_got_behind(p, from, end) ||
          ends_with_it(p, clause, from, end) || is_killed_by_it(p, start, from, end);
 }

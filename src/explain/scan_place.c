@@ -251,7 +251,8 @@ static bool goes_up(const hri_scan_window *w, size_t m, size_t next) {
   return b > a && b <= MOST && w->marks.items[next].line - w->marks.items[m].line <= 1;
 }
 
-/* Whether mark `m` heads a table of codes: it calls them so, and has no row above. */
+/* Whether mark `m` heads a table of codes: it calls them so, at its end or beside what they mean, and has no row above. "Exit code of each try" heads
+ * what happened. */
 static bool names_codes(const hri_scan_window *w, size_t m, size_t row) {
   enum { LONGEST = 48, BELOW = 2 };
   static const char names[] = "code|codes|signal|signals|errno|fehlercode|exit-code|c\xc3\xb3"
@@ -261,9 +262,17 @@ static bool names_codes(const hri_scan_window *w, size_t m, size_t row) {
       "\xd0\xba\xd0\xbe\xd0\xb4|\xd0\x9a\xd0\xbe\xd0\xb4|\xe4\xbb\xa3\xe7\xa0\x81|\xe9\x80\x80\xe5\x87\xba\xe7\xa0\x81|"
       "\xe9\x94\x99\xe8\xaf\xaf\xe7\xa0\x81|\xe4\xbf\xa1\xe5\x8f\xb7|\xe3\x82\xb3\xe3\x83\xbc\xe3\x83\x89|"
       "\xe3\x82\xb7\xe3\x82\xb0\xe3\x83\x8a\xe3\x83\xab|\xec\xbd\x94\xeb\x93\x9c"; /* Russian, Chinese, Japanese, Korean */
+  static const char meanings[] = /* of a second column; the last ones are Japanese, Chinese, Russian, Korean */
+      "meaning|reason|description|bedeutung|significado|significato|signification|"
+      "\xe6\x84\x8f\xe5\x91\xb3|\xe5\x90\xab\xe4\xb9\x89|\xe8\xaf\xb4\xe6\x98\x8e|\xe5\x8e\x9f\xe5\x9b\xa0|\xd0\xbd\xd0\xb0\xd1\x87\xd0\xb5\xd0\xbd\xd0\xb8\xd0\xb5|\xd1\x80\xd0\xb8\xd1\x87\xd0\xb8\xd0\xbd\xd0\xb0|\xec\x9d\x98\xeb\xaf\xb8";
   const size_t from = w->marks.items[m].offset, end = hri_scan_mark_end(w, m);
+  size_t last = end;
+  while (last > from && strchr(": \r\n", w->text[last - 1])) last--;
   if (hri_match_any(w->text, from, end, "job|jobs|pod|pods|step|name|container|node|task")) return false;
-  return end - from <= LONGEST && w->marks.items[row].line - w->marks.items[m].line <= BELOW && code_of_row(w, m) < 0 &&
+  if (end - from > LONGEST || w->marks.items[row].line - w->marks.items[m].line > BELOW || code_of_row(w, m) >= 0)
+    return false;
+  if (hri_match_end(w->text, from, last, names) || hri_match_end(w->text, from, last, parts)) return true;
+  return hri_match_part(w->text, from, end, meanings) &&
          (hri_match_any(w->text, from, end, names) || hri_match_part(w->text, from, end, parts));
 }
 

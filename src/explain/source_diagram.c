@@ -3,7 +3,7 @@
  * message from one to another, shows by itself no more than a log's line does.
  *
  * The neighbours may rely on this: a line that ends in words of its own behind an edge ("node[3] --> node[4]: failed") is none, nor is one with an
- * index ("rank[0] ==> x[...]") or an exception's class, nor is an arrow with one dash, by which traces of calls print what came of them. */
+ * index or figures ("rank[0] ==> x[...]") or an exception's class, nor is an arrow with one dash, by which traces of calls print what came of them. */
 #include "explain/source_parts.h"
 
 /* Behind the bracket that opens at text[at], nested ones included; `at` when it is not closed. */
@@ -70,7 +70,9 @@ bool hri_source_is_edge(const hri_source_span *s) {
   size_t end;
   const size_t edges = count_edges(s, &end, &labelled);
   for (size_t at = s->from; at + 2 < s->to; at++)
-    if ((s->text[at] == '[' && hri_is_digit(s->text[at + 1])) || hri_source_begins(s, at, "Error[")) return false;
+    if ((strchr("[=.", s->text[at]) && hri_is_digit(s->text[at + 1])) || hri_source_begins(s, at, "Error[") ||
+        hri_source_begins(s, at, "Error: ") || hri_source_begins(s, at, "Exception: "))
+      return false; /* of one run */
   return edges > 0 && labelled && (end == s->to || (s->text[end] == ';' && end + 1 == s->to));
 }
 
