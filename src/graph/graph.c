@@ -497,7 +497,8 @@ static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_wi
   HRI_TRY(
       hri_window_zero(with, tensor, 0, hri_dtype_size(dtype, hri_tensor_stored_elements(t)), staging, bytes, error));
   if (what != HRI_MOVED_WEIGHT) return HR_OK;
-  return hri_initialise(with, job, range, run->plan->spec.seed, hri_dtype_real(dtype), tensor, staging, bytes, error);
+  return hri_initialise(with, job, range, run->plan->spec.seed, hri_dtype_real((uint8_t)dtype), tensor, staging, bytes,
+                        error);
 }
 
 static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,

@@ -365,7 +365,7 @@ uint32_t hri_move_type(hri_file_dtype dtype) {
 }
 
 /* A master is fp32, whole or in halves. */
-static hri_dtype dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
+static uint8_t dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
   if (what == HRI_MOVED_WEIGHT && job->ranges.items[range].master != HRI_NONE) return HRI_F32;
   return job->tensors.items[hri_moved_tensor(job, &job->ranges.items[range], what)].dtype;
 }
@@ -699,7 +699,7 @@ static hr_status fill_values(hri_source *s, uint32_t index, uint32_t what, const
                              const hri_window *tensor, void *staging, uint64_t staging_bytes, hr_error *error) {
   const hri_param_range *range = &s->job->ranges.items[index];
   const hri_tensor *whole = &s->job->tensors.items[hri_moved_tensor(s->job, range, what)];
-  const hri_dtype dtype = dtype_of(s->job, index, what);
+  const hri_dtype dtype = (hri_dtype)dtype_of(s->job, index, what);
   hri_real real = what == HRI_MOVED_WEIGHT ? hri_real_of(s->job, index, what) : HRI_REAL_F32;
   uint64_t bytes = hri_dtype_size(dtype, hri_tensor_stored_elements(whole)),
            logical = hri_dtype_size(dtype, hri_tensor_elements(whole));
