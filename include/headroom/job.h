@@ -42,11 +42,12 @@ typedef enum hr_schedule {
   HR_SCHEDULE_WSD
 } hr_schedule;
 /* What weights, activations and gradients are made of; arithmetic and statistics are fp32 in all of them.
- *   BF16       bf16 weights and activations; fp32 master weights hold the truth; fp32 gradients and moments
+ *   BF16       bf16 weights and activations; fp32 master weights hold the truth, and the weights are their high halves; fp32
+ *              gradients and moments
  *   BF16_PURE  no master weights: the update rounds stochastically to the bf16 weights
- *   FP16       fp16 weights and activations, else as BF16; the loss is scaled by a number that finds its level by itself
- *              (loss_scale): a step whose gradients overflow is skipped. What a loss that is not finite does is
- *              on_nonfinite's to say
+ *   FP16       fp16 weights and activations, masters whole beside them, else as BF16; the loss is scaled by a number that
+ *              finds its level by itself (loss_scale): a step whose gradients overflow is skipped. What a loss that is not
+ *              finite does is on_nonfinite's to say
  *   TF32       as FP32 in all that is stored; products are computed from 10 bits of mantissa, as GPUs' matrix units do from
  *              NVIDIA's Ampere on. Of plans for such devices alone: only the predicted time is another one
  *   AUTO       until hr_job_finish: BF16 on a GPU that has it, else FP32 (hr_precision_of)
