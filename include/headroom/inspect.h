@@ -160,7 +160,7 @@ typedef struct hr_growth {
                             without its newest part */
   double bytes_per_step; /* from the third step to the last that grew */
   uint32_t steps_grown, steps_seen;
-  uint64_t from_before; /* of `count`, where the recording lost most steps: made before it began */
+  uint64_t from_before; /* of `count`, where the recording lost its beginning: made before it began */
   bool freed_in_steps;  /* of passes: in whole steps before, what they kept went again */
   bool may_train;       /* ... they keep a graph, no backward is recorded, and nothing names them: one may follow */
   bool more_batches;    /* ... freed_in_steps: each has a batch of its own, as those of the steps before had */

@@ -86,13 +86,11 @@ static bool is_seen_by_you(const char *text, size_t from, size_t end) {
   static const char verbs[] = "see|get|meet|encounter|find|notice|run into|face|receive";
   static const char adverbs[] = "eventually|also|often|sometimes|then|still|even|occasionally|frequently";
   const size_t whole = end;
-  end = hri_match_last(text, from, end, what);
-  while (end > from && text[end - 1] == ' ') end--;
+  end = hri_skip_back(text, from, hri_match_last(text, from, end, what));
   const size_t verb = hri_match_last(text, from, end, verbs);
   if (verb == end) return false;
-  for (end = verb; end > from && text[end - 1] == ' ';) end--;
-  end = hri_match_last(text, from, end, adverbs);
-  while (end > from && text[end - 1] == ' ') end--;
+  end = hri_match_last(text, from, hri_skip_back(text, from, verb), adverbs);
+  end = hri_skip_back(text, from, end);
   return hri_match_last(text, from, end, "you may|you might") < end &&
          !hri_match_any(text, from, whole, HRI_OWN) && /* nor are they the steps to it */
          !hri_match_any(text, whole > FAR ? whole - FAR : 0, whole, "reproduce|reproduction|steps|attached");

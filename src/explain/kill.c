@@ -20,16 +20,11 @@ static const char others[] =
     "kill -9|pkill|killall|i killed|we killed|we kill|i kill|heartbeat|deadline|on request|unknown signal|node failure|whether|"
     "eviction|ssh|hang|hung|deadlock|wall clock|statement_timeout|lock_timeout|health check|health checks";
 
-static size_t skip_back(const char *text, size_t from, size_t at) {
-  while (at > from && text[at - 1] == ' ') at--;
-  return at;
-}
-
 /* Back over the words between a verb and "killed": "is always", "got suddenly". */
 static size_t skip_adverbs(const char *text, size_t from, size_t at) {
   for (;;) {
     size_t word;
-    at = word = skip_back(text, from, at);
+    at = word = hri_skip_back(text, from, at);
     while (word > from && hri_is_letter(text[word - 1])) word--;
     if (at == word || !(hri_match_end(text, word + 3, at, "ly") ||
                         hri_match_last(text, from, at, "always|just|also|still|then|often|sometimes|auto") < at))
@@ -55,7 +50,7 @@ static const char machines[] =
 
 /* The word that ends at `at`, or before the blanks there. */
 static size_t word_before(const char *text, size_t from, size_t at) {
-  at = skip_back(text, from, at);
+  at = hri_skip_back(text, from, at);
   while (at > from && (hri_is_name(text[at - 1]) || text[at - 1] == '\'')) at--;
   return at;
 }
@@ -66,7 +61,7 @@ static bool is_somebody(const hri_oom_around *a, size_t from) {
   const size_t far = a->at > FAR ? a->at - FAR : 0, to = a->after + FAR < a->count ? a->after + FAR : a->count;
   size_t end = skip_adverbs(a->text, from, a->at), verb = word_before(a->text, from, end);
   const size_t noun = word_before(a->text, from, verb);
-  if (hri_match_any(a->text, noun, skip_back(a->text, noun, verb), persons)) return true;
+  if (hri_match_any(a->text, noun, hri_skip_back(a->text, noun, verb), persons)) return true;
   return !hri_match_any(a->text, far, a->at, machines) && !hri_match_any(a->text, a->after, to, machines);
 }
 
@@ -117,7 +112,7 @@ static bool is_title(const hri_oom_around *a, size_t from) {
       " by | (oom| unexpectedly";
   const size_t end = skip_adverbs(a->text, from, a->at);
   size_t to = hri_match_next(a->text, a->after, a->count, " process| program| job");
-  if (to > a->after && skip_back(a->text, from, a->at) > from + 4) return false; /* "we killed processes" */
+  if (to > a->after && hri_skip_back(a->text, from, a->at) > from + 4) return false; /* "we killed processes" */
   if (to == a->after && hri_match_last(a->text, from, end, SUBJECTS) == end) return false;
   return to >= a->count || strchr(".!,:)\"'", a->text[to]) ||
          (a->text[to] == ' ' && (to + 1 >= a->count || !hri_is_letter(a->text[to + 1]))) || /* or the line ends there */
@@ -129,10 +124,10 @@ static bool is_quoted(const hri_oom_around *a, size_t from) {
   static const char says[] =
       "says|said|shows|show|showed|prints|printed|print|with|message|error|reads|see|outputs|output|"
       "get|line";
-  size_t quote = skip_back(a->text, from, a->at);
+  size_t quote = hri_skip_back(a->text, from, a->at);
   const bool quoted =
       quote > from && strchr("\"'", a->text[quote - 1]) && a->after < a->count && strchr("\"'.", a->text[a->after]);
-  if (quoted) quote = skip_back(a->text, from, quote - 1);
+  if (quoted) quote = hri_skip_back(a->text, from, quote - 1);
   quote = skip_adverbs(a->text, from, quote);
   while (quote > from && strchr(":,", a->text[quote - 1])) quote--;
   if (hri_match_last(a->text, from, quote, says) == quote)
@@ -157,7 +152,7 @@ bool hri_oom_is_killed_by(const hri_oom_around *a) {
   static const char killers[] = "oom killer|oom-killer|oomkiller|oomd|earlyoom|nohang|lmkd|jetsam";
   const size_t from = hri_sentence_start(a->text, a->start, a->at);
   size_t end = skip_adverbs(a->text, from, a->at);
-  end = skip_back(a->text, from, hri_match_last(a->text, from, end, "has|had|have|it"));
+  end = hri_skip_back(a->text, from, hri_match_last(a->text, from, end, "has|had|have|it"));
   while (end > from && strchr("`\"'", a->text[end - 1])) end--;
   return hri_match_last(a->text, from, end, killers) < end &&
          !hri_match_any(a->text, from, end, HRI_CASE "|" HRI_CAN "|when|before|either");
@@ -171,7 +166,7 @@ static bool is_wide(const char *bytes) {
 
 /* Words of Chinese, Japanese or Korean beside it, which have no such verbs: a process is the subject then. */
 static bool is_among_wide(const hri_oom_around *a, size_t from) {
-  size_t before = skip_back(a->text, from, a->at), behind = a->after;
+  size_t before = hri_skip_back(a->text, from, a->at), behind = a->after;
   while (behind < a->count && a->text[behind] == ' ') behind++;
   return (before > from + 2 && is_wide(a->text + before - 3)) ||
          (behind + 2 < a->count && behind <= a->after + 1 && is_wide(a->text + behind));
@@ -229,10 +224,10 @@ static bool is_denied(const hri_oom_around *a) {
   size_t end = skip_adverbs(a->text, from, a->at),
          verb = hri_match_last(a->text, from, end, "was|were|is|are|got|gets|has been|have been");
   if (verb == end) return false;
-  end = skip_back(a->text, from, verb);
+  end = hri_skip_back(a->text, from, verb);
   const size_t noun = word_before(a->text, from, end);
   return hri_match_any(a->text, noun, end, "nothing|nobody|none") ||
-         hri_match_last(a->text, from, skip_back(a->text, from, noun), "no") < skip_back(a->text, from, noun);
+         hri_match_last(a->text, from, hri_skip_back(a->text, from, noun), "no") < hri_skip_back(a->text, from, noun);
 }
 
 bool hri_oom_is_of_all(const hri_oom_around *a) { return is_in_cases(a) || is_asked_about(a) || is_denied(a); }
@@ -263,8 +258,8 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
   if (hri_match_any(a->text, from, a->at, rules) || is_of_a_kind(a, from) || hri_oom_is_of_all(a) || is_when(a, from) ||
       hri_oom_is_to_be(a->text, from, skip_adverbs(a->text, from, a->at), a->at))
     return false;
-  if (hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), "e.g.|i.e.") ||
-      hri_match_end(a->text, a->start, skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||
+  if (hri_match_end(a->text, a->start, hri_skip_back(a->text, a->start, from), "e.g.|i.e.") ||
+      hri_match_end(a->text, a->start, hri_skip_back(a->text, a->start, from), " a.| b.| c.| d.") ||
       hri_match_at(a->text, a->after, a->count, ", or | are | until "))
     return false;                                                 /* a case, or one of several */
   if (hri_match_end(a->text, from, a->at, "(the ")) return false; /* "the victim (the killed process)" */

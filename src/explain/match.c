@@ -96,6 +96,11 @@ size_t hri_match_last(const char *text, size_t from, size_t to, const char *word
   return start;
 }
 
+size_t hri_skip_back(const char *text, size_t from, size_t at) {
+  while (at > from && text[at - 1] == ' ') at--;
+  return at;
+}
+
 bool hri_match_at(const char *text, size_t at, size_t to, const char *words) {
   size_t length;
   EACH_WORD(word, length, words)

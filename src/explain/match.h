@@ -33,6 +33,9 @@ size_t hri_match_last(const char *text, size_t from, size_t to, const char *word
 /* Whether one begins before text[seam] and ends behind it. */
 bool hri_match_over(const char *text, size_t seam, size_t to, const char *words);
 
+/* `at`, moved before the blanks that end there. */
+size_t hri_skip_back(const char *text, size_t from, size_t at);
+
 /* Whether a sentence ends at text[at]: "2.5 gib" and "a.b" do not end one. */
 bool hri_ends_sentence(const char *text, size_t at, size_t to);
 size_t hri_sentence_start(const char *text, size_t from, size_t at);

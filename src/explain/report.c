@@ -108,8 +108,7 @@ static size_t behind_verb(const hri_oom_place *p, size_t near, size_t from) {
   static const char between[] = "a|an|the|cuda|gpu|cpu|again|just|simply|then|always";
   size_t end = from, at;
   do {
-    while (end > near && p->text[end - 1] == ' ') end--;
-    at = end;
+    at = hri_skip_back(p->text, near, end);
     end = hri_match_last(p->text, near, at, between);
   } while (end < at);
   return at;

@@ -6,12 +6,8 @@
 #include "explain/match.h"
 #include "explain/voice.h"
 
-static size_t skip_blanks_back(const char *text, size_t from, size_t at) {
-  while (at > from && text[at - 1] == ' ') at--;
-  return at;
-}
 static bool before_ends(const hri_oom_around *a, const char *words) {
-  return hri_match_end(a->text, a->start, skip_blanks_back(a->text, a->start, a->at), words);
+  return hri_match_end(a->text, a->start, hri_skip_back(a->text, a->start, a->at), words);
 }
 static bool before_has(const hri_oom_around *a, const char *words) {
   return hri_match_part(a->text, a->start, a->at, words);
@@ -442,7 +438,7 @@ static hri_oom_reading read_memoryerror(const hri_oom_around *a) {
 /* Whether a file's path stands right before the head and its colon: what could not be read has no device's memory, whatever its folders
  * are called. A path with a line behind it is a place in a source, and a device's file is the device. */
 static bool is_of_file(const hri_oom_around *a, size_t line) {
-  size_t end = skip_blanks_back(a->text, line, a->at), from;
+  size_t end = hri_skip_back(a->text, line, a->at), from;
   if (end == line || a->text[end - 1] != ':') return false;
   while (end > line && strchr(":'\"", a->text[end - 1])) end--;
   for (from = end; from > line && !strchr(" '\"(:", a->text[from - 1]);) from--;

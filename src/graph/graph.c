@@ -492,13 +492,12 @@ static hr_status fill(void *context, uint32_t range, uint32_t what, const hri_wi
   const hri_job *job = &run->plan->job;
   const hri_param_range *r = &job->ranges.items[range];
   const hri_tensor *t = &job->tensors.items[hri_moved_tensor(job, r, what)];
-  const hri_dtype dtype = what == HRI_MOVED_WEIGHT && r->master != HRI_NONE ? HRI_F32 : (hri_dtype)t->dtype;
+  const uint8_t dtype = hri_moved_dtype(job, r, what);
   const hri_elements *with = &run->plan->backend->elements;
-  HRI_TRY(
-      hri_window_zero(with, tensor, 0, hri_dtype_size(dtype, hri_tensor_stored_elements(t)), staging, bytes, error));
+  HRI_TRY(hri_window_zero(with, tensor, 0, hri_dtype_size((hri_dtype)dtype, hri_tensor_stored_elements(t)), staging,
+                          bytes, error));
   if (what != HRI_MOVED_WEIGHT) return HR_OK;
-  return hri_initialise(with, job, range, run->plan->spec.seed, hri_dtype_real((uint8_t)dtype), tensor, staging, bytes,
-                        error);
+  return hri_initialise(with, job, range, run->plan->spec.seed, hri_dtype_real(dtype), tensor, staging, bytes, error);
 }
 
 static hr_status sink(void *context, uint32_t range, uint32_t what, const hri_window *tensor, void *staging,
@@ -700,10 +699,12 @@ hr_status hr_run_get_parameter(const hr_run *run, hr_tensor tensor, float *value
   for (uint64_t done = 0; done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
     HRI_TRY(hri_executor_read(run->executor, from, done * sizeof *halves, halves, n * sizeof *halves, error));
-    if (split)
+    if (split) {
       HRI_TRY(hri_executor_read(run->executor, range->master, done * sizeof *low, low, n * sizeof *low, error));
-    for (uint64_t i = 0; split && i < n; i++) values[done + i] = hri_join(halves[i], low[i]);
-    if (!split) (dtype == HRI_F16 ? hri_f32_from_f16 : hri_f32_from_bf16)(values + done, halves, n);
+      for (uint64_t i = 0; i < n; i++) values[done + i] = hri_join(halves[i], low[i]);
+    } else {
+      (dtype == HRI_F16 ? hri_f32_from_f16 : hri_f32_from_bf16)(values + done, halves, n);
+    }
   }
   return HR_OK;
 }
@@ -721,11 +722,13 @@ hr_status hr_run_set_parameter(hr_run *run, hr_tensor tensor, const float *value
     HRI_TRY(hri_executor_write(run->executor, to, 0, values, count * sizeof *values, error));
   for (uint64_t done = 0; dtype != HRI_F32 && done < count; done += PIECE) {
     uint64_t n = count - done < PIECE ? count - done : PIECE;
-    for (uint64_t i = 0; split && i < n; i++) halves[i] = hri_split(values[done + i], &low[i]);
-    if (!split) (dtype == HRI_F16 ? hri_f16_from_f32 : hri_bf16_from_f32)(halves, values + done, n);
-    HRI_TRY(hri_executor_write(run->executor, param->weight, done * sizeof *halves, halves, n * sizeof *halves, error));
-    if (split)
+    if (split) {
+      for (uint64_t i = 0; i < n; i++) halves[i] = hri_split(values[done + i], &low[i]);
       HRI_TRY(hri_executor_write(run->executor, range->master, done * sizeof *low, low, n * sizeof *low, error));
+    } else {
+      (dtype == HRI_F16 ? hri_f16_from_f32 : hri_bf16_from_f32)(halves, values + done, n);
+    }
+    HRI_TRY(hri_executor_write(run->executor, param->weight, done * sizeof *halves, halves, n * sizeof *halves, error));
   }
   return HR_OK;
 }

@@ -15,6 +15,7 @@
 #include "inspect/inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
 enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8, LONGER_ROW = 4 };
 
@@ -40,6 +41,7 @@ typedef struct look {
   uint64_t first;                 /* event at which the steps begin that were told */
   HRI_ARRAY(uint64_t) end_events; /* the ends of optimizers before it, or of passes */
   keeper *keepers;                /* by plain stack */
+  bool *gives;                    /* room for a mark per step */
   HRI_ARRAY(row_of_frees) rows, given, turned;
 } look;
 
@@ -162,15 +164,21 @@ static bool list_rows(look *w) {
   return true;
 }
 
-/* Whether it outlived an end of an optimizer within the ring. */
-static bool outlives_an_end(const look *w, const hri_life *life) {
+/* How many of the ends are not behind an event. */
+static size_t ends_until(const look *w, uint64_t event) {
   size_t low = 0, high = w->end_events.count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
-    if (w->end_events.items[middle] <= life->alloc) low = middle + 1;
+    if (w->end_events.items[middle] <= event) low = middle + 1;
     else high = middle;
   }
-  return low < w->end_events.count && hri_life_gone(life) >= w->end_events.items[low];
+  return low;
+}
+
+/* Whether it outlived an end of an optimizer within the ring. */
+static bool outlives_an_end(const look *w, const hri_life *life) {
+  const size_t next = ends_until(w, life->alloc);
+  return next < w->end_events.count && hri_life_gone(life) >= w->end_events.items[next];
 }
 
 /* The sizes of which a line of the program's own gave one back that was there before: windows that move on. And of which it gave one
@@ -224,24 +232,16 @@ static bool are_given_back(const look *w, const keeper *of) {
 }
 
 /* Whether that happens in half of the steps at least, as a window moves on: what is given back at once was dropped. */
-static bool goes_by_turns(const look *w, const keeper *of) {
+static bool goes_by_turns(look *w, const keeper *of) {
   const uint64_t apart = of->largest - of->least, least = of->least > apart ? of->least - apart : 0;
-  bool *in = hri_alloc_zero(w->end_events.count + 1, sizeof *in);
+  const row_of_frees *row = row_from(w->given.items, w->given.count, least), *end = w->given.items + w->given.count;
   size_t steps = 0;
-  const row_of_frees *end = w->given.items + w->given.count;
-  for (const row_of_frees *r = in ? row_from(w->given.items, w->given.count, least) : NULL;
-       r && r < end && r->size <= of->largest + apart; r++) {
-    const uint64_t gone = hri_life_gone(&w->in->lives->lives[r->life]);
-    size_t low = 0, high = w->end_events.count;
-    while (low < high) {
-      const size_t middle = low + (high - low) / 2;
-      if (w->end_events.items[middle] <= gone) low = middle + 1;
-      else high = middle;
-    }
-    steps += !in[low];
-    in[low] = true;
+  memset(w->gives, 0, (w->end_events.count + 1) * sizeof *w->gives);
+  for (; row && row < end && row->size <= of->largest + apart; row++) {
+    bool *gives = &w->gives[ends_until(w, hri_life_gone(&w->in->lives->lives[row->life]))];
+    steps += !*gives;
+    *gives = true;
   }
-  hri_free(in);
   return 2 * steps >= w->end_events.count;
 }
 
@@ -334,8 +334,9 @@ static bool has_leaks(const hr_inspection *p) {
 /* What all of it is told by, once the ends are known; false: memory was refused. */
 static bool look_around(look *w) {
   w->keepers = hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *w->keepers);
+  w->gives = hri_alloc(w->end_events.count + 1);
   if (w->keepers) note_lives(w);
-  return w->keepers && list_rows(w) && list_given(w);
+  return w->keepers && w->gives && list_rows(w) && list_given(w);
 }
 
 static void look_close(look *w) {
@@ -343,6 +344,7 @@ static void look_close(look *w) {
   hri_array_free(&w->rows);
   hri_array_free(&w->given);
   hri_array_free(&w->turned);
+  hri_free(w->gives);
   hri_free(w->keepers);
 }
 

@@ -469,10 +469,13 @@ void hri_build_transfers(hri_job *job, bool load, bool trained, hri_tier staging
       load_quantized(job, e, staging_tier, r);
       continue;
     }
-    if (hri_range_split(job, &range)) move_split(job, e, op, staging_tier, r);
-    else move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
-    if (load && range.master != HRI_NONE && !hri_range_split(job, &range))
-      hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
+    if (hri_range_split(job, &range)) {
+      move_split(job, e, op, staging_tier, r);
+    } else {
+      move_range(job, e, op, staging_tier, r, HRI_MOVED_WEIGHT);
+      if (load && range.master != HRI_NONE)
+        hri_node_append(job, HRI_OP_CAST, e, NULL, (hri_operand[]){HRI_R(range.master), HRI_W(range.weight)}, 2);
+    }
     for (uint32_t k = 0; k < HRI_STATE_TENSORS && range.state[k] != HRI_NONE; k++)
       move_range(job, e, op, staging_tier, r, HRI_MOVED_STATE + k);
   }

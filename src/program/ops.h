@@ -137,6 +137,12 @@ static inline hri_id hri_moved_tensor(const hri_job *job, const hri_param_range 
   return r->master == HRI_NONE || hri_range_split(job, r) ? r->weight : r->master;
 }
 
+/* Its type as it is moved: a master is fp32, whole or in halves. */
+static inline uint8_t hri_moved_dtype(const hri_job *job, const hri_param_range *r, uint32_t what) {
+  if (what == HRI_MOVED_WEIGHT && r->master != HRI_NONE) return HRI_F32;
+  return job->tensors.items[hri_moved_tensor(job, r, what)].dtype;
+}
+
 enum { HRI_NORM_BLOCK = 65536, HRI_MAX_OPERANDS = 10 };
 
 /* What the backward rules work on; filled by the autodiff pass. */

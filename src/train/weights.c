@@ -364,10 +364,8 @@ uint32_t hri_move_type(hri_file_dtype dtype) {
   return dtype == HRI_FILE_F16 ? HRI_GGML_F16 : dtype == HRI_FILE_BF16 ? HRI_GGML_BF16 : HRI_GGML_F32;
 }
 
-/* A master is fp32, whole or in halves. */
 static uint8_t dtype_of(const hri_job *job, uint32_t range, uint32_t what) {
-  if (what == HRI_MOVED_WEIGHT && job->ranges.items[range].master != HRI_NONE) return HRI_F32;
-  return job->tensors.items[hri_moved_tensor(job, &job->ranges.items[range], what)].dtype;
+  return hri_moved_dtype(job, &job->ranges.items[range], what);
 }
 
 bool hri_is_codes(const hri_job *job, uint32_t range, uint32_t what) { return dtype_of(job, range, what) == HRI_U8; }

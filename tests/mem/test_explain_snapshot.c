@@ -113,6 +113,14 @@ static void scene_leak(scene *s, uint64_t bytes, uint32_t grown, uint32_t seen) 
   s->i.growth_count = 1;
 }
 
+/* Passes that keep something, in seven of eight, which would have been enough. */
+static void scene_of_passes(scene *s, hr_growth_kind kind) {
+  scene_open(s, "");
+  scene_fail(s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
+  scene_leak(s, GIB(3), 7, 8);
+  s->growth[0].kind = kind;
+}
+
 static void scene_replay(scene *s, bool recorded_fails, bool other_fails) {
   s->replay.recorded =
       (hr_replay_result){.request_count = 5000, .reserved_peak_bytes = GIB(8), .failed = recorded_fails};
@@ -680,10 +688,7 @@ static void test_growth_of_passes(void **state) {
     scene s;
     hr_explanation *e;
     const hr_oom_failure *f;
-    scene_open(&s, "");
-    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
-    scene_leak(&s, GIB(3), 7, 8);
-    s.growth[0].kind = cases[c].kind;
+    scene_of_passes(&s, cases[c].kind);
     expect(&s, HR_OOM_GROWTH, cases[c].certainty);
     e = explain(&s);
     f = &e->failures[0];
@@ -697,10 +702,7 @@ static void test_growth_of_passes(void **state) {
   { /* without a backward in the recording it may be training that sums its losses */
     scene s;
     hr_explanation *e;
-    scene_open(&s, "");
-    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
-    scene_leak(&s, GIB(3), 7, 8);
-    s.growth[0].kind = HR_GROWTH_GRAPH;
+    scene_of_passes(&s, HR_GROWTH_GRAPH);
     s.growth[0].may_train = true;
     expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
     e = explain(&s);
@@ -711,10 +713,7 @@ static void test_growth_of_passes(void **state) {
   { /* what went again in the steps before is the graph of a long step: nothing certain, and no_grad() is no advice */
     scene s;
     hr_explanation *e;
-    scene_open(&s, "");
-    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
-    scene_leak(&s, GIB(3), 7, 8);
-    s.growth[0].kind = HR_GROWTH_GRAPH;
+    scene_of_passes(&s, HR_GROWTH_GRAPH);
     s.growth[0].freed_in_steps = true;
     expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
     e = explain(&s);
@@ -727,10 +726,7 @@ static void test_growth_of_passes(void **state) {
   { /* backwards ran and freed nothing: no losses that are summed */
     scene s;
     hr_explanation *e;
-    scene_open(&s, "");
-    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
-    scene_leak(&s, GIB(3), 7, 8);
-    s.growth[0].kind = HR_GROWTH_GRAPH;
+    scene_of_passes(&s, HR_GROWTH_GRAPH);
     s.growth[0].among_backwards = true;
     s.growth[0].from_before = 3;
     expect(&s, HR_OOM_GROWTH, HR_OOM_CERTAIN);
@@ -749,10 +745,7 @@ static void test_growth_of_passes(void **state) {
   for (int failures = 1; failures < 9; failures += 7) { /* a program that tries again within its except block */
     scene s;
     hr_explanation *e;
-    scene_open(&s, "");
-    scene_fail(&s, GIB(7), 0, MIB(100), MIB(300), GIB(1));
-    scene_leak(&s, GIB(3), 7, 8);
-    s.growth[0].kind = HR_GROWTH_GRAPH;
+    scene_of_passes(&s, HR_GROWTH_GRAPH);
     s.i.oom_total = (uint64_t)failures;
     e = explain(&s);
     assert_int_equal(strstr(e->failures[0].advice[0].text, "except block") != NULL, failures > 1);
