@@ -179,7 +179,7 @@ HRI_RULE_FN(dequantize);
 #define HRI_RULE_LOSS_SUM .check = hri_check_loss_sum
 #define HRI_RULE_SQUARE_NORM                                                                                           \
   .check = hri_check_square_norm, .flops = hri_flops_square_norm, .stream = HR_STREAM_SQUARE_NORM,                     \
-  .groups = 1 << 0 | 1 << 1
+  .groups = 1 << 0 | 1 << 1, .fresh = true
 #define HRI_RULE_CLIP .check = hri_check_any
 #define HRI_RULE_FOUND_INF .check = hri_check_found_inf
 #define HRI_RULE_ADVANCE .check = hri_check_control_only

@@ -1,18 +1,28 @@
 /* Offline placement of storages with known lives (dynamic storage allocation).
  *
  * What every program carries lies at the bottom. The rest is placed program by program (locals of different programs
- * are never alive together; what some programs share was placed before): greedy best fit in three orders (size, size x
- * life, life), the best kept; then the storage that ends at the peak goes to the front of its order and the greedy runs
- * again, until the live-bytes bound is met or the rounds or the work allowance are used up. The allowance counts steps,
- * not time, so that the result is the same on every machine. */
+ * are never alive together; what some programs share was placed before), until the live-bytes bound is met or the work
+ * allowance is used up:
+ *
+ * - greedy best fit in three orders (size, size x life, life), the best kept;
+ * - then, from each of the three, the large items alone: the one that ends at the peak goes to the front of the order and
+ *   the greedy runs again. Small items fill gaps, and there are many: with them a round would cost several times as much,
+ *   and what is at the top would mostly be one of theirs, on top of what has to move. They are placed behind the large
+ *   ones, by size, whenever those end below the best peak.
+ *
+ * The allowance counts steps, not time, so that the result is the same on every machine. */
 #include "plan/place.h"
 
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
 
-enum { ROUNDS = 60 };
-static const uint64_t WORK = 12u * 1000 * 1000; /* interval comparisons per program */
+enum {
+  ORDERS = 3,
+  STALE = 60,    /* rounds without a better peak of the large items */
+  SMALL = 32768, /* of which as many as this do not make up the peak */
+};
+static const uint64_t WORK = 24u * 1000 * 1000; /* interval comparisons per program */
 
 /* ---- the greedy ---- */
 
@@ -24,30 +34,29 @@ typedef struct placer {
   hri_solved *solved; /* or NULL */
   uint64_t guard;
   uint8_t tier;
-  uint32_t ticks;               /* of the job */
-  HRI_ARRAY(item) fixed;        /* placed for good: carried by several programs */
-  HRI_ARRAY(item) items;        /* of the program at hand, the fixed ones behind them */
-  hri_program_span span;        /* of the program */
-  hri_shelf shelf;              /* of items, by their index */
-  uint32_t *order, *best_order; /* indices into items */
+  uint32_t ticks;          /* of the job */
+  HRI_ARRAY(item) fixed;   /* placed for good: carried by several programs */
+  HRI_ARRAY(item) items;   /* of the program at hand, the fixed ones behind them */
+  hri_program_span span;   /* of the program */
+  hri_shelf shelf;         /* of items, by their index */
+  uint32_t *order, *spare; /* indices into items */
   uint64_t *best_low;
   uint64_t work;
 } placer;
 
-/* What the allowance counts for a greedy: each item against all that were placed before it. */
-static uint64_t greedy_work(const placer *p, uint64_t count) {
-  return count * p->fixed.count + count * (count - 1) / 2;
-}
-
-/* Places the first `count` items in p->order among the others, which stay; *top: the place in the order of the item
- * that ends highest. Where that is at `limit` or above, nobody wants the rest: it stops, and the allowance counts all of
- * it. */
-static uint64_t greedy(placer *p, uint32_t count, uint64_t limit, uint32_t *top) {
-  uint64_t peak = 0;
+/* An empty program: what stays, which lies behind its first `count` items. */
+static void clear(placer *p, uint32_t count) {
   hri_shelf_clear(&p->shelf, p->items.items, p->span.begin, p->span.end);
   for (uint32_t i = count; i < p->items.count; i++) hri_shelf_put(&p->shelf, i);
-  p->work += greedy_work(p, count);
-  for (uint32_t n = 0; n < count && peak < limit; n++) {
+}
+
+/* Places the items p->order[from] to p->order[to - 1] among those that lie there. `peak`: where those before `from` end.
+ * *top: the place in the order of the item that ends highest. Where that is at `limit` or above, nobody wants the rest:
+ * it stops, and the allowance counts all of it, each item against all that were placed before it. */
+static uint64_t greedy(placer *p, uint32_t from, uint32_t to, uint64_t peak, uint64_t limit, uint32_t *top) {
+  const uint64_t items = to - from;
+  p->work += items * p->fixed.count + items * (from + to - 1) / 2;
+  for (uint32_t n = from; n < to && peak < limit; n++) {
     const uint64_t high = hri_shelf_fit(&p->shelf, p->order[n]);
     if (high > peak) {
       peak = high;
@@ -95,38 +104,74 @@ static hr_status set_stage(placer *p, hri_program_span span, hr_error *error) {
   return HR_OK;
 }
 
-static void keep_best(placer *p, uint32_t count) { memcpy(p->best_low, p->shelf.low, count * sizeof *p->best_low); }
+/* A search for a low peak. What it finds next is the same whatever its goal is, which only ends it: solved.h. */
+typedef struct search {
+  uint32_t count; /* items to place */
+  uint64_t goal;
+  uint64_t best, before; /* the lowest peak so far and the one before it; UINT64_MAX: none */
+} search;
 
-/* The three orders, then the rounds, until the peak is at most `goal`. Returns the peak, and in *before the best one
- * before it (UINT64_MAX: none): a goal from that on would have ended the search earlier. */
-static hr_status improve(placer *p, uint32_t count, uint64_t goal, uint64_t *peak, uint64_t *before, hr_error *error) {
-  uint32_t top = 0, best_top = 0;
-  uint64_t best = UINT64_MAX, now;
-  p->work = 0;
-  for (int kind = 0; kind < 3 && best > goal; kind++) {
-    HRI_TRY(sort_items(p, kind, count, error));
-    now = greedy(p, count, best, &top);
-    if (now >= best) continue;
-    *before = best;
-    best = now;
-    best_top = top;
-    keep_best(p, count);
-    memcpy(p->best_order, p->order, count * sizeof *p->order);
-  }
-  memcpy(p->order, p->best_order, count * sizeof *p->order);
-  top = best_top;
-  for (uint32_t round = 0; round < ROUNDS && best > goal && p->work < WORK && top > 0; round++) {
-    const bool last = round + 1 == ROUNDS || p->work + greedy_work(p, count) >= WORK;
-    const uint32_t moved = p->order[top];
+static void found(placer *p, search *s, uint64_t peak) {
+  if (peak >= s->best) return;
+  s->before = s->best;
+  s->best = peak;
+  memcpy(p->best_low, p->shelf.low, s->count * sizeof *p->best_low);
+}
+
+static bool is_small(const placer *p, uint32_t index, uint64_t peak) {
+  return p->items.items[index].bytes < peak / SMALL;
+}
+
+/* p->order: the large items in the order `kind`, the small ones by size behind them. Returns how many are large. */
+static hr_status large_first(placer *p, const search *s, uint64_t peak, int kind, uint32_t *large, hr_error *error) {
+  uint32_t behind;
+  *large = 0;
+  HRI_TRY(sort_items(p, kind, s->count, error));
+  for (uint32_t n = 0; n < s->count; n++)
+    if (!is_small(p, p->order[n], peak)) p->spare[(*large)++] = p->order[n];
+  HRI_TRY(sort_items(p, 0, s->count, error));
+  behind = *large;
+  for (uint32_t n = 0; n < s->count; n++)
+    if (is_small(p, p->order[n], peak)) p->spare[behind++] = p->order[n];
+  assert(behind == s->count);
+  memcpy(p->order, p->spare, s->count * sizeof *p->order);
+  return HR_OK;
+}
+
+/* The rounds: the large items, what ends highest of them first in the next; while the work done is below `work`. */
+static void rounds(placer *p, search *s, uint32_t large, uint64_t work) {
+  uint64_t lowest = UINT64_MAX;
+  for (uint32_t stale = 0; stale < STALE && s->best > s->goal && p->work < work; stale++) {
+    uint32_t top = 0, rest, moved;
+    uint64_t peak;
+    clear(p, s->count);
+    peak = greedy(p, 0, large, 0, UINT64_MAX, &top);
+    if (peak < lowest) {
+      lowest = peak;
+      stale = 0;
+    }
+    if (peak < s->best) found(p, s, greedy(p, large, s->count, peak, s->best, &rest));
+    if (top == 0) return; /* the next round would be the same */
+    moved = p->order[top];
     memmove(p->order + 1, p->order, top * sizeof *p->order);
     p->order[0] = moved;
-    now = greedy(p, count, last ? best : UINT64_MAX, &top);
-    if (now >= best) continue;
-    *before = best;
-    best = now;
-    keep_best(p, count);
   }
-  *peak = best;
+}
+
+static hr_status improve(placer *p, search *s, hr_error *error) {
+  uint64_t simple;
+  uint32_t top, large;
+  p->work = 0;
+  for (int kind = 0; kind < ORDERS && s->best > s->goal; kind++) {
+    HRI_TRY(sort_items(p, kind, s->count, error));
+    clear(p, s->count);
+    found(p, s, greedy(p, 0, s->count, 0, s->best, &top));
+  }
+  simple = s->best;
+  for (int kind = 0; kind < ORDERS && s->best > s->goal; kind++) {
+    HRI_TRY(large_first(p, s, simple, kind, &large, error));
+    rounds(p, s, large, WORK / ORDERS * ((uint64_t)kind + 1));
+  }
   return HR_OK;
 }
 
@@ -142,11 +187,11 @@ static hr_status place_items(placer *p, hri_program_span span, uint64_t bound, u
   if (known) {
     for (uint32_t i = 0; i < count; i++) p->items.items[i].low = known[i].low;
   } else {
-    uint64_t peak, before = UINT64_MAX;
-    HRI_TRY(improve(p, count, goal, &peak, &before, error));
+    search s = {.count = count, .goal = goal, .best = UINT64_MAX, .before = UINT64_MAX};
+    HRI_TRY(improve(p, &s, error));
     for (uint32_t i = 0; i < count; i++) p->items.items[i].low = p->best_low[i];
     if (p->solved)
-      HRI_TRY(hri_solved_add(p->solved, &program, (hri_solved_range){peak <= goal ? peak : 0, before}, error));
+      HRI_TRY(hri_solved_add(p->solved, &program, (hri_solved_range){s.best <= goal ? s.best : 0, s.before}, error));
   }
   for (uint32_t i = 0; i < count; i++) p->out->offsets[p->items.items[i].storage] = p->items.items[i].low;
   p->items.count = count;
@@ -155,16 +200,16 @@ static hr_status place_items(placer *p, hri_program_span span, uint64_t bound, u
 
 static hr_status reserve_scratch(placer *p, size_t count, hr_error *error) {
   p->order = hri_alloc((count + 1) * sizeof *p->order);
-  p->best_order = hri_alloc((count + 1) * sizeof *p->best_order);
+  p->spare = hri_alloc((count + 1) * sizeof *p->spare);
   p->best_low = hri_alloc((count + 1) * sizeof *p->best_low);
-  if (!p->order || !p->best_order || !p->best_low)
+  if (!p->order || !p->spare || !p->best_low)
     return hri_fail_memory(error, count * (2 * sizeof *p->order + sizeof *p->best_low), "placement");
   return hri_shelf_init(&p->shelf, count, error);
 }
 
 static void free_scratch(placer *p) {
   hri_free(p->order);
-  hri_free(p->best_order);
+  hri_free(p->spare);
   hri_free(p->best_low);
   hri_shelf_deinit(&p->shelf);
   hri_array_free(&p->items);

@@ -235,6 +235,65 @@ static void automatic_packing_is_free(void **state) {
   assert_true(seen.packed > 1000);
 }
 
+static bool writes_some_of(const hri_job *job, hri_id at, hri_id tensor) {
+  const hri_node *node = &job->nodes.items[at];
+  for (uint32_t i = 0; i < node->operand_count; i++) {
+    const hri_operand *o = &hri_operands(job, node)[i];
+    if (o->tensor == HRI_NONE || o->access == HRI_READ) continue;
+    for (uint32_t k = 0; k < hri_piece_count(job, o->tensor); k++)
+      for (uint32_t r = 0; r < hri_piece_count(job, tensor); r++)
+        if (job->tensors.items[hri_piece(job, o->tensor, k)].value ==
+            job->tensors.items[hri_piece(job, tensor, r)].value)
+          return true;
+  }
+  return false;
+}
+
+/* Whether a node before `at` writes what the one there reads. */
+static bool written_in(const hri_job *job, const hri_program *p, size_t at) {
+  const hri_id read = hri_operands(job, &job->nodes.items[p->order.items[at]])[0].tensor;
+  while (at-- > 0)
+    if (writes_some_of(job, p->order.items[at], read)) return true;
+  return false;
+}
+
+/* A gradient's sum of squares is taken right behind the last write of it, while it is in a cache: between the two there
+ * are only others of the same write, where one node writes several. */
+static void sums_of_squares_stand_behind_gradients(void **state) {
+  uint32_t sums = 0;
+  (void)state;
+  for (uint64_t seed = 1; seed <= 100; seed++) {
+    dice d = {.seed = seed};
+    hr_job spec;
+    hri_compile_options options;
+    hri_backend backend = fake_backend();
+    hri_job job;
+    hr_error error = {0};
+    random_job(&d, &spec, &options);
+    options.offload_bytes = 0;
+    if (hri_compile(&spec, &backend, &options, &job, &error) != HR_OK)
+      fail_msg("seed %llu: %s", (unsigned long long)seed, error.message);
+    for (uint32_t kind = 0; kind < HRI_PROGRAM_COUNT; kind++) {
+      const hri_program *p = &job.programs[kind];
+      uint64_t writes = 0;
+      for (size_t at = 0; at < p->order.count; at++) {
+        const hri_node *node = &job.nodes.items[p->order.items[at]];
+        if (node->op != HRI_OP_SQUARE_NORM) {
+          writes = at;
+          continue;
+        }
+        if (!written_in(&job, p, at)) continue; /* the update is a program of its own */
+        sums++;
+        if (!writes_some_of(&job, p->order.items[writes], hri_operands(&job, node)[0].tensor))
+          fail_msg("seed %llu, program %u: node %zu does not stand behind what it reads", (unsigned long long)seed,
+                   kind, at);
+      }
+    }
+    hri_job_deinit(&job);
+  }
+  assert_true(sums > 500);
+}
+
 /* ---- the checker can fail: one broken job per rule ---- */
 
 static void compile_small_on(hri_job *job, bool offload, hr_on_nonfinite on_nonfinite) {
@@ -691,7 +750,7 @@ static void placement_gap_of_presets(void **state) {
         hr_plan_destroy(plan);
       }
   print_message("%u plans, worst placement gap %.2f %% (%s)\n", plans, 100 * worst, where);
-  assert_true(worst <= 0.02);
+  assert_true(worst <= 0.015);
 }
 
 /* ---- windows ---- */
@@ -817,6 +876,7 @@ int main(void) {
       cmocka_unit_test(allocation_failures_are_clean),
       cmocka_unit_test(random_jobs_obey_the_rules),
       cmocka_unit_test(automatic_packing_is_free),
+      cmocka_unit_test(sums_of_squares_stand_behind_gradients),
       cmocka_unit_test(placement_gap_of_presets),
       cmocka_unit_test(windowed_attention_counts_what_is_seen),
       cmocka_unit_test(layers_have_their_windows_and_tables),
