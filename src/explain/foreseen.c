@@ -62,7 +62,7 @@ static bool is_likened(const char *text, size_t end) {
 static bool is_shown(const char *text, size_t from, size_t end) {
   enum { FAR = 300 };
   static const char shows[] =
-      "looks like this|look like this|is indicated as follows|are indicated as follows|looks as follows|look as follows";
+      "looks like this|look like this|can appear in|may appear in|can take several forms|may take several forms|comes in several forms|come in several forms|is indicated as follows|are indicated as follows|looks as follows|look as follows";
   return hri_match_any(text, from, end, shows) &&
          !hri_match_any(text, end > FAR ? end - FAR : 0, end, HRI_OWN "|got|failed|crashed|tried");
 }

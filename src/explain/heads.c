@@ -241,8 +241,8 @@ static const hri_oom_head heads[] = {
     {"memory quota exceeded", "", HRI_OOM_NOTHING}, /* Heroku's */
     {"memory quota vastly exceeded", "heroku", HRI_OOM_HOST},
     {"memory status that requires corrective actions", "nohang", HRI_OOM_HOST},
-    {"lowmemorykiller: killing '", "android", HRI_OOM_HOST},
-    {"lowmemorykiller: kill '", "android", HRI_OOM_HOST},
+    {", oom_score_adj ", "", HRI_OOM_NOTHING}, /* lmkd's, behind whom it kills */
+    {", adj ", "", HRI_OOM_NOTHING},
     {"terminated due to memory issue", "ios", HRI_OOM_HOST},
     {"killed by the operating system because it is using too much memory", "ios", HRI_OOM_HOST}, /* Xcode's */
     {"resource_type_memory (limit=", "ios", HRI_OOM_HOST},

@@ -248,6 +248,24 @@ static bool is_for_memory(const hri_oom_around *a, size_t from, size_t to) {
          !hri_match_any(a->text, from, to, HRI_CASE "|" HRI_CAN "|when|before|until|each|any|every");
 }
 
+/* "After a while WSL2 killed the python script": the machine itself did, whose only reason is memory. Of who gives a limit
+ * on time too - a batch system - a reason is asked for above. */
+static bool is_by_the_machine(const hri_oom_around *a, size_t from, size_t to) {
+  static const char machine[] =
+      "linux|the kernel|the os|my os|operating system|the system|wsl|wsl1|wsl2|macos|windows|ubuntu|debian|fedora|docker|"
+      "colab|kaggle";
+  static const char behind[] = " in | of | for | and | with | that | app| application"; /* phones end apps as a rule */
+  enum { NEAR = 48 };
+  const size_t verb = skip_adverbs(a->text, from, a->at),
+               end = hri_skip_back(a->text, from, hri_match_last(a->text, from, verb, "has|had|just|then"));
+  const size_t who = hri_match_last(a->text, from, end, machine),
+               whom = hri_match_next(a->text, a->after, to, " my | our | the | this ");
+  if (who == end || hri_match_next(a->text, who, end, machine) != end || whom == a->after) return false;
+  const size_t near = whom + NEAR < to ? whom + NEAR : to;
+  return names_subject(a->text, whom, hri_match_first(a->text, whom - 1, near, behind)) &&
+         !hri_match_any(a->text, from, to, HRI_CASE "|" HRI_CAN "|when|before|until|each|any|every|or|background");
+}
+
 bool hri_oom_is_told_kill(const hri_oom_around *a) {
   const size_t from = hri_sentence_start(a->text, a->start, a->at);
   const size_t near = a->after + 80 < a->count ? a->after + 80 : a->count,
@@ -268,7 +286,7 @@ bool hri_oom_is_told_kill(const hri_oom_around *a) {
     return false;                                                                             /* one of a list */
   if (hri_match_end(a->text, from, a->at, " or was | or | or got | or being ")) return false; /* nobody knows which */
   if (is_among_wide(a, from)) return true;
-  if (is_for_memory(a, from, to)) return true;
+  if (is_for_memory(a, from, to) || is_by_the_machine(a, from, to)) return true;
   if (hri_match_at(a->text, a->after, a->count, " it| the | my | all| them| that | off| those | and restarted"))
     return false; /* somebody ended it */
   return (is_suffered(a, from) && !is_somebody(a, from)) || is_quoted(a, from) || is_title(a, from);

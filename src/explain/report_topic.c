@@ -56,13 +56,19 @@ static bool is_titled_advice(const hri_oom_place *p, size_t from, size_t to) {
   static const char dealing[] =
       " logic for | fallback for | handling for | handling of | support for | test for | tests for | check for |"
       " message for | detection of | workaround for | recovery from | guard for | protection against ";
-  static const char deals[] = "dealing with |handling |avoiding |preventing |fixing |solving |diagnosing |debugging |"
-                              "troubleshooting |understanding |mitigating |resolving |tackling |overcoming ";
-  size_t joint;
-  if (!(p->shape & HRI_OOM_TITLE)) return false;
+  static const char deals[] =
+      "dealing with |handling |avoiding |preventing |fixing |solving |diagnosing |debugging |"
+      "troubleshooting |understanding |mitigating |resolving |tackling |overcoming |checking for |looking for |"
+      "watching for |searching for |searching logs for |scanning for |scanning logs for |monitoring for |"
+      "testing for |detecting |catching |ignoring |guarding against |protecting against |simulating |"
+      "what causes |what is |alert on |alerting on |guard against |test for |check for |detect |handle ";
+  size_t joint, first = p->line;
+  const bool alone = p->line == 0 && p->line_end == p->count;
+  if (!alone && !(p->shape & (HRI_OOM_TITLE | HRI_OOM_HEADING))) return false;
+  while (first < from && strchr(" >*#", p->text[first])) first++;
   while (from > p->line && (hri_is_name(p->text[from - 1]) || p->text[from - 1] == ':')) from--; /* "std::" */
   if (hri_match_end(p->text, p->line, from, dealing)) return true;
-  if (hri_match_at(p->text, p->line, from, deals)) return true;
+  if (hri_match_at(p->text, first, from, deals)) return true;
   joint = hri_match_next(p->text, to, p->line_end, " (oom): |: | - | \xe2\x80\x94 ");
   return joint > to && hri_match_at(p->text, joint, p->line_end,
                                     "reduce |lower |use |set |increase |decrease |try |how |what |why |when |tips ");

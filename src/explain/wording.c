@@ -336,6 +336,8 @@ static const struct {
     {"memory quota exceeded", "error r1", NULL, 0, HRI_OOM_HOST, "heroku"},
     {"memory quota exceeded", "heroku", NULL, 0, HRI_OOM_HOST, "heroku"},
     {"memory quota exceeded", NULL, NULL, 0, HRI_OOM_LIMIT, "server"},
+    {", oom_score_adj ", "kill '|killing '", "to free ", 30, HRI_OOM_HOST, "android"},
+    {", adj ", "kill '|killing '", "to free ", 30, HRI_OOM_HOST, "android"},
     {"kokkos failed to allocate memory for label", NULL, "named \"host\"", 100, HRI_OOM_HOST, "kokkos"},
     {"kokkos failed to allocate memory for label", NULL, NULL, 0, HRI_OOM_FOREIGN, "kokkos"},
     {"not enough memory to handle ", NULL, "prefill tokens", 30, HRI_OOM_LIMIT, "tgi"},
