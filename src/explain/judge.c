@@ -77,10 +77,12 @@ static const char *share_of(const hr_oom_failure *f) {
 }
 
 /* What one request needs of the cache and what it may have, where both are printed, leave nothing open. */
-static void judge_share(hr_oom_failure *f) {
+static void judge_share(hri_oom_message *m) {
+  hr_oom_failure *f = &m->failure;
   const hr_oom_value *need = &f->figures[HR_OOM_REQUESTED], *room = &f->figures[HR_OOM_ALLOWED];
   if (!hri_oom_known(need) || !hri_oom_known(room)) {
-    hri_oom_say(f, HR_OOM_CAP, HR_OOM_LIKELY, "refused by %s's own limit, %s", f->source, share_of(f));
+    hri_oom_say(f, HR_OOM_CAP, m->counted ? HR_OOM_CERTAIN : HR_OOM_LIKELY, "refused by %s's own limit, %s", f->source,
+                share_of(f));
     return;
   }
   hri_oom_line(f, "one request of full length needs %s of KV cache, %s are left for it", HRI_OOM_SIZE(need->bytes),
@@ -194,7 +196,7 @@ static void judge_by_kind(hri_oom_message *m) {
   case HRI_OOM_VLLM_CAP:
     hri_oom_line(f, "%s keeps to %s x total; what is left for the KV cache is too little. No allocation failed",
                  f->source, share_of(f));
-    judge_share(f);
+    judge_share(m);
     break;
   case HRI_OOM_VLLM_BUSY: judge_busy(f); break;
   case HRI_OOM_HEAP: judge_heap(f); break;

@@ -54,6 +54,7 @@ typedef struct hri_oom_message {
   bool anybodys;  /* no line of a speaker that is known: its words name one, or a memory, and anybody may write so */
   bool named;     /* the words beside it name or explain it */
   bool has_run;   /* steps were counted before it */
+  bool counted;   /* what was needed and what there was are printed as numbers of tokens, the first is larger */
   bool capturing; /* a CUDA graph was captured or a user's MemPool was active: cached blocks are not returned then */
   hr_oom_failure failure;
 } hri_oom_message;

@@ -453,7 +453,7 @@ static void read_spoken(const char *text, size_t count, hri_oom_message *message
 /* The message from its first word on, what of it has figures, and what is made of them. */
 typedef struct reading {
   const char *at;
-  size_t count;
+  size_t before, count; /* bytes of the text before it, and from there on */
   hri_oom_message *message;
   hr_oom_value *f;
 } reading;
@@ -526,7 +526,31 @@ static void of_library(const reading *r) {
 }
 
 /* "(8.00 gib kv cache is needed, which is larger than the available kv cache memory (5.25 gib)" */
+/* The number whose digits end at `at`; 0 when there is none, or no such number of tokens. */
+static uint64_t number_before(const char *text, size_t at) {
+  uint64_t number = 0;
+  size_t from = at;
+  while (from > 0 && hri_is_digit(text[from - 1])) from--;
+  if (at - from > 15) return 0;
+  for (; from < at; from++) number = 10 * number + (uint64_t)(text[from] - '0');
+  return number;
+}
+
+/* "max seq len (4096) is larger than the maximum number of tokens that can be stored in kv cache (3664)" */
+static bool is_counted(const reading *r) {
+  enum { BACK = 160 };
+  static const char larger[] = ") is larger than the maximum number of tokens", room[] = "stored in kv cache (";
+  const size_t back = r->before < BACK ? r->before : BACK, count = back + r->count;
+  const char *text = r->at - back; /* the message is known by words of its middle */
+  const size_t need = hri_oom_word(text, 0, count, larger), have = hri_oom_word(text, need, count, room);
+  size_t end = have + strlen(room);
+  if (have >= count) return false;
+  while (end < count && hri_is_digit(text[end])) end++;
+  return number_before(text, need) > number_before(text, end) && number_before(text, end) > 0;
+}
+
 static void of_vllm_cap(const reading *r) {
+  r->message->counted = is_counted(r);
   if (hri_oom_size_before(r->at, r->count, " kv cache is needed", &r->f[HR_OOM_REQUESTED]))
     (void)size_near(r, r->count, "available kv cache memory (", HR_OOM_ALLOWED);
 }
@@ -609,7 +633,7 @@ static void (*const by_kind[])(const reading *) = {
 };
 
 void hri_oom_read_figures(const char *text, size_t from, size_t end, hri_oom_message *message) {
-  const reading r = {text + from, end - from, message, message->failure.figures};
+  const reading r = {text + from, from, end - from, message, message->failure.figures};
   const size_t kind = (size_t)message->kind;
   if (kind < HRI_COUNT(by_kind) && by_kind[kind]) by_kind[kind](&r);
   if (message->kind == HRI_OOM_FOREIGN && has_near(&r, 300, " hbm")) of_hbm(&r);

@@ -456,7 +456,7 @@ bool hri_page_explains(const hri_oom_place *p) {
 bool hri_voice_is_meant(const hri_oom_place *p) {
   static const char words[] =
       "137 mean|137 indicates|137 typically|137 usually|137 is the|137) means|137** means|137` means|oomkilled mean|"
-      "sigkill means|killed mean|128 + 9|128+9|128 + signal|stands for|what is exit code";
+      "137 is oom|137 is out of memory|137 = oom|137 = out of memory|sigkill means|killed mean|128 + 9|128+9|128 + signal|stands for|what is exit code";
   const size_t from = p->before_count > 300 ? p->before_count - 300 : 0;
   const size_t end = p->line_end + 300 < p->count ? p->line_end + 300 : p->count;
   return hri_match_part(p->before, from, p->before_count, words) || hri_match_part(p->text, p->line, end, words);
