@@ -4,9 +4,11 @@
 #include "base/number.h"
 
 #include <locale.h>
+#include <math.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <string.h>
 
 /* glibc's "C" locale is static: nothing is allocated. 0 where a libc refuses it; then the program's is taken. */
 static locale_t the_c_locale(void) {
@@ -21,6 +23,20 @@ static locale_t the_c_locale(void) {
 double hri_strtod(const char *text, char **end) {
   locale_t c = the_c_locale();
   return c ? strtod_l(text, end, c) : strtod(text, end);
+}
+
+const char *hri_decimal_parse(const char *text, double *value) {
+  static const char signs[] = "+-.0123456789eE";
+  const size_t mantissa = strcspn(text, "eE");
+  char *end;
+  double read;
+  if (!*text || text[strspn(text, signs)]) return "not a number";
+  read = hri_strtod(text, &end);
+  if (end == text || *end) return "not a number";
+  if (!isfinite(read)) return "too large for a number";
+  if (read == 0 && strcspn(text, "123456789") < mantissa) return "nearer to 0 than any number: write 0 if that is meant";
+  *value = read;
+  return NULL;
 }
 
 /* The thread's own locale is put back; other threads never see another one. */

@@ -6,6 +6,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/number.h"
 #include "cli/text.h"
 
 #define OWN(member) .home = HR_HOME_OTHER, .offset = offsetof(cli_settings, member)
@@ -29,15 +30,15 @@ const char *const export_names[] = {"chrome", "speedscope", "collapsed", "csv", 
 static const uint64_t instant_values[] = {HR_AT_PEAK, HR_AT_END, HR_AT_OOM};
 
 uint32_t options_numbers(const char *text, double *numbers, uint32_t most) {
-  uint32_t count = 0;
-  while (count < most) {
-    char *end;
-    if (!strchr("+-.0123456789", *text)) return 0; /* strtod takes more than a person would call a number */
-    numbers[count] = strtod(text, &end);
-    if (end == text || !isfinite(numbers[count++])) return 0;
-    if (!*end) return count;
-    if (*end != ',') return 0;
-    text = end + 1;
+  for (uint32_t count = 0; count < most;) {
+    const size_t length = strcspn(text, ",");
+    char one[64];
+    if (length >= sizeof one) return 0;
+    memcpy(one, text, length);
+    one[length] = 0;
+    if (hri_decimal_parse(one, &numbers[count++])) return 0;
+    if (!text[length]) return count;
+    text += length + 1;
   }
   return 0;
 }

@@ -29,15 +29,7 @@ bool hri_count_parse(const char *text, uint64_t *count) {
   return true;
 }
 
-static bool number_parse(const char *text, double *number) {
-  char *end;
-  double value;
-  if (!*text || strchr(" \t\n", *text)) return false;
-  value = hri_strtod(text, &end);
-  if (*end || !isfinite(value)) return false;
-  *number = value;
-  return true;
-}
+static bool number_parse(const char *text, double *number) { return !hri_decimal_parse(text, number); }
 
 static const struct {
   const char *suffix;
@@ -255,10 +247,11 @@ static hr_status read_count(const hr_field *f, hr_value *v, const char *text, co
 
 /* "10%", as shares are written elsewhere. */
 static hr_status no_number(const char *text, const char *where, hr_error *error) {
-  const hr_status status = hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a number", where, text);
+  double percent;
+  const char *reason = hri_decimal_parse(text, &percent);
+  const hr_status status = hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is %s", where, text, reason);
   const size_t length = strlen(text);
   char front[80];
-  double percent;
   if (length < 2 || length > sizeof front || text[length - 1] != '%') return status;
   (void)snprintf(front, sizeof front, "%.*s", (int)(length - 1), text);
   return number_parse(front, &percent) ? hri_hint(error, status, "%.80s is %g", text, percent / 100) : status;

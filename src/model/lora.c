@@ -1,7 +1,6 @@
 /* The grammar of --lora: words between commas, each a key with a value, a flag, or more of the list before it. */
 #include "model/lora.h"
 
-#include <ctype.h>
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -296,9 +295,7 @@ static key key_of(const char *word, size_t length) {
 }
 
 static bool number(const char *text, double low, double high, double *out) {
-  char *end;
-  *out = hri_strtod(text, &end);
-  return *text && !isspace((unsigned char)*text) && !*end && isfinite(*out) && *out >= low && *out <= high;
+  return !hri_decimal_parse(text, out) && *out >= low && *out <= high;
 }
 
 static bool whole(const char *text, size_t length, uint32_t most, uint32_t *out) {
