@@ -151,20 +151,23 @@ static bool no_such_locks(int number) {
 
 typedef enum outcome { TAKEN, HELD, AGAIN, FAILED } outcome;
 
-static hr_status refuse(const hri_lock *lock, const char *what, const hri_lock_owner *other, hr_error *error) {
+static hr_status in_use(const char *path, const char *what, const hri_lock_owner *other, hr_error *error) {
   hr_status status;
   if (other->known)
     status = hri_fail(error, HR_ERROR_USAGE, "%s is in use: host %s, process %lld, since %s", what, other->host,
                       (long long)other->pid, other->started);
   else
-    status = hri_fail(error, HR_ERROR_USAGE, "%s is in use by another process, which %s does not name yet", what,
-                      lock->path);
-  if (lock->exclusive[0])
-    return hri_hint(
-        error, status,
-        "wait for it; when that process has ended without a word, remove %s (this file system has no locks that end with their process)",
-        lock->exclusive);
+    status = hri_fail(error, HR_ERROR_USAGE, "%s is in use by another process, which %s does not name yet", what, path);
   return hri_hint(error, status, "wait until it has ended, or stop that process");
+}
+
+static hr_status refuse(const hri_lock *lock, const char *what, const hri_lock_owner *other, hr_error *error) {
+  const hr_status status = in_use(lock->path, what, other, error);
+  if (!lock->exclusive[0]) return status;
+  return hri_hint(
+      error, status,
+      "wait for it; when that process has ended without a word, remove %s (this file system has no locks that end with their process)",
+      lock->exclusive);
 }
 
 /* The fallback: whoever makes the file has the lock. */
@@ -377,4 +380,9 @@ bool hri_lock_is_held(const char *path, hri_lock_owner *owner) {
   if (owner) *owner = read_fd(fd, &empty);
   (void)close(fd);
   return held;
+}
+
+hr_status hri_lock_refuse_held(const char *path, const char *what, hr_error *error) {
+  hri_lock_owner other;
+  return hri_lock_is_held(path, &other) ? in_use(path, what, &other, error) : HR_OK;
 }

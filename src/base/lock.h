@@ -43,5 +43,7 @@ const char *hri_lock_how(const hri_lock *lock); /* NULL: flock; else a sentence 
 hri_lock_owner hri_lock_read(const char *path);
 /* Whether somebody holds it now; looks, and leaves nothing. */
 bool hri_lock_is_held(const char *path, hri_lock_owner *owner);
+/* The same as an error: USAGE that names the holder, as taking the lock would; OK where nobody holds it. */
+hr_status hri_lock_refuse_held(const char *path, const char *what, hr_error *error);
 
 #endif

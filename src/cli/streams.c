@@ -6,6 +6,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <math.h>
+#include <stdio.h>
 #include <string.h>
 #include <sys/file.h>
 #include <sys/stat.h>
@@ -13,6 +14,7 @@
 #include <unistd.h>
 
 #include "base/file.h"
+#include "base/lock.h"
 #include "cli/output.h"
 
 /* ---- --log-json ---- */
@@ -20,6 +22,7 @@
 /* One writer, as of a run: a second one would empty the file under the first. A file system without locks has to do without,
  * and devices and pipes take from everybody. */
 static hr_status hold_log(cli_streams *s, hr_error *error) {
+  char lock[4096], what[4096];
   struct stat info;
   int failed;
   if (fstat(s->log_fd, &info) != 0 || !S_ISREG(info.st_mode)) return HR_OK;
@@ -27,6 +30,9 @@ static hr_status hold_log(cli_streams *s, hr_error *error) {
   while (failed == EINTR);
   if (failed != EWOULDBLOCK) return HR_OK;
   s->log_made = false; /* nor is it removed, whoever made it */
+  HRI_TRY(hri_path_at(lock, s->run, "lock", error));
+  (void)snprintf(what, sizeof what, "the run %.3000s", s->run);
+  HRI_TRY(hri_lock_refuse_held(lock, what, error)); /* which writes the log that it was begun with */
   hri_fail(error, HR_ERROR_USAGE, "--log-json: %s is locked by another process, which may be a run that writes it",
            s->log);
   return hri_hint(error, HR_ERROR_USAGE, "name another file, or wait until that run has ended");

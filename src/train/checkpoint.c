@@ -212,7 +212,7 @@ static bool retire(hri_rundir *r, const char *parent, const char *name) {
   hri_array_free(&files);
   if (!known) {
     tell_kept(r, name,
-              "nothing says what belongs to it (a checkpoint of 0.1.0, or a damaged manifest); remove it by hand");
+              "nothing says what belongs to it (a checkpoint of schema_version 1, or a damaged manifest); remove it by hand");
     return false;
   }
   if (others > 0) {
@@ -484,7 +484,7 @@ static void take_text(const hri_json *object, const char *key, char *to, size_t 
   if (hri_json_get_string(object, key, &text, NULL) == HR_OK && strlen(text) < room) (void)strcpy(to, text);
 }
 
-/* The CPU's table of products stands in the name of the libraries, a GPU's by itself. 0.1.0 did not say. */
+/* The CPU's table of products stands in the name of the libraries, a GPU's by itself. Schema 1 did not say. */
 static void read_products(const hri_json *root, const char *file, hri_checkpoint *c) {
   hri_json machine, ways = hri_json_member(root, "ways");
   if (hri_json_get_object(root, "machine", &machine, NULL) == HR_OK) {
@@ -499,7 +499,7 @@ static void read_products(const hri_json *root, const char *file, hri_checkpoint
   c->ways = ways;
 }
 
-/* A word, or of 0.1.0 a boolean. */
+/* A word, or in schema 1 a boolean. */
 static void read_order(const hri_json *root, hri_checkpoint *c) {
   hri_json identity, order;
   const char *text;
@@ -527,7 +527,7 @@ out:
   return status;
 }
 
-/* 0.1.0 wrote state.json of schema 1 and no manifest; anything newer without one has lost it. */
+/* Beside a state.json of schema 1 there was no manifest; anything newer without one has lost it. */
 static bool is_old(const char *path) {
   char file[PATH_BYTES];
   hri_json root = {0};
@@ -657,7 +657,7 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
   HRI_TRY(choose(r, c, error));
   if (is_old(c->path)) {
     char text[PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%.3000s was made by version 0.1.0: without digests, not verified", c->path);
+    (void)snprintf(text, sizeof text, "%.3000s was made before runs had digests (schema_version 1): it is not verified", c->path);
     hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
     return read_state(c, error);
   }
@@ -833,7 +833,7 @@ static hr_status make_links(hri_rundir *r, const char *parent, const uint64_t *s
   for (size_t k = 0; k < count; k++) {
     hri_checkpoint_name(steps[k], name);
     if (strcmp(name, now) == 0 && eval_loss_of(parent, name, &loss, NULL) == HR_OK && isnan(loss))
-      return HR_OK; /* 0.1.0 knew why */
+      return HR_OK; /* schema 1: who made it knew why */
     there = there || strcmp(name, now) == 0;
   }
   if (best[0] && strcmp(now, best) != 0) return point(r, parent, "best", best, error);

@@ -7,7 +7,7 @@
  *
  * state.json, schema 2: step, steps, tokens_total, applied_steps, rows_seen, skipped_steps, skipped_in_row, data_hash,
  * best_eval_loss, eval_loss, last_loss, evaluation_due (true, where it is), metrics {bytes, digest}, identity {...}, machine {...}, ways [...] of products
- * where a library chose them (hri_backend.put_ways). Schema 1 (0.1.0) has no
+ * where a library chose them (hri_backend.put_ways). Schema 1 has no
  * manifest beside it. */
 #ifndef HRI_TRAIN_CHECKPOINT_H
 #define HRI_TRAIN_CHECKPOINT_H

@@ -98,7 +98,7 @@ void hri_machine_compare(const hri_json *then, const hr_job *job, const char *in
   machine_fact facts[MACHINE_FACTS];
   hri_json machine;
   machine_facts(job, instruction_set, libraries, halves, facts);
-  if (hri_json_get_object(then, "machine", &machine, NULL) != HR_OK) return; /* 0.1.0 did not say */
+  if (hri_json_get_object(then, "machine", &machine, NULL) != HR_OK) return; /* schema 1 did not say */
   for (int k = 0; k < MACHINE_FACTS; k++) {
     const char *text = facts[k].before;
     if (!facts[k].text[0]) continue;
@@ -148,7 +148,7 @@ bool hri_steps_may_grow(const hr_job *job) {
 
 /* ---- comparing ---- */
 
-/* A member as text, however it was written: 0.1.0 wrote numbers and underscores. False: it is not there. */
+/* A member as text, however it was written: schema 1 had numbers and underscores. False: it is not there. */
 static bool member_text(const hri_json *object, const char *name, char out[TEXT_BYTES]) {
   char old[64];
   hri_json member = hri_json_member(object, name);
@@ -168,7 +168,7 @@ static bool member_text(const hri_json *object, const char *name, char out[TEXT_
   return true;
 }
 
-/* What a word stands for, or the number itself: 0.1.0 wrote 4294967295 for off. */
+/* What a word stands for, or the number itself: schema 1 had 4294967295 for off. */
 static uint64_t number_of(const hr_field *f, const char *text) {
   for (size_t k = 0; f->words[k]; k++)
     if (strcmp(f->words[k], text) == 0) return f->word_values[k];
@@ -286,7 +286,7 @@ static void compare_specials(differences *d, const hri_json *identity, const cha
   }
 }
 
-/* 0.1.0 told models apart by their size alone. */
+/* Schema 1 told models apart by their size alone. */
 static void compare_old(differences *d, const hri_json *identity, const hr_job *job) {
   char then[TEXT_BYTES], now[TEXT_BYTES];
   if (member_text(identity, "parameter_count", then)) {

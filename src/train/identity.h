@@ -33,7 +33,7 @@ typedef struct hri_settled {
 
 /* Compares with the members "identity" of `then`. USAGE names every field that differs and is not allowed
  * (options->allow_different, or `settled`, which may be NULL); the names that were allowed and do differ go to `allowed`.
- * `config` (may be NULL) is the run's own config.json, to name what of the model differs. Texts of 0.1.0 (numbers, names
+ * `config` (may be NULL) is the run's own config.json, to name what of the model differs. Texts of schema 1 (numbers, names
  * with underscores) are understood. */
 hr_status hri_identity_check(const hri_json *then, const char *config, const hr_job *job, const hr_run_options *options,
                              const hri_identity_facts *facts, const hri_settled *settled, hri_text *allowed,

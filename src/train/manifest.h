@@ -4,7 +4,7 @@
  *    "manifest_digest": "xxh3:..."}
  *
  * The last member is the digest of all bytes of the file before it, so the manifest protects itself; digests are those
- * of formats/digest.h, taken while the files were written. A directory without one is of version 0.1.0, or no
+ * of formats/digest.h, taken while the files were written. A directory without one is of schema 1 (checkpoint.h), or no
  * checkpoint. */
 #ifndef HRI_TRAIN_MANIFEST_H
 #define HRI_TRAIN_MANIFEST_H

@@ -131,15 +131,12 @@ static hr_status look_for_start(const char *directory, standing *what, hr_error 
 }
 
 static hr_status refuse_in_use(const char *directory, hr_error *error) {
-  char path[PATH_BYTES];
-  hri_lock_owner other;
+  char path[PATH_BYTES], what[PATH_BYTES];
   hr_status status;
   HRI_TRY(hri_path_at(path, directory, "lock", error));
-  if (!hri_lock_is_held(path, &other)) return HR_OK;
-  status = other.known ? hri_fail(error, HR_ERROR_USAGE, "the run %s is in use: host %s, process %lld, since %s",
-                                  directory, other.host, (long long)other.pid, other.started)
-                       : hri_fail(error, HR_ERROR_USAGE, "the run %s is in use by another process", directory);
-  return hri_hint(error, status, "wait until it has ended, or name another --out");
+  (void)snprintf(what, sizeof what, "the run %.3000s", directory);
+  status = hri_lock_refuse_held(path, what, error);
+  return status == HR_OK ? HR_OK : hri_hint(error, status, "wait until it has ended, or name another --out");
 }
 
 hr_status hri_rundir_look(const char *directory, hr_error *error) {

@@ -89,7 +89,7 @@ hr_status hri_rundir_disk_check(const hri_session *session, const char *director
 hr_status hri_metrics_begin(hri_rundir *run, hr_error *error);
 /* Goes on behind its first `bytes` bytes, which must have the digest: INPUT when they do not. Changes nothing yet. */
 hr_status hri_metrics_resume(hri_rundir *run, uint64_t bytes, uint64_t digest, hr_error *error);
-/* The same where a checkpoint does not say (0.1.0), or where they may differ: behind the whole lines of steps up to
+/* The same where a checkpoint does not say (schema 1), or where they may differ: behind the whole lines of steps up to
  * `step`. */
 hr_status hri_metrics_trim(hri_rundir *run, uint64_t step, hr_error *error);
 /* Drops what stands behind, when it is sure that the run goes on. */

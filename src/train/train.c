@@ -254,6 +254,23 @@ static void tell_rates(const trainer *t) {
   hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
 }
 
+/* A team that shares processors waits for itself, and at other places in every step: no round of it is like another, and
+ * what it would tell holds for no other run. */
+static hr_status watch_rates(trainer *t, hr_error *error) {
+  const uint32_t team = t->session.plan->job.team;
+  hr_cpu_team machine;
+  char text[240];
+  HRI_TRY(hri_rate_watch_begin(t->session.plan, &t->rates, error));
+  hr_device_cpu_team(&machine);
+  if (!t->rates || team <= machine.processors) return HR_OK;
+  (void)snprintf(text, sizeof text, "%u threads share %u processor%s: what such steps take is not stored for this machine",
+                 team, machine.processors, machine.processors > 1 ? "s" : "");
+  hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
+  hri_rate_watch_end(t->rates);
+  t->rates = NULL;
+  return HR_OK;
+}
+
 /* Beside a checkpoint, where files are written anyway: a step allocates nothing. */
 static void store_rates(trainer *t) {
   char path[4096] = "", text[5120];
@@ -685,7 +702,7 @@ static hr_status check_steps(trainer *t, hr_error *error) {
   return HR_OK;
 }
 
-/* Where all that has a name agrees, the rows can still differ only in runs of 0.1.0, which named less. */
+/* Where all that has a name agrees, the rows can still differ only in runs of schema 1, which named less. */
 static hr_status check_rows(trainer *t, hr_error *error) {
   uint64_t hash = hri_dataset_hash(t->data);
   hr_status status;
@@ -860,7 +877,7 @@ static hr_status load(trainer *t, hr_error *error) {
 static hr_status start(trainer *t, hr_error *error) {
   bool resume = t->options->resume_directory != NULL;
   HRI_TRY(prepare_profile(t, error));
-  if (t->options->measure_rates) HRI_TRY(hri_rate_watch_begin(t->session.plan, &t->rates, error));
+  if (t->options->measure_rates) HRI_TRY(watch_rates(t, error));
   HRI_TRY(try_profile_path(t, false, error));
   HRI_TRY(hri_excerpt_init(&t->excerpt, t->job, t->job->with_generation ? t->options->sample_prompt : NULL,
                            t->options->data.tokenizer, error));

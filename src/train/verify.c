@@ -84,7 +84,7 @@ static bool verify_files(verification *v, const char *path) {
                hri_json_read(state, 1 << 20, &root, NULL) == HR_OK &&
                hri_json_get_u64(&root, "schema_version", 1, 1, &schema, NULL) == HR_OK;
     hri_json_deinit(&root);
-    if (old) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made by version 0.1.0: without digests");
+    if (old) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made before runs had digests (schema_version 1)");
     else tell(v, manifest, HR_RUN_FILE_DAMAGED, "is missing");
     return false;
   }
@@ -202,7 +202,7 @@ static void verify_run(verification *v, const char *path) {
   if (status == HR_OK) status = hri_json_parse(bytes, count, path, &root, &own);
   if (status == HR_OK) {
     (void)hri_json_get_u64(&root, "schema_version", 0, INT64_MAX, &schema, NULL);
-    if (schema == 1) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made by version 0.1.0: without a digest");
+    if (schema == 1) tell(v, path, HR_RUN_FILE_UNVERIFIED, "was made before runs had digests (schema_version 1)");
     else if (hri_seal_holds(HRI_RUN_SEAL, bytes, count)) tell(v, path, HR_RUN_FILE_WHOLE, "");
     else tell(v, path, HR_RUN_FILE_DAMAGED, "is damaged: it does not have the digest that it states");
     verify_final(v, &root);

@@ -28,7 +28,7 @@ grep -q eval without/metrics.jsonl && fail "there is nothing to evaluate"
 run train "${job[@]}" --data text.txt --steps 5 --save-every 1 --out two; expect_rc 0
 [ "$(ls -d two/checkpoints/step-* | xargs -n1 basename | paste -sd' ')" = 'step-000004 step-000005' ] || fail "kept: $(ls two/checkpoints)"
 run train "${job[@]}" --data text.txt --steps 3 --save-every 1 --schedule constant --keep 0 --out all; expect_rc 0
-run train --resume all --steps 5 -q; expect_rc 0 # as a run of 0.1.0 has it: what it was begun with holds
+run train --resume all --steps 5 -q; expect_rc 0 # as a run of schema 1 has it: what it was begun with holds
 [ "$(ls -d all/checkpoints/step-* | wc -l)" = 5 ] || fail "a run that keeps all lost checkpoints: $(ls all/checkpoints)"
 
 # ---- the order of rows ----

@@ -65,6 +65,11 @@ grep -q '"predicted_step_seconds"' a/run.json || fail "run.json lacks the predic
 run train micro-llama-bytes --threads 2 --data "$here/common.sh" --seq 32 --steps 3 --out b --quiet --json; expect_rc 0
 expect_json 'd["prediction_measured"]' 'd["predicted_step_seconds"] > 0' 'd["step_seconds"] > 0'
 
+# A team that shares processors has nothing to tell of the machine, and is not taken for other programs' work.
+HEADROOM_CACHE=$PWD/none run train micro-llama-bytes --threads $(($(nproc) + 1)) --data "$here/common.sh" --seq 32 --steps 1 --out shared; expect_rc 0
+expect_err "note: $(($(nproc) + 1)) threads share $(nproc) processors?: what such steps take is not stored"
+HEADROOM_CACHE=$PWD/none run train micro-llama-bytes --threads 1 --data "$here/common.sh" --seq 32 --steps 1 --out alone; grep -q "threads share" err && fail "a team of one is told as too large"
+
 # Rates of earlier runs, of fp32 alone, in the form of a file that training leaves: twice what is assumed of two threads.
 HEADROOM_CACHE=$PWD/none run devices cpu --json; cp out device.json
 python3 - cache <<'END'

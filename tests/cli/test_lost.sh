@@ -157,11 +157,12 @@ for away in begun-away begun-unmounted; do # there, and where the disk that has 
 done
 
 # ---- 2. one writer ----
-"$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 >busy.out 2>busy.err &
+"$program" train $job --out busy --steps 1000000 --save-every 50 --keep 2 --log-json busy.jsonl >busy.out 2>busy.err &
 pid=$!
 await '[ -e busy/checkpoints/last/manifest.json ]'
 run train $job --out busy --steps 5; refuses 2; expect_err "in use: host .*process $pid"
 run train --resume busy; refuses 2; expect_err "process $pid"
+run train --resume busy --log-json busy.jsonl; refuses 2; expect_err "the run busy is in use: host .*process $pid" # and not its log
 run evaluate busy/checkpoints/last --seq 12 --threads 1 --data held.txt; expect_rc 0
 run generate busy/checkpoints/last --threads 1 --prompt 'line' --max-tokens 4; expect_rc 0
 run inspect busy; expect_rc 0
@@ -349,17 +350,20 @@ HEADROOM_EPOCHS=1 "$program" train --resume bytes -q >out 2>err || fail "HEADROO
 run train $job --steps 2 --out deep/er/run --profile deep/er/run/no/p.json; [ "$rc" -ne 0 ] || fail "wrote into a directory that is not there"; [ -e deep ] && fail "directories were left"
 run train $job --steps 2 --out slash/ --profile slash/p.json -q; expect_rc 0; [ -s slash/p.json ] || fail "no profile"
 
-# ---- a run of 0.1.0 (recorded with that version; tests/runs) ----
+# ---- a run of schema 1 (recorded with an early checkout; tests/runs) ----
 for i in $(seq 40); do echo "line $i of a text"; done >old.txt
-cp -r "$here/../runs/0.1.0" old
+cp -r "$here/../runs/schema-1" old
 oldjob="$model --seq 12 --threads 1 --data old.txt --schedule constant --eval-data old.txt --eval-every 2 --save-every 2"
+run inspect old --verify; expect_rc 0; flat_out=$(tr -s ' \n' ' ' <out)
+[ "$(grep -o 'made before runs had digests (schema_version 1)' <<<"$flat_out" | wc -l)" -ge 2 ] || fail "verify does not say why it is not verified"
+grep -qF '0.1.0' out && fail "an early run is told as one of a version"
 run train $oldjob --resume old --lr 1; refuses 2; expect_err 'lr was 5e-05 and is 1'
 run train ${oldjob/--data old.txt/--data text.txt} --resume old --lr 1 --allow-different lr; refuses 2; expect_err 'training data'
-run train $oldjob --resume old --steps 6 -q; expect_rc 0; expect_err 'version 0.1.0: without digests, not verified'
+run train $oldjob --resume old --steps 6 -q; expect_rc 0; expect_err 'before runs had digests .schema_version 1.: it is not verified'
 run train $oldjob --out new --steps 6 -q; expect_rc 0
-# Its first steps were summed in another order (0.1.0 had a library for products): the same losses, but for the last digits.
+# Its first steps were summed in another order (there was a library for products): the same losses, but for the last digits.
 last_loss() { grep -oE '"eval_loss":[^,}]*' "$1/metrics.jsonl" | tail -n 1 | cut -d: -f2; }
-awk -v a="$(last_loss old)" -v b="$(last_loss new)" 'BEGIN { exit !(a > 1 && (a - b) ^ 2 < 1e-10) }' || fail "a run of 0.1.0 goes on to other losses: $(last_loss old), $(last_loss new)"
+awk -v a="$(last_loss old)" -v b="$(last_loss new)" 'BEGIN { exit !(a > 1 && (a - b) ^ 2 < 1e-10) }' || fail "a run of schema 1 goes on to other losses: $(last_loss old), $(last_loss new)"
 run train --resume old --steps 7 -q; expect_rc 0 # it is a run of today now
 sed 's/"schema_version": 2/"schema_version": 9/' old/run.json >x.json; mv x.json old/run.json
 run train --resume old --steps 8; expect_rc 5; expect_err 'schema version 9'
