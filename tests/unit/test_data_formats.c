@@ -328,6 +328,20 @@ static void sharegpt_names_are_mapped(void **state) {
       HR_LOSS_SCOPE_AUTO, USER("q") ANSWER("[a<|im_end|>]\n"));
 }
 
+/* A row of one question and its answer: what its `system` becomes in front of them, and what is said of it. */
+static void check_system(const char *row, const char *becomes, bool twice, bool other) {
+  char expected[400];
+  const char *path = write_text("system.jsonl", row);
+  const hri_dataset_options options = options_for(&path);
+  hri_dataset *dataset;
+  (void)snprintf(expected, sizeof expected, "%s" USER("q") ANSWER("[a<|im_end|>]\n"), becomes);
+  assert_string_equal(rows_of(&options), expected);
+  dataset = open_ok(&options);
+  assert_int_equal(strstr(hri_dataset_note(dataset), "system of rows is not used") != NULL, twice);
+  assert_int_equal(strstr(hri_dataset_note(dataset), "; not used: system") != NULL, other);
+  hri_dataset_destroy(dataset);
+}
+
 /* As axolotl and LLaMA-Factory have it: what stands beside messages is the first of them, unless they begin with their own. */
 static void a_system_beside_messages_is_their_first(void **state) {
   static const char talk[] = "[{\"from\": \"human\", \"value\": \"q\"}, {\"from\": \"gpt\", \"value\": \"a\"}]",
@@ -353,20 +367,9 @@ static void a_system_beside_messages_is_their_first(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char content[400], expected[400];
-    const char *path;
-    hri_dataset_options options;
-    hri_dataset *dataset;
-    (void)snprintf(content, sizeof content, "{\"system\": %s, \"%s\": %s}", cases[i].system, cases[i].field,
-                   cases[i].talk);
-    (void)snprintf(expected, sizeof expected, "%s" USER("q") ANSWER("[a<|im_end|>]\n"), cases[i].rows);
-    path = write_text("system.jsonl", content);
-    options = options_for(&path);
-    assert_string_equal(rows_of(&options), expected);
-    dataset = open_ok(&options);
-    assert_null(strstr(hri_dataset_note(dataset), "not used: system"));
-    assert_int_equal(strstr(hri_dataset_note(dataset), "system of rows is not used") != NULL, cases[i].twice);
-    hri_dataset_destroy(dataset);
+    char row[400];
+    (void)snprintf(row, sizeof row, "{\"system\": %s, \"%s\": %s}", cases[i].system, cases[i].field, cases[i].talk);
+    check_system(row, cases[i].rows, cases[i].twice, false);
   }
 }
 
@@ -387,21 +390,12 @@ static void a_system_that_is_no_string_is_not_used(void **state) {
   };
   (void)state;
   for (size_t i = 0; i < sizeof cases / sizeof *cases; i++) {
-    char content[400], expected[400];
-    const char *path;
-    hri_dataset_options options;
-    hri_dataset *dataset;
+    char row[400];
     (void)snprintf(
-        content, sizeof content,
+        row, sizeof row,
         "{%s, \"messages\": [{\"role\": \"user\", \"content\": \"q\"}, {\"role\": \"assistant\", \"content\": \"a\"}]}",
         cases[i].fields);
-    (void)snprintf(expected, sizeof expected, "%s" USER("q") ANSWER("[a<|im_end|>]\n"), cases[i].rows);
-    path = write_text("system.jsonl", content);
-    options = options_for(&path);
-    assert_string_equal(rows_of(&options), expected);
-    dataset = open_ok(&options);
-    assert_int_equal(strstr(hri_dataset_note(dataset), "; not used: system") != NULL, cases[i].other);
-    hri_dataset_destroy(dataset);
+    check_system(row, cases[i].rows, false, cases[i].other);
   }
 }
 
