@@ -243,13 +243,32 @@ static hr_status list_tensors(quantizer *q, uint64_t *data_bytes, hr_error *erro
   return HR_OK;
 }
 
+/* What is copied, too: an embedding with a NaN makes a model that answers nothing, whatever became of its layers. The piece
+ * in `raw` begins with element `first` of the file's tensor. */
+static hr_status check_piece(const quantizer *q, const item *t, uint64_t first, uint64_t count, hri_real real,
+                             hr_error *error) {
+  const hri_safetensor *from = hri_weights_get(q->source->weights, t->index);
+  const uint64_t columns = from->shape[from->rank - 1];
+  const int64_t bad = q->backend->elements.first_nonfinite(q->raw, (int64_t)count, real, q->backend->elements.team);
+  if (bad < 0) return HR_OK;
+  first += (uint64_t)bad;
+  hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has %g at row %llu, column %llu, which is not finite",
+           hri_weights_path(q->source->weights, t->index), t->name, (double)hri_real_get(q->raw, bad, real),
+           (unsigned long long)(first / columns), (unsigned long long)(first % columns));
+  return hri_hint(error, HR_ERROR_INPUT, "the model is damaged, or its training diverged; use an earlier one");
+}
+
 static hr_status copy(quantizer *q, const item *t, hri_weights_writer *writer, hr_error *error) {
   const hri_safetensor *from = hri_weights_get(q->source->weights, t->index);
-  uint64_t bytes = from->end - from->begin;
+  const hri_real real = from->dtype == HRI_FILE_BF16  ? HRI_REAL_BF16
+                        : from->dtype == HRI_FILE_F16 ? HRI_REAL_F16
+                                                      : HRI_REAL_F32;
+  const uint64_t bytes = from->end - from->begin, each = hri_real_bytes(real);
   for (uint64_t done = 0; done < bytes; done += PIECE_BYTES) {
     uint64_t n = bytes - done < PIECE_BYTES ? bytes - done : PIECE_BYTES;
     HRI_TRY(hri_convert_go_on(q->source, error));
     HRI_TRY(hri_weights_read(q->source->weights, t->index, done, n, q->raw, error));
+    HRI_TRY(check_piece(q, t, done / each, n / each, real, error));
     HRI_TRY(hri_weights_writer_write(writer, t->first, done, q->raw, n, error));
   }
   return HR_OK;

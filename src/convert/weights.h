@@ -59,7 +59,7 @@ hr_status hri_convert_to_weights(const hri_convert_source *source, const char *d
                                  uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
 
 /* Writes the weights of a directory with the matrices of layers quantized to a kind, as bitsandbytes stores them, from
- * the values of their files, and the others as they are. INPUT when a value has no code. */
+ * the values of their files, and the others as they are. INPUT when a value has no code, or is not finite. */
 hr_status hri_convert_to_quantized(const hri_convert_source *source, const char *directory, uint32_t kind,
                                    uint32_t *tensor_count, uint64_t *data_bytes, hr_error *error);
 
