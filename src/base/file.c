@@ -7,6 +7,7 @@
 #include <string.h>
 #ifndef __wasi__
 #include <sys/resource.h>
+#include <sys/statvfs.h>
 #endif
 #include <sys/stat.h>
 #include <unistd.h>
@@ -34,6 +35,30 @@ static bool size_limit(unsigned long long *bytes) {
   return true;
 }
 #endif
+
+#ifdef __wasi__
+static bool files_are_used_up(const char *path) {
+  (void)path;
+  return false;
+}
+#else
+/* Each file takes an entry of a table that many file systems make once, and which can be full while there are bytes. Those
+ * that have no such table say 0. */
+static bool files_are_used_up(const char *path) {
+  struct statvfs fs;
+  char directory[4096];
+  hri_path_nearest(path, directory);
+  return statvfs(directory, &fs) == 0 && fs.f_files > 0 && (geteuid() == 0 ? fs.f_ffree : fs.f_favail) == 0 &&
+         fs.f_bavail > 0;
+}
+#endif
+
+/* Asked at once: what was begun is taken back after a failure, and leaves room. */
+static const char *room_remedy(int number, const char *path) {
+  if (number == EDQUOT) return "make room in the quota, which may be of bytes or of files (quota -s)";
+  if (files_are_used_up(path)) return "remove files there: the file system takes no more of them, of any size (df -i)";
+  return "free some disk space";
+}
 
 static hr_status explain(hr_error *error, int number, const char *verb, const char *path) {
   hr_status code = number == ENOMEM ? HR_ERROR_MEMORY : HR_ERROR_IO;
@@ -64,7 +89,7 @@ static hr_status explain(hr_error *error, int number, const char *verb, const ch
              limit);
     return hri_hint(error, code, "lift it with ulimit -f unlimited");
   case ENOSPC:
-  case EDQUOT: return hri_hint(error, code, "free some disk space or name another directory");
+  case EDQUOT: return hri_hint(error, code, "%s, or name another directory", room_remedy(number, path));
   default: return code;
   }
 }
@@ -199,7 +224,8 @@ hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *e
     return failed == EFBIG
                ? hri_hint(error, code,
                           "the file needs %s; lift the file-size limit (ulimit -f), or name another directory", size)
-               : hri_hint(error, code, "the file needs %s; free some disk space or name another directory", size);
+               : hri_hint(error, code, "the file needs %s; %s, or name another directory", size,
+                          room_remedy(failed, path));
   }
   return ftruncate(fd, (off_t)bytes) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", path);
 }

@@ -447,15 +447,15 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
 static hr_status checkpoint_if_room(trainer *t, bool best, hr_error *error) {
   hri_progress *p = &t->progress;
   const hr_status status = checkpoint(t, best, error);
-  char text[900];
+  char text[1100];
   if (status == HR_OK || !hri_is_full(error) || t->passed_over || p->step == p->steps) return status;
   t->passed_over = true;
   p->best_eval_loss = t->metrics.best_eval_loss = t->best_saved; /* `best` leads to a checkpoint */
   (void)snprintf(
       text, sizeof text,
-      "step %llu is not saved: %.600s; free some disk space: the next checkpoint is tried in its time, and without "
-      "room for that one the run ends",
-      (unsigned long long)p->step, error->message);
+      "step %llu is not saved: %.600s; %.200s: the next checkpoint is tried in its time, and without room for that one the "
+      "run ends",
+      (unsigned long long)p->step, error->message, error->hint);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
   *error = (hr_error){0};
   return HR_OK;
@@ -949,7 +949,9 @@ static hr_status write_final(trainer *t, hr_error *error) {
 
 /* Of a run whose last step finds no room for its checkpoint, the model may find it: it is a third of that, or less. */
 static void save_final_alone(trainer *t, hr_status failure, hr_error *error) {
+  char remedy[HR_ERROR_HINT_BYTES];
   hr_error own = {0};
+  (void)snprintf(remedy, sizeof remedy, "%s", error->hint);
   if (t->progress.step != t->progress.steps || t->settled != t->progress.step || t->saved == t->progress.step) return;
   if (write_final(t, &own) != HR_OK) return;
   if (t->saved == 0)
@@ -959,9 +961,8 @@ static void save_final_alone(trainer *t, hr_status failure, hr_error *error) {
   else
     (void)hri_hint(
         error, failure,
-        "%s has the trained weights; to train on with the optimizer's states, free some disk space: --resume %s "
-        "goes on from step %llu",
-        t->path, t->run.directory, (unsigned long long)t->saved);
+        "%s has the trained weights; to train on with the optimizer's states, %s: --resume %s goes on from step %llu",
+        t->path, remedy, t->run.directory, (unsigned long long)t->saved);
 }
 
 static hr_status finish(trainer *t, hr_status outcome, hr_run_result *result, hr_error *error) {

@@ -365,10 +365,12 @@ static void test_files_that_may_not_grow(void **state) {
   assert_true(refused >= 8);
 }
 
-/* A file system of its own, of `bytes`, in a name space of its own; false where that is not allowed. */
-static bool mount_small(const char *path, uint64_t bytes) {
+/* A file system of its own, of `bytes` and so many files (0: as many as there are blocks), in a name space of its own; false
+ * where that is not allowed. */
+static bool mount_small(const char *path, uint64_t bytes, uint32_t files) {
   char options[64];
-  (void)snprintf(options, sizeof options, "size=%llu", (unsigned long long)bytes);
+  if (files) (void)snprintf(options, sizeof options, "size=%llu,nr_inodes=%u", (unsigned long long)bytes, files);
+  else (void)snprintf(options, sizeof options, "size=%llu", (unsigned long long)bytes);
   if (unshare(CLONE_NEWNS) != 0) return false;
   if (mount(NULL, "/", NULL, MS_REC | MS_PRIVATE, NULL) != 0) return false;
   return mount("headroom-test", path, "tmpfs", 0, options) == 0;
@@ -379,7 +381,7 @@ static bool mount_small(const char *path, uint64_t bytes) {
 static void full_disk(const char *path, uint64_t bytes) {
   child c = {0};
   char run[PATH_BYTES];
-  if (!mount_small(path, bytes)) _exit(77);
+  if (!mount_small(path, bytes, 0)) _exit(77);
   (void)snprintf(run, sizeof run, "%s/run", path);
   child_words(&c, disk_job(run));
   child_run(&c, HR_PROGRAM, directory);
@@ -392,6 +394,47 @@ static void full_disk(const char *path, uint64_t bytes) {
   }
   assert_whole(run);
   _exit(0);
+}
+
+/* Room for bytes, and none for files: the error says which of them is to go. */
+static void no_more_files(const char *path, uint32_t files) {
+  char run[PATH_BYTES];
+  child c = {0};
+  if (!mount_small(path, 64 << 20, files)) _exit(77);
+  (void)snprintf(run, sizeof run, "%s/run", path);
+  child_words(&c, disk_job(run));
+  child_run(&c, HR_PROGRAM, directory);
+  if (c.code == 0 && exists(path_of("%s/final", run))) _exit(0);
+  if (c.code != 1 || !strstr(c.err, "remove files there: the file system takes no more of them") ||
+      strstr(c.err, "free some disk space") || exists(path_of("%s/final", run))) {
+    (void)fprintf(stderr, "disk of %u files: exit %d: %s\n", files, c.code, c.err);
+    _exit(2);
+  }
+  assert_whole(run);
+  _exit(1);
+}
+
+static void test_no_more_files(void **state) {
+  static const uint32_t counts[] = {3, 5, 8, 12, 16, 20, 26, 1000};
+  const char *path = path_of("%s/inodes", directory);
+  int refused = 0, finished = 0;
+  (void)state;
+  assert_int_equal(mkdir(path, 0755), 0);
+  for (size_t k = 0; k < sizeof counts / sizeof *counts; k++) {
+    int status;
+    pid_t pid;
+    (void)fflush(NULL);
+    pid = fork();
+    assert_true(pid >= 0);
+    if (pid == 0) no_more_files(path, counts[k]);
+    assert_int_equal(waitpid(pid, &status, 0), pid);
+    assert_true(WIFEXITED(status));
+    if (WEXITSTATUS(status) == 77) skip();
+    assert_true(WEXITSTATUS(status) < 2);
+    refused += WEXITSTATUS(status) == 1;
+    finished += WEXITSTATUS(status) == 0;
+  }
+  assert_true(refused >= 4 && finished >= 1);
 }
 
 static void test_full_disk(void **state) {
@@ -473,7 +516,7 @@ static void full_for_a_while(const char *path) {
   filler f = {.path = strdup(path_of("%s/filler", path))};
   hr_error error = {0};
   struct stat final;
-  if (!mount_small(path, 16 << 20)) _exit(77);
+  if (!mount_small(path, 16 << 20, 0)) _exit(77);
   must(run_on_full_disk(whole, &f, 2, &error), &error);
   assert_int_equal(stat(path_of("%s/final/model.safetensors", whole), &final), 0);
 
@@ -588,6 +631,7 @@ int main(void) {
       cmocka_unit_test(test_interrupted_and_resumed),
       cmocka_unit_test(test_files_that_may_not_grow),
       cmocka_unit_test(test_full_disk),
+      cmocka_unit_test(test_no_more_files),
       cmocka_unit_test(test_disk_that_is_full_for_a_while),
       cmocka_unit_test(test_output_that_cannot_be),
       cmocka_unit_test(test_directory_that_may_not_be_written),
