@@ -80,6 +80,17 @@ static hr_status check_fields(const hr_job *job, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, "give at least 1.2e-38");
 }
 
+/* Each chunk is nodes of its own, of models and of graphs. */
+static hr_status check_chunks(const hr_job *job, uint64_t rows, hr_error *error) {
+  if (job->loss_chunk == HR_LOSS_CHUNK_AUTO || job->loss_chunk == HR_LOSS_CHUNK_OFF ||
+      rows / job->loss_chunk <= MAX_LOSS_CHUNKS)
+    return HR_OK;
+  hri_fail(error, HR_ERROR_USAGE, "--loss-chunk %u cuts %llu tokens into more than %d chunks", job->loss_chunk,
+           (unsigned long long)rows, MAX_LOSS_CHUNKS);
+  return hri_hint(error, HR_ERROR_USAGE, "give --loss-chunk %llu or more, or leave it out",
+                  (unsigned long long)rows / MAX_LOSS_CHUNKS + 1);
+}
+
 /* Rows of a micro-step are numbered by int32 in kernels and inputs. */
 static hr_status check_rows(const hr_job *job, hr_error *error) {
   uint64_t rows = (uint64_t)job->micro_batch * job->sequence_length;
@@ -98,11 +109,7 @@ static hr_status check_rows(const hr_job *job, hr_error *error) {
   if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk < MIN_LOSS_CHUNK && job->loss_chunk < rows)
     return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk is %u tokens; it must be auto, off, or at least %d",
                     job->loss_chunk, MIN_LOSS_CHUNK);
-  if (job->loss_chunk != HR_LOSS_CHUNK_AUTO && job->loss_chunk != HR_LOSS_CHUNK_OFF &&
-      rows / job->loss_chunk > MAX_LOSS_CHUNKS)
-    return hri_fail(error, HR_ERROR_USAGE, "--loss-chunk %u cuts %llu tokens into more than %d chunks", job->loss_chunk,
-                    (unsigned long long)rows, MAX_LOSS_CHUNKS);
-  return HR_OK;
+  return check_chunks(job, rows, error);
 }
 
 /* ---- what excludes what ---- */
@@ -577,6 +584,7 @@ hr_status hri_job_finish_graph(hr_job *job, hr_error *error) {
   fill_precision(job);
   HRI_TRY(check_fields(job, error));
   HRI_TRY(check_exclusions(job, true, error));
+  HRI_TRY(check_chunks(job, (uint64_t)job->micro_batch * job->sequence_length, error));
   if (job->recompute.kind == HR_RECOMPUTE_SQRT) job->recompute.every = sqrt_layers(job->model.layer_count);
   if (job->dropout != 0) {
     hri_fail(error, HR_ERROR_USAGE, "--dropout is of models; a program that is built op by op has no places for it");

@@ -302,6 +302,30 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
   refused(NULL, seen, "from 1e-4 to 1e4");
 }
 
+/* Each chunk of the loss is nodes of its own: rows by the hundred million in chunks of 16 took all memory there is. */
+static void losses_in_too_many_chunks_are_refused(void **state) {
+  enum { CHUNK = 16, MOST = 4096 };
+  (void)state;
+  for (uint64_t rows = CHUNK * MOST; rows <= CHUNK * (MOST + 1); rows += CHUNK) {
+    hr_error error = {0};
+    hr_plan *plan = NULL;
+    hr_graph *g;
+    hr_tensor ids, targets, table;
+    hr_job job;
+    hr_job_init(&job);
+    job.loss_chunk = CHUNK;
+    assert_int_equal(hr_graph_create(&g, &error), HR_OK);
+    ids = hr_graph_input(g, "ids", rows);
+    targets = hr_graph_input(g, "targets", rows);
+    table = hr_graph_parameter(g, "table", CLASSES, WIDTH, 0.5, true);
+    hr_graph_loss(g, hr_graph_embed(g, ids, table), table, targets);
+    assert_int_equal(hr_graph_plan(g, &job, &plan, &error), rows > CHUNK * MOST ? HR_ERROR_USAGE : HR_OK);
+    if (!plan) assert_non_null(strstr(error.hint, "--loss-chunk 17 or more"));
+    hr_plan_destroy(plan);
+    hr_graph_destroy(g);
+  }
+}
+
 static hr_tensor no_deviation(hr_graph *g, hr_tensor x) {
   (void)hr_graph_parameter(g, "wild", WIDTH, 0, strtod("inf", NULL), false);
   return x;
@@ -512,6 +536,7 @@ int main(void) {
                                      cmocka_unit_test(an_input_that_nobody_reads_touches_nothing),
                                      cmocka_unit_test(wrong_graphs_are_refused),
                                      cmocka_unit_test(graphs_and_jobs_out_of_range_are_refused),
+                                     cmocka_unit_test(losses_in_too_many_chunks_are_refused),
                                      cmocka_unit_test(a_graph_without_anything_to_train_is_refused),
                                      cmocka_unit_test(ids_that_are_targets_too_stay_in_their_table),
                                      cmocka_unit_test(a_run_is_of_the_graph_that_was_planned),
