@@ -30,16 +30,16 @@ HR_API void hr_run_close(hr_run_record *run); /* NULL is fine */
  * stands the checkpoint that the run goes on from. What a person did not give and the machine decides (threads, budget)
  * is not said. Borrowed. */
 HR_API const char *hr_run_option(const hr_run_record *run, const char *name, uint32_t index);
-HR_API const char *
-hr_run_state(const hr_run_record *run); /* running, finished, interrupted, diverged, failed; "" in runs of schema_version 1 */
+HR_API const char *hr_run_state(
+    const hr_run_record *run); /* running, finished, interrupted, diverged, failed; "" in runs of schema_version 1 */
 
 /* ---- verifying ---- */
 
 typedef enum hr_run_file_state {
-  HR_RUN_FILE_WHOLE = 0,  /* its bytes have the digest they were written with */
-  HR_RUN_FILE_DAMAGED,    /* they do not; or it is missing, or of another length */
+  HR_RUN_FILE_WHOLE = 0, /* its bytes have the digest they were written with */
+  HR_RUN_FILE_DAMAGED,   /* they do not; or it is missing, or of another length */
   HR_RUN_FILE_UNVERIFIED, /* nothing says what its bytes were: runs of schema_version 1, files that change while a run goes on */
-  HR_RUN_FILE_UNKNOWN     /* not the run's; left alone */
+  HR_RUN_FILE_UNKNOWN /* not the run's; left alone */
 } hr_run_file_state;
 
 typedef struct hr_run_verification {

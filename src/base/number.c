@@ -34,7 +34,8 @@ const char *hri_decimal_parse(const char *text, double *value) {
   read = hri_strtod(text, &end);
   if (end == text || *end) return "not a number";
   if (!isfinite(read)) return "too large for a number";
-  if (read == 0 && strcspn(text, "123456789") < mantissa) return "nearer to 0 than any number: write 0 if that is meant";
+  if (read == 0 && strcspn(text, "123456789") < mantissa)
+    return "nearer to 0 than any number: write 0 if that is meant";
   *value = read;
   return NULL;
 }

@@ -211,8 +211,9 @@ static bool retire(hri_rundir *r, const char *parent, const char *name) {
                hri_files_unlisted(path, &files, unlisted, &others, NULL) == HR_OK;
   hri_array_free(&files);
   if (!known) {
-    tell_kept(r, name,
-              "nothing says what belongs to it (a checkpoint of schema_version 1, or a damaged manifest); remove it by hand");
+    tell_kept(
+        r, name,
+        "nothing says what belongs to it (a checkpoint of schema_version 1, or a damaged manifest); remove it by hand");
     return false;
   }
   if (others > 0) {
@@ -657,7 +658,8 @@ hr_status hri_checkpoint_open(hri_rundir *r, hri_checkpoint *c, hr_error *error)
   HRI_TRY(choose(r, c, error));
   if (is_old(c->path)) {
     char text[PATH_BYTES];
-    (void)snprintf(text, sizeof text, "%.3000s was made before runs had digests (schema_version 1): it is not verified", c->path);
+    (void)snprintf(text, sizeof text, "%.3000s was made before runs had digests (schema_version 1): it is not verified",
+                   c->path);
     hri_session_tell(r->session, HR_EVENT_WARNING, NULL, text);
     return read_state(c, error);
   }

@@ -263,8 +263,9 @@ static hr_status watch_rates(trainer *t, hr_error *error) {
   HRI_TRY(hri_rate_watch_begin(t->session.plan, &t->rates, error));
   hr_device_cpu_team(&machine);
   if (!t->rates || team <= machine.processors) return HR_OK;
-  (void)snprintf(text, sizeof text, "%u threads share %u processor%s: what such steps take is not stored for this machine",
-                 team, machine.processors, machine.processors > 1 ? "s" : "");
+  (void)snprintf(text, sizeof text,
+                 "%u threads share %u processor%s: what such steps take is not stored for this machine", team,
+                 machine.processors, machine.processors > 1 ? "s" : "");
   hri_session_tell(&t->session, HR_EVENT_NOTE, NULL, text);
   hri_rate_watch_end(t->rates);
   t->rates = NULL;

@@ -380,9 +380,13 @@ static void assert_within_older(const hr_plan *plan, const char *what) {
 }
 
 static void test_files_take_no_more_than_whole_masters_did(void **state) {
-  static const char *const models[] = {"micro-gpt2-bytes", "micro-llama-bytes", "gpt2-124m", "qwen2.5-0.5b",
-                                       "custom:family=llama,layers=1,hidden=64,heads=2,mlp=64,vocab=200000",
-                                       "custom:family=llama,layers=1,hidden=64,heads=2,mlp=64,vocab=4000"}; /* nearly all of it is one matrix */
+  static const char *const models[] =
+      {"micro-gpt2-bytes",
+       "micro-llama-bytes",
+       "gpt2-124m",
+       "qwen2.5-0.5b",
+       "custom:family=llama,layers=1,hidden=64,heads=2,mlp=64,vocab=200000",
+       "custom:family=llama,layers=1,hidden=64,heads=2,mlp=64,vocab=4000"}; /* nearly all of it is one matrix */
   static const struct {
     const char *names[4], *values[4];
   } jobs[] = {{{"optimizer"}, {"adamw"}},
