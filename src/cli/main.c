@@ -1,5 +1,6 @@
 /* headroom: the program. Finds the command, collects its configuration, runs it, turns the outcome into an exit code.
  */
+#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -11,6 +12,7 @@
 
 #include <headroom/device.h>
 
+#include "base/file.h"
 #include "cli/commands.h"
 #include "cli/json.h"
 #include "cli/text.h"
@@ -216,7 +218,8 @@ static hr_status run_command(const cli_command *command, int count, char **words
 
 /* A result that did not arrive is a failure, whatever the command thought of it. */
 static hr_status close_output(hr_status status, hr_error *error) {
-  bool lost = fflush(stdout) != 0 || ferror(stdout);
+  const int failed = fflush(stdout) != 0 ? errno : 0; /* of what failed before, nobody knows */
+  const bool lost = failed || ferror(stdout);
   struct rlimit limit;
   struct stat info;
   if (!lost || status != HR_OK) return status;
@@ -227,7 +230,8 @@ static hr_status close_output(hr_status status, hr_error *error) {
              (unsigned long long)limit.rlim_cur);
     return hri_hint(error, HR_ERROR_IO, "lift it with ulimit -f unlimited");
   }
-  hri_fail(error, HR_ERROR_IO, "cannot write to standard output");
+  if (failed) (void)hri_fail_errno(error, failed, "write to", "standard output");
+  else (void)hri_fail(error, HR_ERROR_IO, "cannot write to standard output");
   return hri_hint(error, HR_ERROR_IO, "check the disk or the program that reads the output");
 }
 

@@ -134,6 +134,9 @@ static hr_status launch_programs(trainer *t, hri_executor *x, hr_error *error) {
   return hri_executor_launch(x, HRI_UPDATE, error);
 }
 
+/* What is printed of a NaN with a sign, "-nan", is of no use to anybody. */
+static double unsigned_nan(double x) { return isnan(x) ? fabs(x) : x; }
+
 static void measure(trainer *t, const launched *l, double seconds) {
   hr_metrics *m = &t->metrics;
   const hri_control *control = &l->control;
@@ -141,9 +144,9 @@ static void measure(trainer *t, const launched *l, double seconds) {
   const uint64_t done = l->step - t->steps_at_start;
   m->step = l->step;
   m->steps = t->progress.steps;
-  m->loss = l->counted ? control->loss_sum / (double)l->counted : NAN; /* null in JSON: nothing was predicted */
+  m->loss = l->counted ? unsigned_nan(control->loss_sum / (double)l->counted) : NAN; /* null in JSON: nothing was predicted */
   m->skipped = hri_job_skips(t->job) && control->found_inf != 0;
-  m->grad_norm = t->job->clip > 0 || hri_job_skips(t->job) ? control->grad_norm : NAN;
+  m->grad_norm = t->job->clip > 0 || hri_job_skips(t->job) ? unsigned_nan(control->grad_norm) : NAN;
   m->loss_scale = t->job->precision == HR_PRECISION_FP16 ? t->progress.loss_scale : NAN;
   m->learning_rate = l->learning_rate;
   m->tokens = l->counted;

@@ -238,8 +238,8 @@ run train $job --out part --steps 4 --save-every 2 --schedule constant --shuffle
 run train --resume part --steps 8 -q; expect_rc 0
 cmp -s whole/final/model.safetensors part/final/model.safetensors || fail "a longer run has other weights"
 [ "$(course whole)" = "$(course part)" ] || fail "a longer run has other metrics"
-mkdir elsewhere; cp text.txt moved.txt
-cd elsewhere; run train --resume ../part -q; expect_rc 0; cd ..
+mkdir beside; cp text.txt moved.txt
+cd beside; run train --resume ../part -q; expect_rc 0; cd ..
 run train --resume part --data moved.txt --steps 9 -q; expect_rc 0
 run train --resume run --steps 9; refuses 2; expect_err 'linear schedule depends'; expect_err 'allow-different steps'
 run train --resume run --steps 9 --allow-different steps -q; expect_rc 0; expect_err 'learning rate of the next step'
@@ -370,6 +370,7 @@ run train --resume old --steps 8; expect_rc 5; expect_err 'schema version 9'
 
 # ---- 3. divergence ----
 run train $job --out wild --steps 200 --save-every 20 --keep 1 --lr 900 --optimizer sgd --clip 0 --eval-data held.txt --eval-every 20; expect_rc 7; expect_err 'diverged in step'
+run train $job --out clipped --steps 20 --lr 900 --optimizer sgd; expect_rc 7; expect_err 'gradient norm nan'; grep -q -- -nan err clipped/run.json && fail "a sign of what is no number is told"
 grep -q '"state": "diverged"' wild/run.json || fail "run.json does not say diverged"
 [ -e wild/final ] && fail "a diverged run has a final model"
 }

@@ -254,6 +254,6 @@ run devices h100 --json; expect_rc 0; expect_json 'd["device"]["name"] == "h100"
 # A result that cannot be written is an error.
 if [ -w /dev/full ]; then
   "$program" devices >/dev/full 2>err; rc=$?
-  last='headroom devices >/dev/full'; expect_rc 1; expect_err 'standard output'
+  last='headroom devices >/dev/full'; expect_rc 1; expect_err 'standard output: No space left on device'
 fi
 finish
