@@ -130,6 +130,11 @@ static hr_status take_operand(cli_config *config, char *word, hr_error *error) {
     return config_set(config, option_at(config, &config->run.model_source), word, ORIGIN_FLAG, "", error);
   if (config->command & HR_FOR_DATA)
     return config_set(config, option_at(config, &config->run.data_paths), word, ORIGIN_FLAG, "", error);
+  if (!*word) {
+    hri_fail(error, HR_ERROR_USAGE, "argument %u is empty: a variable of the shell may be unset",
+             config->operand_count + 1);
+    return hri_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
+  }
   if (config->operand_count < command->operand_count) {
     config->operands[config->operand_count++] = word;
     return HR_OK;

@@ -252,6 +252,10 @@ run devices --json; expect_rc 0; expect_json 'len(d["devices"]) > 12' 'd["device
 run devices h100 --json; expect_rc 0; expect_json 'd["device"]["name"] == "h100"' 'd["device"]["source"]'
 
 # A result that cannot be written is an error.
+for command in inspect explain replay convert tokenize; do
+  run $command ''; refuses 2; expect_err 'argument 1 is empty: a variable of the shell may be unset'; expect_err "try: headroom $command "
+done
+run merge micro-llama-bytes '' --out none; refuses 2; expect_err 'argument 2 is empty'
 if [ -w /dev/full ]; then
   "$program" devices >/dev/full 2>err; rc=$?
   last='headroom devices >/dev/full'; expect_rc 1; expect_err 'standard output: No space left on device'
