@@ -83,9 +83,9 @@ typedef struct hri_parquet_column {
   hri_parquet_chunk chunk; /* begin moves on */
   uint64_t page_left;      /* entries */
   hri_parquet_buffer raw, page, head, dictionary;
-  uint32_t *offsets; /* of the dictionary's texts, and its end */
+  uint32_t *offsets; /* of the lengths before the texts of the dictionary */
   size_t offset_capacity;
-  uint64_t dictionary_count, dictionary_bytes;
+  uint64_t dictionary_count;
   bool by_index; /* values of this page are places in the dictionary */
   bool by_runs;  /* truth values of this page are runs */
   uint32_t bit;  /* of packed truth values */

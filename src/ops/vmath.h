@@ -53,7 +53,6 @@ typedef uint32_t hri_vu __attribute__((vector_size(HRI_VECTOR_BYTES))); /* where
 typedef double hri_vd __attribute__((vector_size(HRI_VECTOR_BYTES)));   /* HRI_HALF_LANES doubles */
 /* The same in memory: any float's address, overlapping accesses of other types allowed. */
 typedef float hri_vf_memory __attribute__((vector_size(HRI_VECTOR_BYTES), aligned(4), may_alias));
-typedef float hri_vh_memory __attribute__((vector_size(HRI_VECTOR_BYTES / 2), aligned(4), may_alias));
 
 static inline hri_vf hri_vset(float x) {
   hri_vf zero = {0};
@@ -188,11 +187,6 @@ static inline float hri_vmax_fold(hri_vf v) {
   best = a[0];
   for (int i = 1; i < HRI_LANES; i++) best = a[i] > best ? a[i] : best;
   return best;
-}
-
-/* HRI_HALF_LANES floats as doubles. */
-static inline hri_vd hri_vload_double(const float *p) {
-  return __builtin_convertvector(*(const hri_vh_memory *)p, hri_vd);
 }
 
 /* y * 2^n for n integral in fp32, |n| <= 252; overflow to infinity, gradual underflow. */
