@@ -144,7 +144,8 @@ static void measure(trainer *t, const launched *l, double seconds) {
   const uint64_t done = l->step - t->steps_at_start;
   m->step = l->step;
   m->steps = t->progress.steps;
-  m->loss = l->counted ? unsigned_nan(control->loss_sum / (double)l->counted) : NAN; /* null in JSON: nothing was predicted */
+  m->loss =
+      l->counted ? unsigned_nan(control->loss_sum / (double)l->counted) : NAN; /* null in JSON: nothing was predicted */
   m->skipped = hri_job_skips(t->job) && control->found_inf != 0;
   m->grad_norm = t->job->clip > 0 || hri_job_skips(t->job) ? unsigned_nan(control->grad_norm) : NAN;
   m->loss_scale = t->job->precision == HR_PRECISION_FP16 ? t->progress.loss_scale : NAN;
