@@ -125,7 +125,7 @@ static hr_status read_state(const char *state, const hri_json *root, hr_run_expl
     hr_run_end end;
   } known[] = {{"running", HR_RUN_UNKNOWN}, {"finished", HR_RUN_DONE},
                {"stopped", HR_RUN_STOPPED}, {"interrupted", HR_RUN_STOPPED},
-               {"diverged", HR_RUN_FAILED}, {"failed", HR_RUN_FAILED}}; /* "stopped": of 0.1.0 */
+               {"diverged", HR_RUN_FAILED}, {"failed", HR_RUN_FAILED}}; /* "stopped": of schema_version 1 */
   for (size_t k = 0; k < sizeof known / sizeof *known; k++)
     if (strcmp(state, known[k].state) == 0) {
       run->end = known[k].end;
@@ -303,10 +303,11 @@ static void advise_run(hr_oom_failure *f, const hr_run_explanation *run, const c
         "make room in the quota of the run's disk (quota -s shows it), or keep fewer checkpoints (--keep, --save-every)",
         "none", "", 0);
   else if (says(run, ENOSPC) && statvfs(directory, &disk) == 0) {
-    (void)snprintf(
-        text, sizeof text,
-        "make room on the disk of the run, which has %s free now, or keep fewer checkpoints (--keep, --save-every)",
-        SIZE((uint64_t)disk.f_bavail * disk.f_frsize));
+    const bool files = disk.f_files > 0 && disk.f_favail == 0; /* its table of files can be full while there are bytes */
+    (void)snprintf(text, sizeof text,
+                   "make room on the disk of the run, which has %s free now%s, or keep fewer checkpoints (--keep, "
+                   "--save-every)",
+                   SIZE((uint64_t)disk.f_bavail * disk.f_frsize), files ? " and takes no more files (df -i)" : "");
     hr_oom_add_advice(f, HR_OOM_ADVICE, text, "none", "", 0);
   }
   if (run->end == HR_RUN_DONE || run->end == HR_RUN_RUNNING)

@@ -11,8 +11,13 @@ enum { WORD_BYTES = 128 };
 
 /* "layers.3" or "layers.0-15"; false: it is something else. */
 static bool layers_of(const char *word, uint32_t *first, uint32_t *last) {
+  static const char prefix[] = "layers.", digits[] = "0123456789";
+  const char *numbers = word + sizeof prefix - 1;
   unsigned a, b;
   char rest;
+  if (strncmp(word, prefix, sizeof prefix - 1) != 0 || !*numbers || !strchr(digits, *numbers) ||
+      strstr(numbers, "--") || strspn(numbers, "0123456789-") != strlen(numbers))
+    return false; /* what scanf would take besides: signs and blanks */
   if (sscanf(word, "layers.%9u-%9u%c", &a, &b, &rest) == 2) {
     *first = a;
     *last = b;

@@ -110,7 +110,7 @@ cmp -s once/final/model.safetensors twice/final/model.safetensors || fail 'the r
 run train --resume twice --steps 6 --train-only layers.0 --quiet
 refuses 2
 
-for words in layers.9 q_proj nothing 'layers.1-0'; do
+for words in layers.9 q_proj nothing 'layers.1-0' layers.+1 'layers.0-+1' 'layers. 1' layers.0--1; do
   run train base/final --data text.txt --freeze "$words" --out no
   refuses 2
   expect_err 'means no tensor'
