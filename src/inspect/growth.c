@@ -81,11 +81,50 @@ static uint64_t collect(const span *s, choice *counts, survivor *rows) {
   return count;
 }
 
+/* What a step changes in what is kept of one key. */
+typedef struct turn {
+  uint32_t step;
+  int64_t bytes, held, gone; /* gone: of those that went in it, how many */
+} turn;
+
+typedef HRI_ARRAY(turn) turn_list;
+
 typedef struct judging {
   const span *span;
-  bool scattered;  /* long lives here and there */
-  int64_t *change; /* room for three numbers for each step, and for one more */
+  bool scattered; /* long lives here and there */
+  turn_list *
+      turns; /* of the key at hand, in the order of steps: only steps that change something, for keys are as many as steps */
+  bool *failed; /* memory for them was refused */
 } judging;
+
+static int turn_order(const void *a, const void *b) {
+  const turn *x = a, *y = b;
+  return (x->step > y->step) - (x->step < y->step);
+}
+
+/* False: memory was refused. */
+static bool list_turns(const judging *j, const survivor *rows, uint64_t count) {
+  turn_list *list = j->turns;
+  size_t kept = 0;
+  list->count = 0;
+  if (!hri_array_reserve(list, 2 * count)) {
+    *j->failed = true;
+    return false;
+  }
+  for (uint64_t k = 0; k < count; k++) {
+    const int64_t bytes = (int64_t)rows[k].bytes;
+    list->items[list->count++] = (turn){rows[k].step, bytes, 1, 0};
+    if (rows[k].gone < j->span->steps) list->items[list->count++] = (turn){rows[k].gone, -bytes, -1, 1};
+  }
+  qsort(list->items, list->count, sizeof *list->items, turn_order);
+  for (size_t k = 1; k < list->count; k++) {
+    turn *last = &list->items[kept], *next = &list->items[k];
+    if (next->step == last->step) last->bytes += next->bytes, last->held += next->held, last->gone += next->gone;
+    else list->items[++kept] = *next;
+  }
+  list->count = kept + 1; /* a key has a row at least */
+  return true;
+}
 
 /* The steps that left something which is kept. */
 typedef struct grown_steps {
@@ -128,48 +167,40 @@ static uint64_t made_beyond(const survivor *rows, uint64_t count, uint32_t step)
  * as many need not be as much). What the step at hand made beyond any step before is not kept yet: it may fail because
  * that is large. */
 static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept) {
-  const uint32_t steps = j->span->steps;
+  const uint32_t steps = j->span->steps, late = steps - steps / 3 - 2; /* where the last third begins */
+  const turn *turns = j->turns->items;
   const uint64_t beyond = made_beyond(rows, count, steps - 1);
   uint64_t at_hand = 0;
-  int64_t *bytes = j->change, *held = bytes + steps + 1, *gone = held + steps + 1;
-  int64_t to_go = 0, many = 0, much = 0;
+  int64_t to_go = 0, end, before = 0, many = 0, much = 0;
   bool found = false;
-  memset(bytes, 0, 3 * ((size_t)steps + 1) * sizeof *bytes);
   for (uint64_t k = 0; k < count; k++) {
-    bytes[rows[k].step] += (int64_t)rows[k].bytes;
-    bytes[rows[k].gone] -= (int64_t)rows[k].bytes;
-    held[rows[k].step]++;
-    held[rows[k].gone]--;
-    gone[rows[k].gone]++;
     to_go += rows[k].gone < steps;
+    before += (rows[k].step + 1 < steps) - (rows[k].gone + 1 < steps);
     if (rows[k].step + 1 == steps) at_hand += rows[k].bytes;
   }
+  end = (int64_t)count - to_go;
   kept -= beyond < kept ? beyond : kept;
-  int64_t end = (int64_t)count - to_go, before = 0;
-  for (uint32_t s = 0; s + 1 < steps; s++) before += held[s];
   /* A step at hand that makes far more than any before may have taken its own before it gives back the oldest. */
   if (beyond * 2 >= at_hand && beyond && before < end) end = before;
-  for (uint32_t s = 0; s + 2 < steps && !found; s++) {
-    much += bytes[s];
-    many += held[s];
-    to_go -= gone[s];
-    if (s + 2 < steps - steps / 3) found = much > 0 && (uint64_t)much >= kept - kept / 10;
-    else found = many >= end && to_go >= LEAST_GONE;
+  found = turns[0].step > late && end <= 0 && to_go >= LEAST_GONE;
+  for (size_t k = 0; k < j->turns->count && turns[k].step + 2 < steps && !found; k++) {
+    const bool last = k + 1 == j->turns->count;
+    much += turns[k].bytes;
+    many += turns[k].held;
+    to_go -= turns[k].gone;
+    if (turns[k].step < late) found = much > 0 && (uint64_t)much >= kept - kept / 10;
+    /* Until the next turn nothing changes, and the last third may begin before it. */
+    if (turns[k].step >= late || last || turns[k + 1].step > late) found |= many >= end && to_go >= LEAST_GONE;
   }
   return found;
 }
 
 /* Steps at whose end more was kept than before: a queue that gives its oldest back and takes two for each has nothing left
  * of its first half, and grew in every step. */
-static uint32_t steps_risen(const judging *j, const survivor *rows, uint64_t count) {
-  const uint32_t steps = j->span->steps;
+static uint32_t steps_risen(const judging *j) {
   uint32_t risen = 0;
-  memset(j->change, 0, ((size_t)steps + 1) * sizeof *j->change);
-  for (uint64_t k = 0; k < count; k++) {
-    j->change[rows[k].step] += (int64_t)rows[k].bytes;
-    j->change[rows[k].gone] -= (int64_t)rows[k].bytes;
-  }
-  for (uint32_t s = 0; s < steps; s++) risen += j->change[s] > 0;
+  for (size_t k = 0; k < j->turns->count; k++)
+    risen += j->turns->items[k].step < j->span->steps && j->turns->items[k].bytes > 0;
   return risen;
 }
 
@@ -249,9 +280,10 @@ static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g
   regular = is_regular(&grown, steps);
   g->kind = j->scattered ? HR_GROWTH_LEAK : kind_of(&grown, regular);
   if (is_scattered(&grown, regular) != j->scattered || (j->scattered && grown.count < 3)) return false;
+  if (g->kind == HR_GROWTH_LEAK && gone && !list_turns(j, rows, count)) return false;
   if (g->kind == HR_GROWTH_LEAK && gone && was_as_large(j, rows, count, g->bytes)) g->kind = HR_GROWTH_SETTLED;
   if (g->kind == HR_GROWTH_LEAK && gone) {
-    const uint32_t risen = steps_risen(j, rows, count);
+    const uint32_t risen = steps_risen(j);
     if (risen > g->steps_grown) g->steps_grown = risen;
   }
   if (g->kind == HR_GROWTH_LEAK && regular) {
@@ -341,12 +373,13 @@ static void judge_keys(hri_inside *in, const judging *j, survivor *rows, uint64_
 
 /* Long lives here and there are growth only where they are, together, half of what is live in the end, by three steps or
  * more to a place: what a program keeps of some of its passes (a sample that it refused, with its traceback). */
-static void judge_scattered(hri_inside *in, const span *s, int64_t *change, survivor *rows, uint64_t count) {
+static void judge_scattered(hri_inside *in, const judging *usual, survivor *rows, uint64_t count) {
   hr_inspection *p = &in->public;
   const hri_lives *l = in->lives;
+  const span *s = usual->span;
   const uint32_t before = p->growth_count;
   uint64_t live = 0, bytes = 0;
-  judge_keys(in, &(judging){s, true, change}, rows, count, judge);
+  judge_keys(in, &(judging){s, true, usual->turns, usual->failed}, rows, count, judge);
   for (uint32_t k = before; k < p->growth_count; k++)
     if (hr_growth_goes_on(p->growth[k].kind)) bytes += p->growth[k].bytes;
   for (uint64_t k = 0; k < l->count && (k < l->before_count || l->lives[k].alloc <= s->until); k++)
@@ -359,23 +392,24 @@ hr_status hri_growth_find(hri_inside *in, hr_error *error) {
   const span s = find_span(in);
   uint64_t left, carried, most;
   survivor *rows;
-  int64_t *change;
+  turn_list turns = {0};
+  bool failed;
   if (s.steps < 4) return HR_OK;
   left = collect(&s, is_left, NULL);
   carried = collect(&s, is_carried, NULL);
   most = left > carried ? left : carried;
   rows = hri_alloc((size_t)(most + 1) * sizeof *rows);
-  change = hri_alloc(3 * ((size_t)p->step_count + 1) * sizeof *change);
   p->growth = hri_alloc((size_t)(left + carried / LEAST_LARGER + 1) * sizeof *p->growth);
-  if (rows && change && p->growth) {
-    const judging usual = {&s, false, change};
+  failed = !rows || !p->growth;
+  if (!failed) {
+    const judging usual = {&s, false, &turns, &failed};
     const uint64_t count = collect(&s, is_left, rows);
     judge_keys(in, &usual, rows, count, judge);
-    judge_scattered(in, &s, change, rows, count);
+    judge_scattered(in, &usual, rows, count);
     judge_keys(in, &usual, rows, collect(&s, is_carried, rows), judge_larger);
     qsort(p->growth, p->growth_count, sizeof *p->growth, growth_order);
   }
   hri_free(rows);
-  hri_free(change);
-  return rows && change && p->growth ? HR_OK : hri_fail_memory(error, most * sizeof *rows, "what outlives its step");
+  hri_array_free(&turns);
+  return failed ? hri_fail_memory(error, most * sizeof *rows, "what outlives its step") : HR_OK;
 }
