@@ -142,10 +142,11 @@ static fate fate_of(const hri_inside *in, const hri_life *life, run around, uint
 
 /* ---- gradients where backward was cut ---- */
 
-/* A size that parameters have, and how many of them still lack a gradient. */
+/* A size that parameters have, and how many of them have a gradient in the backward that ends at `run_end`. */
 typedef struct size_row {
   uint64_t size;
-  uint32_t count, left;
+  uint32_t count, given;
+  uint64_t run_end;
 } size_row;
 
 typedef HRI_ARRAY(size_row) size_table;
@@ -163,7 +164,7 @@ static bool list_parameter_sizes(const hri_inside *in, size_table *table) {
   size_t kept = 0;
   for (uint64_t k = 0; k < in->lives->count; k++)
     if (in->public.life_category[k] == HRI_PARAMETER &&
-        !hri_array_push(table, ((size_row){in->lives->lives[k].size, 1, 0})))
+        !hri_array_push(table, ((size_row){in->lives->lives[k].size, 1, 0, 0})))
       return false;
   if (!table->count) return true;
   qsort(table->items, table->count, sizeof *table->items, size_order);
@@ -182,12 +183,11 @@ static bool decide(hri_inside *in, const undecided_list *open) {
   bool ok = open->count == 0 || list_parameter_sizes(in, &table);
   for (size_t k = 0; ok && table.count && k < open->count; k++) {
     const undecided *u = &open->items[k];
-    const size_row wanted = {in->lives->lives[u->life].size, 0, 0};
+    const size_row wanted = {.size = in->lives->lives[u->life].size};
     size_row *row = bsearch(&wanted, table.items, table.count, sizeof wanted, size_order);
-    if (k == 0 || open->items[k - 1].run_end != u->run_end)
-      for (size_t n = 0; n < table.count; n++) table.items[n].left = table.items[n].count;
-    if (!row || !row->left) continue;
-    row->left--;
+    if (row && row->run_end != u->run_end) row->run_end = u->run_end, row->given = 0;
+    if (!row || row->given == row->count) continue;
+    row->given++;
     in->public.life_category[u->life] = HRI_GRADIENT;
   }
   hri_array_free(&table);
