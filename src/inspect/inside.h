@@ -34,20 +34,20 @@ typedef enum hri_mark {
 } hri_mark;
 
 typedef struct hri_stack_info {
-  uint16_t marks; /* of all its frames */
-  uint8_t stage;  /* hr_stage */
-  uint32_t step;  /* that a frame of ours names; 0: none */
-  uint32_t site;  /* the frame that called the outermost module, plus one; 0: none */
-  uint32_t plain; /* the first stack that differs from it in the step only */
+  uint16_t marks;     /* of all its frames */
+  uint8_t stage;      /* hr_stage */
+  bool own;           /* the innermost frame that is no native one is of the program's own code */
+  uint32_t step;      /* that a frame of ours names; 0: none */
+  uint32_t site;      /* the frame that called the outermost module, plus one; 0: none */
+  uint32_t plain;     /* the first stack that differs from it in the step only */
+  uint32_t own_frame; /* the innermost of the program's own code, plus one; 0: none */
 } hri_stack_info;
 
 /* One entry per stack of the snapshot; freed with hri_free. */
 hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error);
 
-/* Whether the innermost frame that is no native one is of the program's own code. */
+/* hri_stack_info.own of one stack. */
 bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack);
-/* The innermost frame of the program's own code, plus one; 0: none. */
-uint32_t hri_stack_own_frame(const hr_snapshot *s, uint32_t stack);
 
 /* What asked for it: "linear", or what PyTorch's Python says; empty: no frame names it. */
 enum { HRI_OPERATION_BYTES = 96 };

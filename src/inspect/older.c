@@ -193,7 +193,7 @@ static bool list_given(look *w) {
     const uint8_t stage = w->in->stacks[by].stage;
     const bool banked = k < l->before_count && w->end_events.count && hri_life_gone(life) > w->end_events.items[0];
     if (stage == HR_STAGE_BACKWARD || stage == HR_STAGE_OPTIMIZER || (stage == HR_STAGE_FORWARD && !banked)) continue;
-    if (hri_stack_is_own(w->in->public.snapshot, by) &&
+    if (w->in->stacks[by].own &&
         !hri_array_push(k < l->before_count ? &w->given : &w->turned, ((row_of_frees){life->size, 1, k})))
       return false;
   }

@@ -226,6 +226,14 @@ static bool is_library(const char *file, const char *name) {
          ends_with(file, ".S");
 }
 
+/* Code that came with no package: the user's own. */
+static bool is_own(const view *v) {
+  return !is_library(v->file, v->name) && !strstr(v->file, "site-packages/") && !strstr(v->file, "dist-packages/");
+}
+
+/* Of frames, beside the marks: the user's own code, and Python of anybody's, or ours. */
+enum { FRAME_OWN = 1 << 16, FRAME_PYTHON = 1 << 17 };
+
 static unsigned frame_marks(const hr_snapshot *s, const hr_frame *frame) {
   unsigned marks = 0;
   view v;
@@ -234,6 +242,8 @@ static unsigned frame_marks(const hr_snapshot *s, const hr_frame *frame) {
     if ((!rules[k].file || strstr(v.file, rules[k].file)) && (!rules[k].name || name_fits(rules[k].name, v.name)))
       marks |= rules[k].marks;
   if (!is_ours(v.file) && !ends_with(v.file, ".py") && v.file[0] != '<') marks |= HRI_MARK_NATIVE;
+  if (is_ours(v.file) || ends_with(v.file, ".py")) marks |= FRAME_PYTHON;
+  if (is_own(&v)) marks |= FRAME_OWN;
   return marks;
 }
 
@@ -269,14 +279,18 @@ static hr_stage stated_stage(const hr_snapshot *s, const hr_frame *frame) {
   return HR_STAGE_UNKNOWN;
 }
 
-static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, const uint16_t *frame_mark) {
+static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, const uint32_t *frame_mark) {
   unsigned all = 0, turns[3] = {0}, turn_count = 0, met = 0;
   hri_stack_info info = {0};
   bool calling = false; /* the frame that called the module is still to come */
+  bool python = false;
   for (uint32_t k = 0; k < stack->count; k++) {
     uint32_t frame = s->stack_frames[stack->first + k];
     unsigned marks = frame_mark[frame], fresh = marks & TURNS & ~met;
     hr_stage stated = stated_stage(s, &s->frames[frame]);
+    if (!python && marks & FRAME_PYTHON) info.own = marks & FRAME_OWN;
+    python = python || marks & FRAME_PYTHON;
+    if (!info.own_frame && marks & FRAME_OWN) info.own_frame = frame + 1;
     if (stated) info.stage = (uint8_t)stated; /* the outermost: a tensor may be called "loss" */
     /* What is built within a step is no building of the model. */
     if (marks & HRI_MARK_INIT && all & TURNS) marks &= ~(unsigned)HRI_MARK_INIT;
@@ -290,6 +304,15 @@ static hri_stack_info read_stack(const hr_snapshot *s, const hr_stack *stack, co
   info.marks = (uint16_t)all;
   if (!info.stage) info.stage = (uint8_t)stage_of(all, turns, turn_count);
   return info;
+}
+
+bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack) {
+  const hr_stack *at = &s->stacks[stack];
+  for (uint32_t k = 0; k < at->count; k++) {
+    const unsigned marks = frame_marks(s, &s->frames[s->stack_frames[at->first + k]]);
+    if (marks & FRAME_PYTHON) return marks & FRAME_OWN;
+  }
+  return false;
 }
 
 /* ---- steps in labels ---- */
@@ -344,13 +367,13 @@ static bool join_steps(const hr_snapshot *s, hri_stack_info *stacks) {
 }
 
 hr_status hri_stacks_read(const hr_snapshot *s, hri_stack_info **stacks, hr_error *error) {
-  uint16_t *marks = hri_alloc_zero((size_t)s->frame_count + 1, sizeof *marks);
+  uint32_t *marks = hri_alloc_zero((size_t)s->frame_count + 1, sizeof *marks);
   *stacks = hri_alloc_zero((size_t)s->stack_count + 1, sizeof **stacks);
   if (!marks || !*stacks) {
     hri_free(marks);
     return hri_fail_memory(error, s->stack_count * sizeof **stacks, "the stacks of a snapshot");
   }
-  for (uint32_t k = 0; k < s->frame_count; k++) marks[k] = (uint16_t)frame_marks(s, &s->frames[k]);
+  for (uint32_t k = 0; k < s->frame_count; k++) marks[k] = frame_marks(s, &s->frames[k]);
   for (uint32_t k = 0; k < s->stack_count; k++) (*stacks)[k] = read_stack(s, &s->stacks[k], marks);
   hri_free(marks);
   if (join_steps(s, *stacks)) return HR_OK;
@@ -453,11 +476,6 @@ static void write_frame(writing *w, const view *v) {
   write_part(w, part, strlen(part));
 }
 
-/* Code that came with no package: the user's own. */
-static bool is_own(const view *v) {
-  return !is_library(v->file, v->name) && !strstr(v->file, "site-packages/") && !strstr(v->file, "dist-packages/");
-}
-
 /* The operation that a library's frame names; empty: none worth naming. */
 static void library_call(const view *v, char text[HRI_OPERATION_BYTES]) {
   static const char built_in[] = "<built-in method ";
@@ -503,26 +521,6 @@ static void find_operation(const hr_snapshot *s, const hr_stack *at, char operat
 
 void hri_stack_operation(const hr_snapshot *s, uint32_t stack, char operation[HRI_OPERATION_BYTES]) {
   find_operation(s, &s->stacks[stack], operation);
-}
-
-bool hri_stack_is_own(const hr_snapshot *s, uint32_t stack) {
-  const hr_stack *at = &s->stacks[stack];
-  view v;
-  for (uint32_t k = 0; k < at->count; k++) {
-    view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
-    if (is_ours(v.file) || ends_with(v.file, ".py")) return is_own(&v);
-  }
-  return false;
-}
-
-uint32_t hri_stack_own_frame(const hr_snapshot *s, uint32_t stack) {
-  const hr_stack *at = &s->stacks[stack];
-  view v;
-  for (uint32_t k = 0; k < at->count; k++) {
-    view_frame(s, &s->frames[s->stack_frames[at->first + k]], &v);
-    if (is_own(&v)) return s->stack_frames[at->first + k] + 1;
-  }
-  return 0;
 }
 
 /* The operation, and of the frames that are neither PyTorch's nor the interpreter's the innermost ones; the last of

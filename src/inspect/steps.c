@@ -103,7 +103,7 @@ uint64_t hri_optimizer_end(const hri_inside *in, const hr_annotation *a) {
 static uint32_t caller_of_optimizer(const hri_inside *in, uint64_t from, uint64_t to) {
   for (uint64_t k = to; k-- > from;)
     if (in->stages[k] == HR_STAGE_OPTIMIZER && in->lives->events[k].action == HR_TRACE_ALLOC)
-      return hri_stack_own_frame(in->public.snapshot, in->lives->events[k].stack);
+      return in->stacks[in->lives->events[k].stack].own_frame;
   return 0;
 }
 
@@ -376,29 +376,40 @@ static bool is_other_dtype(uint64_t a, uint64_t b) {
   return least && (most == 2 * least || most == 4 * least || most == 8 * least);
 }
 
-static bool is_cast(const hri_inside *in, uint64_t life) {
+/* What a stack's operation says; as many lives have one stack, each is looked at once. */
+enum { NOT_LOOKED_AT = 0, NAMES_NONE, NAMES_CAST, NAMES_OTHER };
+
+static uint8_t names_cast(const hr_snapshot *s, uint32_t stack) {
+  char operation[HRI_OPERATION_BYTES];
+  hri_stack_operation(s, stack, operation);
+  if (!operation[0]) return NAMES_NONE;
+  return strcmp(operation, "to_dtype") == 0 ? NAMES_CAST : NAMES_OTHER;
+}
+
+static bool is_cast(const hri_inside *in, uint64_t life, uint8_t *names) {
   const hri_lives *l = in->lives;
   const hri_life *made = &l->lives[life], *before = life > l->before_count ? made - 1 : NULL;
-  char operation[HRI_OPERATION_BYTES];
-  hri_stack_operation(in->public.snapshot, made->stack, operation);
-  if (operation[0]) return strcmp(operation, "to_dtype") == 0;
+  if (names[made->stack] == NOT_LOOKED_AT) names[made->stack] = names_cast(in->public.snapshot, made->stack);
+  if (names[made->stack] != NAMES_NONE) return names[made->stack] == NAMES_CAST;
   return before && before->end != HRI_NEVER && made->end > before->end && is_other_dtype(before->size, made->size);
 }
 
 /* Whether the rounds cast: one dtype to another, or, where no stack names the operations, a tensor that is kept from one that goes and
- * is an eighth to eight times as large. So data and weights are loaded, and what they keep is a pile. */
-static bool casts(const hri_inside *in, const marks *found) {
+ * is an eighth to eight times as large. So data and weights are loaded, and what they keep is a pile. False: memory was refused. */
+static bool find_casts(const hri_inside *in, const marks *found, bool *casts) {
   const hri_lives *l = in->lives;
   const size_t looked = found->count - 1 < CASTS_LOOKED_AT ? found->count - 1 : CASTS_LOOKED_AT;
   size_t step = 0, last = found->count, count = 0;
-  for (uint64_t k = l->before_count; k < l->count && l->lives[k].alloc < found->items[looked]; k++) {
+  for (uint64_t k = l->before_count; names && k < l->count && l->lives[k].alloc < found->items[looked]; k++) {
     if (l->lives[k].alloc < found->items[0]) continue;
     while (l->lives[k].alloc >= found->items[step + 1]) step++;
-    if (step == last || !is_cast(in, k)) continue;
+    if (step == last || !is_cast(in, k, names)) continue;
     count++;
     last = step;
   }
-  return 2 * count >= looked;
+  *casts = 2 * count >= looked;
+  hri_free(names);
+  return names != NULL;
 }
 
 /* Sizes first. A place is the better sign where sizes differ from batch to batch, and where a library's or a layer's
@@ -417,7 +428,9 @@ static bool from_repetition(hri_inside *in, marks *found) {
   if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;
   if (found->count > 0 || !in->public.oom_count || has_model(in)) return true;
   if (!find_repetition(in, &by_loop, found)) return false;
-  if (found->count && (!turns_over(in, found) || !goes_on(in, found) || casts(in, found))) found->count = 0;
+  if (found->count && (!turns_over(in, found) || !goes_on(in, found))) found->count = 0;
+  if (found->count && !find_casts(in, found, &loads)) return false;
+  if (loads) found->count = 0;
   return true;
 }
 
@@ -442,6 +455,7 @@ bool hri_steps_repeat(const hr_inspection *p) {
 }
 
 /* ---- where an event is ---- */
+  uint8_t *names = hri_alloc_zero(in->public.snapshot->stack_count, sizeof *names);
 
 uint32_t hri_step_of(const hr_inspection *p, uint64_t event) {
   uint32_t low = 0, high = p->step_count;
@@ -462,6 +476,7 @@ const hr_oom_event *hri_failure_at(const hr_inspection *p) {
 /* ---- peaks ---- */
 
 typedef struct peaks {
+  bool loads = false;
   hr_step_sums *steps;
   uint32_t count, at;
 } peaks;
