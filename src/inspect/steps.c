@@ -39,41 +39,92 @@ static bool is_zero_grad(const char *name) { return strncmp(name, "Optimizer.zer
 /* ... and each batch that a data loader gives, in evaluation as in training, whose time is that of reading files. */
 static bool is_batch(const char *name) { return strncmp(name, "enumerate(DataLoader)#", 22) == 0; }
 
+/* A name, up to the number at its end, and what it covers. */
+typedef struct covering {
+  const char *name; /* as it comes first */
+  uint64_t count;
+  int64_t open;
+  double covered; /* times may be anything */
+} covering;
+
+typedef struct named {
+  const char *name;
+  size_t stem;
+  uint32_t string, order; /* order: of the names, as they come first */
+} named;
+
+typedef HRI_ARRAY(named) name_list;
+
+static int stem_order(const void *a, const void *b) {
+  const named *x = a, *y = b;
+  const int apart = strncmp(x->name, y->name, x->stem < y->stem ? x->stem : y->stem);
+  if (apart) return apart;
+  if (x->stem != y->stem) return x->stem < y->stem ? -1 : 1;
+  return (x->order > y->order) - (x->order < y->order);
+}
+
+static bool is_of_device(const hr_annotation *a, int32_t device) {
+  return a->device < 0 || device < 0 || a->device == device;
+}
+
+/* Numbers the names of a device's annotations: `row_of` has for each string, once it is met, the place of the first name with its
+ * stem, plus one. A file may have as many names as annotations. */
+static bool number_names(const hr_snapshot *s, int32_t device, uint32_t *row_of, uint32_t *count) {
+  name_list names = {0};
+  bool ok = true;
+  for (uint64_t k = 0; ok && k < s->annotation_count; k++) {
+    const uint32_t string = s->annotations[k].name;
+    const char *name = hr_snapshot_string(s, string);
+    if (!is_of_device(&s->annotations[k], device) || row_of[string]) continue;
+    row_of[string] = (uint32_t)names.count + 1;
+    ok = hri_array_push(&names, ((named){name, stem(name), string, (uint32_t)names.count}));
+  }
+  *count = (uint32_t)names.count;
+  if (names.count) qsort(names.items, names.count, sizeof *names.items, stem_order);
+  for (size_t k = 1; k < names.count; k++) {
+    const named *before = &names.items[k - 1], *now = &names.items[k];
+    if (now->stem == before->stem && strncmp(now->name, before->name, now->stem) == 0)
+      row_of[now->string] = row_of[before->string];
+  }
+  hri_array_free(&names);
+  return ok;
+}
+
 /* Of the names that begin at least twice, the one that covers most time; enclosing ones win over what they enclose. Batches
  * are steps only where no optimizer's are known: those of evaluation are passes of its last one. An optimizer's may be a single one:
- * it ends the first step, and so begins the second. */
-static const char *step_name(const hr_snapshot *s, int32_t device) {
-  enum { MOST = 256 }; /* different names looked at: programs have a handful */
-  struct {
-    const char *name;
-    uint64_t count;
-    int64_t open;
-    double covered; /* times may be anything */
-  } rows[MOST];
-  uint32_t count = 0, best = MOST;
+ * it ends the first step, and so begins the second. NULL: none. */
+static const char *choose_name(const covering *rows, uint32_t count) {
+  const covering *best = NULL;
   bool trains = false;
-  for (uint64_t k = 0; k < s->annotation_count; k++) {
-    const hr_annotation *a = &s->annotations[k];
-    const char *name = hr_snapshot_string(s, a->name);
-    uint32_t row = 0;
-    if (a->device >= 0 && device >= 0 && a->device != device) continue;
-    while (row < count && (stem(rows[row].name) != stem(name) || strncmp(rows[row].name, name, stem(name)) != 0)) row++;
-    if (row == count && count == MOST) continue;
-    if (row == count)
-      rows[count++].name = name, rows[row].count = 0, rows[row].covered = 0, rows[row].open = a->time_us;
-    if (a->end) rows[row].covered += (double)a->time_us - (double)rows[row].open;
-    else rows[row].count++, rows[row].open = a->time_us;
-  }
   for (uint32_t k = 0; k < count; k++) trains |= rows[k].count >= 2 && is_optimizer_step(rows[k].name);
   for (uint32_t k = 0; k < count; k++) {
     if (rows[k].count < 2) continue;
     if (strncmp(rows[k].name, "ProfilerStep#", 13) == 0) return rows[k].name;
     if (is_zero_grad(rows[k].name) || (trains && is_batch(rows[k].name))) continue;
-    if (best == MOST || rows[k].covered > rows[best].covered) best = k;
+    if (!best || rows[k].covered > best->covered) best = &rows[k];
   }
-  for (uint32_t k = 0; k < count && best == MOST; k++) /* one step, and the next one failed */
-    if (is_optimizer_step(rows[k].name)) best = k;
-  return best == MOST ? NULL : rows[best].name;
+  for (uint32_t k = 0; k < count && !best; k++) /* one step, and the next one failed */
+    if (rows[k].name && is_optimizer_step(rows[k].name)) best = &rows[k];
+  return best ? best->name : NULL;
+}
+
+/* False: memory was refused. */
+static bool find_name(const hr_snapshot *s, int32_t device, const char **name) {
+  uint32_t *row_of = hri_alloc_zero(s->string_count, sizeof *row_of), count = 0;
+  covering *rows = row_of && number_names(s, device, row_of, &count) ? hri_alloc_zero(count, sizeof *rows) : NULL;
+  for (uint64_t k = 0; rows && k < s->annotation_count; k++) {
+    const hr_annotation *a = &s->annotations[k];
+    covering *row;
+    if (!is_of_device(a, device)) continue;
+    row = &rows[row_of[a->name] - 1];
+    if (!row->name) row->name = hr_snapshot_string(s, a->name), row->open = a->time_us;
+    if (a->end) row->covered += (double)a->time_us - (double)row->open;
+    else row->count++, row->open = a->time_us;
+  }
+  *name = rows ? choose_name(rows, count) : NULL;
+  hri_free(rows);
+  hri_free(row_of);
+  return rows != NULL;
 }
 
 /* Before the first end of an optimizer there is a step too, from its batch or forward on. */
@@ -157,8 +208,10 @@ static bool add_ends(const hri_inside *in, marks *found) {
 
 static bool from_annotations(hri_inside *in, marks *found) {
   const hr_snapshot *s = in->public.snapshot;
-  const char *name = step_name(s, in->public.device);
-  const bool by_end = name && is_optimizer_step(name);
+  const char *name = NULL;
+  bool by_end;
+  if (s->annotation_count && !find_name(s, in->public.device, &name)) return false;
+  by_end = name && is_optimizer_step(name);
   if (!name || !in->lives->event_count || !(in->lives->events[0].flags & HR_EVENT_HAS_TIME)) return true;
   for (uint64_t k = 0; k < s->annotation_count; k++) {
     const hr_annotation *a = &s->annotations[k];
@@ -398,6 +451,7 @@ static bool is_cast(const hri_inside *in, uint64_t life, uint8_t *names) {
  * is an eighth to eight times as large. So data and weights are loaded, and what they keep is a pile. False: memory was refused. */
 static bool find_casts(const hri_inside *in, const marks *found, bool *casts) {
   const hri_lives *l = in->lives;
+  uint8_t *names = hri_alloc_zero(in->public.snapshot->stack_count, sizeof *names);
   const size_t looked = found->count - 1 < CASTS_LOOKED_AT ? found->count - 1 : CASTS_LOOKED_AT;
   size_t step = 0, last = found->count, count = 0;
   for (uint64_t k = l->before_count; names && k < l->count && l->lives[k].alloc < found->items[looked]; k++) {
@@ -420,6 +474,7 @@ static bool from_repetition(hri_inside *in, marks *found) {
   static const repetition by_size = {size_of, false, LEAST_EVENTS, 0, LEAST_REPEATS},
                           by_place = {place_of, true, LEAST_LIVES, 2, LEAST_REPEATS},
                           by_loop = {place_of, true, LOOP_LIVES, 2, LOOP_REPEATS};
+  bool loads = false;
   if (!find_repetition(in, &by_size, found)) return false;
   if (found->count && may_be_layers(in, found) && !(comes_to_ends(in, found) && are_more_than_layers(in, found)))
     found->count = 0;
@@ -455,7 +510,6 @@ bool hri_steps_repeat(const hr_inspection *p) {
 }
 
 /* ---- where an event is ---- */
-  uint8_t *names = hri_alloc_zero(in->public.snapshot->stack_count, sizeof *names);
 
 uint32_t hri_step_of(const hr_inspection *p, uint64_t event) {
   uint32_t low = 0, high = p->step_count;
@@ -476,7 +530,6 @@ const hr_oom_event *hri_failure_at(const hr_inspection *p) {
 /* ---- peaks ---- */
 
 typedef struct peaks {
-  bool loads = false;
   hr_step_sums *steps;
   uint32_t count, at;
 } peaks;
