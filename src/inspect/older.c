@@ -15,7 +15,6 @@
 #include "inspect/inside.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 enum { LEAST_STEPS = 4, LEAST_OLDER = 4, LEAST_IN_ROW = 8, LONGER_ROW = 4 };
 
@@ -35,14 +34,19 @@ typedef struct row_of_frees {
   uint64_t size, count, life; /* the last one */
 } row_of_frees;
 
+typedef struct step_of_free {
+  size_t step, next; /* next: the first behind it, in the order of sizes, that went in another step */
+} step_of_free;
+
 typedef struct look {
   hri_inside *in;
   uint64_t until, live_bytes;     /* the failure, and what is live then */
   uint64_t first;                 /* event at which the steps begin that were told */
   HRI_ARRAY(uint64_t) end_events; /* the ends of optimizers before it, or of passes */
   keeper *keepers;                /* by plain stack */
-  bool *gives;                    /* room for a mark per step */
+  uint32_t *gives, queries;       /* gives: of each step, the last of so many queries that met it; see goes_by_turns */
   HRI_ARRAY(row_of_frees) rows, given, turned;
+  HRI_ARRAY(step_of_free) given_in; /* of each of `given` */
 } look;
 
 static int event_order(const void *a, const void *b) {
@@ -199,25 +203,29 @@ static bool list_given(look *w) {
   }
   if (w->given.count) qsort(w->given.items, w->given.count, sizeof *w->given.items, size_order);
   if (w->turned.count) qsort(w->turned.items, w->turned.count, sizeof *w->turned.items, size_order);
+  for (size_t k = 0; k < w->given.count; k++) {
+    const hri_life *life = &l->lives[w->given.items[k].life];
+    if (!hri_array_push(&w->given_in, ((step_of_free){ends_until(w, hri_life_gone(life)), k + 1}))) return false;
+  }
+  for (size_t k = w->given_in.count; k-- > 1;)
+    if (w->given_in.items[k - 1].step == w->given_in.items[k].step)
+      w->given_in.items[k - 1].next = w->given_in.items[k].next;
   return true;
 }
 
-/* Of rows in the order of sizes, the first that is no smaller; NULL: none. */
-static row_of_frees *row_from(row_of_frees *rows, size_t count, uint64_t size) {
+/* Of rows in the order of sizes, how many are smaller. */
+static size_t smaller_rows(const row_of_frees *rows, size_t count, uint64_t size) {
   size_t low = 0, high = count;
   while (low < high) {
     const size_t middle = low + (high - low) / 2;
     if (rows[middle].size < size) low = middle + 1;
     else high = middle;
   }
-  return low < count ? &rows[low] : NULL;
+  return low;
 }
 
-static uint64_t count_sizes(row_of_frees *rows, size_t count, uint64_t least, uint64_t most) {
-  uint64_t sizes = 0;
-  for (const row_of_frees *row = row_from(rows, count, least); row && row < rows + count && row->size <= most; row++)
-    sizes++;
-  return sizes;
+static uint64_t count_sizes(const row_of_frees *rows, size_t count, uint64_t least, uint64_t most) {
+  return smaller_rows(rows, count, most + 1) - smaller_rows(rows, count, least);
 }
 
 /* Whether they are given back as others are made, for half of these at least. What a window takes from batches of any length
@@ -234,13 +242,14 @@ static bool are_given_back(const look *w, const keeper *of) {
 /* Whether that happens in half of the steps at least, as a window moves on: what is given back at once was dropped. */
 static bool goes_by_turns(look *w, const keeper *of) {
   const uint64_t apart = of->largest - of->least, least = of->least > apart ? of->least - apart : 0;
-  const row_of_frees *row = row_from(w->given.items, w->given.count, least), *end = w->given.items + w->given.count;
+  const size_t end = smaller_rows(w->given.items, w->given.count, of->largest + apart + 1);
   size_t steps = 0;
-  memset(w->gives, 0, (w->end_events.count + 1) * sizeof *w->gives);
-  for (; row && row < end && row->size <= of->largest + apart; row++) {
-    bool *gives = &w->gives[ends_until(w, hri_life_gone(&w->in->lives->lives[row->life]))];
-    steps += !*gives;
-    *gives = true;
+  w->queries++;
+  for (size_t k = smaller_rows(w->given.items, w->given.count, least); k < end && 2 * steps < w->end_events.count;
+       k = w->given_in.items[k].next) {
+    uint32_t *gives = &w->gives[w->given_in.items[k].step];
+    steps += *gives != w->queries;
+    *gives = w->queries;
   }
   return 2 * steps >= w->end_events.count;
 }
@@ -253,9 +262,10 @@ static bool outnumbers_a_step(const look *w, const keeper *of) {
 
 /* The longest row of its size, by far where none is said to have `outlived` a step; once: another stack's of this size it is not. */
 static void take_row(look *w, keeper *of, bool outlived) {
-  row_of_frees *row = of->made && !of->older ? row_from(w->rows.items, w->rows.count, of->size) : NULL;
+  const size_t at = of->made && !of->older ? smaller_rows(w->rows.items, w->rows.count, of->size) : w->rows.count;
+  row_of_frees *row = at < w->rows.count ? &w->rows.items[at] : NULL;
   const row_of_frees *next = row ? row + 1 : NULL;
-  const bool alike = next && next < w->rows.items + w->rows.count && next->size == of->size;
+  const bool alike = next && at + 1 < w->rows.count && next->size == of->size;
   if (!row || row->size != of->size || row->count < LEAST_IN_ROW || of->outlived != outlived) return;
   if (!outlived && ((alike && row->count < LONGER_ROW * next->count) || row->count * row->size < w->live_bytes / 8))
     return;
@@ -334,7 +344,7 @@ static bool has_leaks(const hr_inspection *p) {
 /* What all of it is told by, once the ends are known; false: memory was refused. */
 static bool look_around(look *w) {
   w->keepers = hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *w->keepers);
-  w->gives = hri_alloc(w->end_events.count + 1);
+  w->gives = hri_alloc_zero(w->end_events.count + 1, sizeof *w->gives);
   if (w->keepers) note_lives(w);
   return w->keepers && w->gives && list_rows(w) && list_given(w);
 }
@@ -344,6 +354,7 @@ static void look_close(look *w) {
   hri_array_free(&w->rows);
   hri_array_free(&w->given);
   hri_array_free(&w->turned);
+  hri_array_free(&w->given_in);
   hri_free(w->gives);
   hri_free(w->keepers);
 }
