@@ -31,6 +31,7 @@ typedef struct window {
   HRI_ARRAY(made) largest;    /* ... of one stack, the largest of each pass */
   HRI_ARRAY(uint64_t) passes; /* events at which they begin */
   HRI_ARRAY(hr_growth) found;
+  uint64_t *next; /* of each life; see link_lives */
   uint32_t site, graph_stacks;
   uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
   bool has_backward, side_by_side; /* side_by_side: threads have their passes at once */
@@ -365,15 +366,32 @@ static bool grows_evenly(const window *w, const made *rows, size_t begin, size_t
   return middle >= first && (middle - first) * 4 >= grown && (middle - first) * 4 <= grown * 3;
 }
 
+/* Of lives in the order in which they went, how many did until an event: by request, else by end. */
+static uint64_t went_until(const hri_lives *l, bool by_request, uint64_t event) {
+  const uint64_t *indexes = by_request ? l->freed : l->ended;
+  uint64_t low = 0, high = by_request ? l->freed_count : l->ended_count;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2, life = indexes[middle];
+    if ((by_request ? l->lives[life].request : l->lives[life].end) <= event) low = middle + 1;
+    else high = middle;
+  }
+  return low;
+}
+
 /* The oldest life in whose place this one came: freed between its making and `until`, smaller, but by `most` bytes at most. Its own
- * index: none. */
+ * index: none. Those of which only the end is recorded have no request. */
 static uint64_t place_of(const hri_lives *l, uint64_t life, uint64_t until, uint64_t most) {
   const hri_life *by = &l->lives[life];
-  for (uint64_t k = 0; k < life; k++) {
-    const uint64_t gone = hri_life_gone(&l->lives[k]), size = l->lives[k].size;
-    if (gone > by->alloc && gone < until && size < by->size && size + most >= by->size) return k;
+  uint64_t oldest = life;
+  for (int by_request = 0; by_request < 2 && until > by->alloc; by_request++) {
+    const uint64_t *indexes = by_request ? l->freed : l->ended, end = went_until(l, by_request, until - 1);
+    for (uint64_t k = went_until(l, by_request, by->alloc); k < end; k++) {
+      const hri_life *old = &l->lives[indexes[k]];
+      const bool counts = by_request || old->request == HRI_NEVER;
+      if (counts && indexes[k] < oldest && old->size < by->size && old->size + most >= by->size) oldest = indexes[k];
+    }
   }
-  return life;
+  return oldest;
 }
 
 enum {
@@ -381,14 +399,25 @@ enum {
   MOST_TOKENS = 32  /* that one of these lines adds at once: more is a text that another cache was for */
 };
 
+/* For each life the next one of the same stack, plus one; 0: none. False: memory was refused. */
+static bool link_lives(window *w) {
+  const hri_lives *l = w->in->lives;
+  uint64_t *first = w->next ? NULL : hri_alloc_zero(w->in->public.snapshot->stack_count, sizeof *first);
+  if (w->next) return true;
+  w->next = first ? hri_alloc_zero(l->count, sizeof *w->next) : NULL;
+  for (uint64_t k = l->count; w->next && k-- > 0;) {
+    w->next[k] = first[l->lives[k].stack];
+    first[l->lives[k].stack] = k + 1;
+  }
+  hri_free(first);
+  return w->next != NULL;
+}
+
 /* Where the second next life of the same stack is made: a line may join keys and values before it lets either go, but not the next
  * layer's; while those of another text go when all of this one's are there. */
 static uint64_t next_layer(const window *w, uint64_t life) {
-  const hri_lives *l = w->in->lives;
-  int next = 0;
-  for (uint64_t k = life + 1; k < l->count; k++)
-    if (l->lives[k].stack == l->lives[life].stack && ++next == 2) return l->lives[k].alloc;
-  return w->to;
+  const uint64_t next = w->next[life], second = next ? w->next[next - 1] : 0;
+  return second ? w->in->lives->lives[second - 1].alloc : w->to;
 }
 
 /* Whether the first of them took the place of one that is from before the recording, be it by a few of other lines: a ring of
@@ -435,6 +464,7 @@ static bool add_cache(window *w, const made *rows, size_t count) {
   g.steps_seen = sizes;
   g.steps_grown = sizes - 1;
   g.bytes_per_step = (double)g.bytes / g.steps_grown;
+  if (begin == 0 && w->in->lives->before_count && !link_lives(w)) return false;
   if (begin == 0 && rose_before(w, rows, g.bytes_per_step / kept)) g.bytes += kept * first->size;
   return hri_array_push(&w->found, g);
 }
@@ -694,5 +724,6 @@ hr_status hri_within_find(hri_inside *in, hr_error *error) {
   hri_array_free(&w.largest);
   hri_array_free(&w.passes);
   hri_array_free(&w.found);
+  hri_free(w.next);
   return ok ? HR_OK : hri_fail_memory(error, in->lives->count * sizeof(made), "what grows within a step");
 }
