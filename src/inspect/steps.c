@@ -330,9 +330,9 @@ static bool find_repetition(const hri_inside *in, const repetition *how, marks *
   return ok;
 }
 
-/* Whether half of the bytes that are made in the steps go by the end of the next one. Layers of a forward that a program
- * calls one by one keep theirs for its backward, and those of a model that loads keep all. */
-static bool comes_to_ends(const hri_inside *in, const marks *found) {
+/* Whether half of the bytes that are made in the steps, all or within a model's call only, go by the end of the next one. Layers
+ * of a forward that a program calls one by one keep theirs for its backward, and those of a model that loads keep all. */
+static bool comes_to_ends(const hri_inside *in, const marks *found, bool in_call) {
   const hri_lives *l = in->lives;
   uint64_t made = 0, gone = 0;
   size_t step = 0;
@@ -340,7 +340,7 @@ static bool comes_to_ends(const hri_inside *in, const marks *found) {
     const hri_life *life = &l->lives[k];
     while (step + 1 < found->count && life->alloc >= found->items[step + 1]) step++;
     if (step + 3 >= found->count) break; /* the last two have not come to their ends */
-    if (life->alloc < found->items[step]) continue;
+    if (life->alloc < found->items[step] || (in_call && !in->stacks[life->stack].site)) continue;
     made += life->size;
     if (life->end != HRI_NEVER && life->end < found->items[step + 2]) gone += life->size;
   }
@@ -476,11 +476,11 @@ static bool from_repetition(hri_inside *in, marks *found) {
                           by_loop = {place_of, true, LOOP_LIVES, 2, LOOP_REPEATS};
   bool loads = false;
   if (!find_repetition(in, &by_size, found)) return false;
-  if (found->count && may_be_layers(in, found) && !(comes_to_ends(in, found) && are_more_than_layers(in, found)))
+  if (found->count && may_be_layers(in, found) && !(comes_to_ends(in, found, false) && are_more_than_layers(in, found)))
     found->count = 0;
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;
-  if (found->count && (!comes_to_ends(in, found) || !goes_on(in, found))) found->count = 0;
+  if (found->count && (!comes_to_ends(in, found, false) || !goes_on(in, found))) found->count = 0;
   if (found->count > 0 || !in->public.oom_count || has_model(in)) return true;
   if (!find_repetition(in, &by_loop, found)) return false;
   if (found->count && (!turns_over(in, found) || !goes_on(in, found))) found->count = 0;
@@ -491,7 +491,8 @@ static bool from_repetition(hri_inside *in, marks *found) {
 
 /* ---- passes ---- */
 
-/* Requests of a server differ in all that repetition counts: batches, lengths, how many layers ask for room. */
+/* Requests of a server differ in all that repetition counts: batches, lengths, how many layers ask for room. What the program keeps
+ * of some of them (a cache of each conversation) may be most of what they make; what the model makes goes. */
 static bool from_passes(hri_inside *in, marks *found) {
   uint64_t *events;
   size_t count;
@@ -501,7 +502,7 @@ static bool from_passes(hri_inside *in, marks *found) {
   for (size_t k = 0; ok && k < count; k++) ok = hri_array_push(found, events[k]);
   if (ok && count) ok = hri_array_push(found, in->lives->event_count);
   hri_free(events);
-  if (ok && found->count && !comes_to_ends(in, found)) found->count = 0;
+  if (ok && found->count && !comes_to_ends(in, found, true)) found->count = 0;
   return ok;
 }
 

@@ -232,14 +232,16 @@ static void thin_passes(window *w) {
   }
 }
 
-/* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. */
+/* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. What is loaded for each
+ * call is the weights of layers that the program calls one by one. */
 static bool are_passes(const window *w) {
   if (w->passes.count < LEAST_PASSES) return false;
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     next = stack_end(w, k);
     if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
-    if (stack->site == 0 && w->rows.items[k].stack && comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
+    if (stack->site || !w->rows.items[k].stack || stack->stage == HR_STAGE_INIT) continue;
+    if (comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
   }
   return false;
 }

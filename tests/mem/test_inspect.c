@@ -2353,6 +2353,59 @@ static void passes_are_steps(void **unused) {
   }
 }
 
+/* A server makes the caches of a conversation at once and keeps them: all that the passes between them make goes. */
+static void what_some_passes_keep(void **unused) {
+  enum { CONVERSATIONS = 7, TOKENS = 5, CACHES = 4 };
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 2048 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int user = 0; user < CONVERSATIONS; user++) {
+    for (int k = 0; k < CACHES; k++) story_alloc(s, 6 * MIB, KEPT);
+    for (int token = 0; token < TOKENS; token++) {
+      const uint64_t batch = story_alloc(s, 512, BATCH), hidden = story_alloc(s, 4096, EMBEDDING);
+      for (int k = 0; k < LAYERS; k++) story_free(s, story_alloc(s, 8192, LAYER));
+      story_free(s, hidden);
+      story_free(s, batch);
+    }
+  }
+  story_event(s, HR_TRACE_OOM, 0, 6 * MIB, KEPT);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_string_equal(p->steps_from, "passes");
+  assert_true(p->growth_count > 0);
+  assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
+  assert_true(p->growth[0].bytes >= (CONVERSATIONS - 2) * CACHES * 6 * MIB);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
+/* Layers that are sent to the device one by one, each right before its call, are no passes of a model: what they leave is the model. */
+static void layers_that_are_sent_one_by_one(void **unused) {
+  enum { SENT = 16 };
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_inspection *p;
+  (void)unused;
+  story_begin(s, 2048 * MIB);
+  story_alloc(s, 65536, BATCH);
+  for (int layer = 0; layer < SENT; layer++) {
+    for (int k = 0; k < 2; k++) story_alloc(s, WEIGHT, INIT);
+    for (int k = 0; k < 6; k++) story_free(s, story_alloc(s, ACTIVATION, LAYER));
+  }
+  story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
+  snapshot = story_end(s);
+  free(s);
+  p = inspect(snapshot, HR_AT_OOM);
+  assert_int_equal(p->step_count, 0);
+  assert_int_equal(p->growth_count, 0);
+  hr_inspection_destroy(p);
+  hr_snapshot_destroy(snapshot);
+}
+
 /* Two threads serve models of two and of three layers from one line, and put what they give into one list. */
 static void threads_of_two_models(void **unused) {
   enum { PASSES = 90 };
@@ -2501,6 +2554,8 @@ int main(void) {
       cmocka_unit_test(some_answers_are_kept),
       cmocka_unit_test(a_loop_without_a_model),
       cmocka_unit_test(passes_are_steps),
+      cmocka_unit_test(what_some_passes_keep),
+      cmocka_unit_test(layers_that_are_sent_one_by_one),
       cmocka_unit_test(threads_of_two_models),
       cmocka_unit_test(rounds_of_two_optimizers),
       cmocka_unit_test(every_instant_adds_up),
