@@ -199,20 +199,31 @@ static bool step_is_carried(const hri_oom_facts *k) {
          hri_oom_step_carried(k) && !rises(k) && left_more(k->i) < k->live / 10;
 }
 
-/* What the failing step would need in one piece, by a whole step before it, where that is a twentieth more than there is:
- * then it would fail however its blocks lay. 0: it is not known, or would do. */
-static uint64_t step_too_big(const hri_oom_facts *k) {
+/* What the failing step would need in one piece, by a whole step before it, where no setting is known to carry it; 0: it is not
+ * known. */
+static uint64_t step_need(const hri_oom_facts *k) {
   const hr_replay *r = k->evidence->replay;
-  const uint64_t room = k->reserved + k->device_free;
   if (!r || r->trust == HR_REPLAY_ROUGH || !k->knows_free || hri_oom_rest_is_met(k)) return 0;
-  return r->step_need_bytes > room + room / 20 ? r->step_need_bytes : 0;
+  return r->step_need_bytes;
+}
+
+/* ... where that is a twentieth more than there is: then it would fail however its blocks lay. 0: it would do. */
+static uint64_t step_too_big(const hri_oom_facts *k) {
+  const uint64_t room = k->reserved + k->device_free;
+  return step_need(k) > room + room / 20 ? step_need(k) : 0;
+}
+
+/* ... where that is all there is but for a twentieth, and more than was live before: then little is lost in pieces. */
+static uint64_t step_fills(const hri_oom_facts *k) {
+  const uint64_t room = k->reserved + k->device_free;
+  return step_need(k) > room - room / 20 && step_need(k) > hri_live_before(&k->shortage) ? step_need(k) : 0;
 }
 
 static bool judge_pieces(hr_oom_failure *f, const hri_oom_facts *k, bool only_proven) {
   const bool carried = hri_oom_carried_count(k) > 0, proven = carried && !hri_oom_rest_fails(k);
   int weight = hri_short_by_pieces(&k->shortage) > 0 ? hri_short_by_pieces(&k->shortage) : step_is_carried(k);
   const char *doubt = proven && weight == 2 ? doubt_of_pieces(k) : NULL;
-  if (step_too_big(k)) return false;
+  if (step_fills(k)) return false;
   if (weight == 0 || (only_proven && !proven) || (!proven && k->cached < k->reserved / 20)) return false;
   note_pinned(f, k);
   if (k->oom->live_bytes + k->request <= hri_live_before(&k->shortage))
@@ -351,7 +362,7 @@ static bool asks_for_more(const hri_oom_facts *k, uint64_t wanted) {
 /* What the step at hand needs, where that is a fifth above the median of the steps and a tenth above each of the three before: what
  * grows slowly is no outlier. 0: it is not. */
 static uint64_t need_that_stands_out(const hri_oom_facts *k) {
-  const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
+  const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_fills(k), usual = k->i->usual_peak_bytes;
   const uint64_t wanted = whole > so_far ? whole : so_far;
   const uint32_t step = step_of(k->i, k->oom->event);
   if (step < 3 || step == NO_STEP || usual == 0 || !is_training(k->oom->stage)) return 0;
@@ -370,13 +381,13 @@ static bool is_longer_step(const hri_oom_facts *k) {
 }
 
 static bool judge_outlier(hr_oom_failure *f, const hri_oom_facts *k) {
-  const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_too_big(k), usual = k->i->usual_peak_bytes;
+  const uint64_t so_far = k->oom->live_bytes + k->request, whole = step_fills(k), usual = k->i->usual_peak_bytes;
   const uint64_t wanted = need_that_stands_out(k);
   const uint32_t step = step_of(k->i, k->oom->event);
   if (!wanted) return false;
   if (goes_on_rising(k, step, wanted)) {
     hri_oom_line(f, "this step: live %s + request %s = %s; the three before rose to %s: the batches get larger",
-                 SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(wanted), SIZE(k->i->steps[step - 1].peak_live_bytes));
+                 SIZE(k->oom->live_bytes), SIZE(k->request), SIZE(so_far), SIZE(k->i->steps[step - 1].peak_live_bytes));
     return false;
   }
   hri_oom_line(f, "this step: live %s + request %s = %s; the other steps peaked at %s (median of %u)",
@@ -486,7 +497,7 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
   else
     hri_oom_line(f, "in one piece it would have fit, with %s left of %s: %s%s", SIZE(have - k->need),
                  SIZE(k->reserved + k->device_free),
-                 step_too_big(k)       ? "less than the rest of its step needs"
+                 step_fills(k)         ? "less than the rest of its step needs"
                  : leaves_one_layer(k) ? "less than another such request"
                                        : "nearly full",
                  hri_oom_carried_count(k) ? ", so the settings below carry this request, but hardly much more" : "");
@@ -501,10 +512,10 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
     hri_oom_say(f, HR_OOM_TOO_BIG,
                 never && is_usual_step(k, k->need - have) && !hri_oom_carried_count(k) ? HR_OOM_CERTAIN : HR_OOM_LIKELY,
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
-  else if (step_too_big(k))
+  else if (step_fills(k))
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
                 "with its rest as in step %u this step needs %s, and this process has %s",
-                k->evidence->replay->step_need_step, SIZE(step_too_big(k)), SIZE(k->reserved + k->device_free));
+                k->evidence->replay->step_need_step, SIZE(step_fills(k)), SIZE(k->reserved + k->device_free));
   else
     hri_oom_say(
         f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
@@ -567,7 +578,8 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
     hri_oom_undecided(
         f, HRI_OOM_COULD(NO_FAILURE) | unseen,
         "no failure is recorded, nor any allocation: what was live before the end, the peak with it, is not known");
-    hri_oom_line(f, "the recording holds frees alone: record without \"alloc\" in skip_actions");
+    hri_oom_line(f, "the recording holds frees alone: record without \"alloc\" in skip_actions; or what went behind the failure filled a "
+                    "short ring: record more (max_entries=1000000)");
     hri_oom_line(f, "live at its end %s, reserved %s", SIZE(i->end.requested_bytes), SIZE(i->end.reserved_bytes));
     return;
   }

@@ -260,13 +260,15 @@ static bool outnumbers_a_step(const look *w, const keeper *of) {
   return of->older >= LEAST_OLDER && of->older > made;
 }
 
-/* The longest row of its size, by far where none is said to have `outlived` a step; once: another stack's of this size it is not. */
+/* The longest row of its size, by far where none is said to have `outlived` a step; once: another stack's of this size it is not. A
+ * whole step in the ring would have left one that did. */
 static void take_row(look *w, keeper *of, bool outlived) {
   const size_t at = of->made && !of->older ? smaller_rows(w->rows.items, w->rows.count, of->size) : w->rows.count;
   row_of_frees *row = at < w->rows.count ? &w->rows.items[at] : NULL;
   const row_of_frees *next = row ? row + 1 : NULL;
   const bool alike = next && at + 1 < w->rows.count && next->size == of->size;
   if (!row || row->size != of->size || row->count < LEAST_IN_ROW || of->outlived != outlived) return;
+  if (!outlived && w->end_events.count > 1) return;
   if (!outlived && ((alike && row->count < LONGER_ROW * next->count) || row->count * row->size < w->live_bytes / 8))
     return;
   of->older = row->count;

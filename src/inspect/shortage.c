@@ -79,8 +79,15 @@ bool hri_short_by_pools(const hri_shortage *s) {
   return s->pools_free > 0 && s->knows_free && (only || most);
 }
 
+enum { STEPS_OF_A_WINDOW = 8 };
+
+/* What fewer steps than that left, a window of the last N may hold: where it is little beside all that was to be live, and more than it
+ * would stay free in one piece, it is pieces that are lacking. */
 bool hri_short_by_growth(const hri_shortage *s) {
-  return s->largest && s->growing >= s->live / 10 && s->device_free + s->cached + s->growing >= s->need;
+  const uint64_t have = s->device_free + s->cached;
+  const bool little = s->growing < (s->live + s->request) / 10 && have >= s->need + s->growing;
+  if (!s->largest || s->growing < s->live / 10 || have + s->growing < s->need) return false;
+  return !little || s->largest->steps_grown >= STEPS_OF_A_WINDOW;
 }
 
 bool hri_steps_are_even(const hri_shortage *s) {

@@ -102,14 +102,15 @@ static int by_number(const void *a, const void *b) {
   return (*x > *y) - (*x < *y);
 }
 
+/* The failed request tells as much as those that were met: of a step that fails in its first layer it is all that is known. */
 static bool learn_sizes(const hri_lives *l, const spots *then, const spots *now, uint64_t place, uint64_t first_step,
                         sizes *z) {
   double sum[2] = {0, 0};
   for (size_t k = 0; k < then->count; k++) {
-    const spot *a = &then->items[k], *b = a->event < place ? spot_at(now, a->stack, a->nth) : NULL;
+    const spot *a = &then->items[k], *b = a->event <= place ? spot_at(now, a->stack, a->nth) : NULL;
     pair p;
-    if (!b || a->life == HRI_NEVER || b->life == HRI_NEVER) continue;
-    p = (pair){l->lives[a->life].size, l->lives[b->life].size};
+    if (!b || a->life == HRI_NEVER || (b->life == HRI_NEVER && a->event < place)) continue;
+    p = (pair){l->lives[a->life].size, b->life == HRI_NEVER ? l->events[b->event].size : l->lives[b->life].size};
     sum[0] += (double)p.then;
     sum[1] += (double)p.now;
     if (!hri_array_push(&z->pairs, p)) return false;

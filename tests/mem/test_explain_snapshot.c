@@ -351,16 +351,17 @@ static void test_request_of_a_private_pool(void **state) {
   scene_close(&s);
 }
 
-/* Pieces are not the cause where the rest of the step, as a whole step before shows it, needs more than there is. */
+/* Pieces are not the cause where the rest of the step, as a whole step before shows it, needs more than there is, or nearly all. */
 static void test_need_of_the_step(void **state) {
+  static const double needs[] = {6.5, 7, 9};
   (void)state;
-  for (int more = 0; more < 2; more++) {
+  for (int more = 0; more < 3; more++) {
     scene s;
     scene_open(&s, "");
     scene_fail(&s, GIB(5), 0, GIB(2), MIB(300), GIB(0.5));
     scene_steps(&s, 6, GIB(5.2));
     scene_replay(&s, true, true);
-    s.replay.step_need_bytes = more ? GIB(9) : GIB(7);
+    s.replay.step_need_bytes = GIB(needs[more]);
     s.replay.step_need_step = 5;
     if (more) expect(&s, HR_OOM_OUTLIER_BATCH, HR_OOM_LIKELY);
     else expect(&s, HR_OOM_FRAGMENTED, HR_OOM_LIKELY);
@@ -386,6 +387,22 @@ static void test_rounding(void **state) {
     e = explain(&s);
     assert_true(says(&e->failures[0], line));
     assert_int_equal(says(&e->failures[0], "roundup_power2_divisions is set"), by_setting);
+    hr_explanation_destroy(e);
+    scene_close(&s);
+  }
+}
+
+/* What five steps kept may be a window that is not full yet: beside far more that would stay free it is none of the cause. */
+static void test_a_window_that_fills_up(void **state) {
+  (void)state;
+  for (uint32_t steps = 5; steps <= 9; steps += 4) {
+    scene s;
+    hr_explanation *e;
+    scene_open(&s, "");
+    scene_fail(&s, GIB(2), 0, GIB(3), GIB(2), GIB(4));
+    scene_leak(&s, MIB(300), steps, steps);
+    e = explain(&s);
+    assert_int_equal(e->failures[0].cause == HR_OOM_GROWTH, steps >= 8);
     hr_explanation_destroy(e);
     scene_close(&s);
   }
@@ -995,6 +1012,7 @@ int main(void) {
       cmocka_unit_test(test_request_of_a_private_pool),
       cmocka_unit_test(test_rounding),
       cmocka_unit_test(test_need_of_the_step),
+      cmocka_unit_test(test_a_window_that_fills_up),
       cmocka_unit_test(test_shrunk),
       cmocka_unit_test(test_missing),
       cmocka_unit_test(test_fragmented),

@@ -6,6 +6,7 @@
 #include <jansson.h>
 
 #include <headroom/explain.h>
+#include <headroom/replay.h>
 
 #include "alloc/sizes.h"
 #include "inspect/inside.h"
@@ -2087,7 +2088,7 @@ static void a_leak_from_before_at_each_failure(void **unused) {
  * are alike, and a few tensors may be anything. */
 static void a_list_falls_in_one_row(void **unused) {
   enum { KEPT_BEFORE = 24 };
-  enum { LIST, ANNOTATED, LABELS, IN_OPTIMIZER, ALIKE, FEW, KINDS };
+  enum { LIST, ANNOTATED, LABELS, IN_OPTIMIZER, ALIKE, FEW, WHOLE_STEP, KINDS };
   (void)unused;
   for (int what = 0; what < KINDS; what++) {
     const int rows = what == ALIKE ? 3 : 1, each = what == FEW ? 7 : KEPT_BEFORE;
@@ -2107,6 +2108,11 @@ static void a_list_falls_in_one_row(void **unused) {
     if (what == ANNOTATED) span(s, "Optimizer.step#SGD.step", 1); /* which allocates nothing */
     else story_free(s, story_alloc(s, 3000000, OPT_TEMP));
     if (what != IN_OPTIMIZER) {
+      story_free(s, forward);
+      forward = story_alloc(s, ACTIVATION, FORWARD);
+    }
+    if (what == WHOLE_STEP) { /* which would have left one too */
+      story_free(s, story_alloc(s, 3000000, OPT_TEMP));
       story_free(s, forward);
       forward = story_alloc(s, ACTIVATION, FORWARD);
     }
@@ -2406,6 +2412,39 @@ static void layers_that_are_sent_one_by_one(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* A step that is refused its first layer's result shows by that request alone how much larger it is than those before. */
+static void a_step_that_fails_in_its_first_layer(void **unused) {
+  enum { STEPS = 5, TIMES = 6 };
+  story *s = malloc(sizeof *s);
+  hr_snapshot *snapshot;
+  hr_replay replay;
+  hr_replay_result *results;
+  hr_error error;
+  uint32_t count;
+  (void)unused;
+  story_begin(s, 400 * MIB);
+  for (int k = 0; k < LAYERS; k++) story_alloc(s, WEIGHT, INIT);
+  for (int step = 0; step < STEPS; step++) {
+    uint64_t batch = story_alloc(s, 65536, BATCH), kept[LAYERS];
+    for (int k = 0; k < LAYERS; k++) kept[k] = story_alloc(s, 20 * MIB, FORWARD);
+    for (int k = LAYERS; k-- > 0;) {
+      story_free(s, story_alloc(s, MIB, BACKWARD));
+      story_free(s, kept[k]);
+    }
+    story_free(s, story_alloc(s, 3000000, OPT_TEMP));
+    story_free(s, batch);
+  }
+  story_alloc(s, 65536, BATCH);
+  story_event(s, HR_TRACE_OOM, 20 * MIB, TIMES * 20 * MIB, FORWARD);
+  snapshot = story_end(s);
+  free(s);
+  if (hr_replay_search(snapshot, NULL, &replay, &results, &count, &error) != HR_OK) fail_msg("%s", error.message);
+  assert_true(replay.step_need_bytes >= TIMES * LAYERS * 20 * MIB);
+  assert_true(replay.step_need_bytes <= (TIMES + 1) * LAYERS * 20 * MIB);
+  hr_free(results);
+  hr_snapshot_destroy(snapshot);
+}
+
 /* Two threads serve models of two and of three layers from one line, and put what they give into one list. */
 static void threads_of_two_models(void **unused) {
   enum { PASSES = 90 };
@@ -2556,6 +2595,7 @@ int main(void) {
       cmocka_unit_test(passes_are_steps),
       cmocka_unit_test(what_some_passes_keep),
       cmocka_unit_test(layers_that_are_sent_one_by_one),
+      cmocka_unit_test(a_step_that_fails_in_its_first_layer),
       cmocka_unit_test(threads_of_two_models),
       cmocka_unit_test(rounds_of_two_optimizers),
       cmocka_unit_test(every_instant_adds_up),
