@@ -578,8 +578,10 @@ static void judge_peak(hr_oom_failure *f, const hri_oom_facts *k) {
     hri_oom_undecided(
         f, HRI_OOM_COULD(NO_FAILURE) | unseen,
         "no failure is recorded, nor any allocation: what was live before the end, the peak with it, is not known");
-    hri_oom_line(f, "the recording holds frees alone: record without \"alloc\" in skip_actions; or what went behind the failure filled a "
-                    "short ring: record more (max_entries=1000000)");
+    hri_oom_line(
+        f,
+        "the recording holds frees alone: record without \"alloc\" in skip_actions; or what went behind the failure filled a "
+        "short ring: record more (max_entries=1000000)");
     hri_oom_line(f, "live at its end %s, reserved %s", SIZE(i->end.requested_bytes), SIZE(i->end.reserved_bytes));
     return;
   }

@@ -130,8 +130,9 @@ bool hri_older_add(hri_inside *in, uint64_t until, const uint64_t *passes, size_
                    size_t count);
 hr_status hri_within_find(hri_inside *in, hr_error *error);
 /* The events at which the passes of a model begin that the whole trace ends with, as within.c tells them; freed with hri_free. No
- * passes: true and *count 0; false: memory was refused. */
-bool hri_passes_list(hri_inside *in, uint64_t **events, size_t *count);
+ * passes: true and *count 0; false: memory was refused. Bare are calls that are passes only because there are more of them than weights:
+ * the program makes nothing around them. */
+bool hri_passes_list(hri_inside *in, uint64_t **events, size_t *count, bool *bare);
 /* Whether the steps are only what comes again and again, and may be the passes of a model, or a loop that loads it. */
 bool hri_steps_repeat(const hr_inspection *p);
 hr_status hri_asked_find(hri_inside *in, hr_error *error);

@@ -330,9 +330,13 @@ static bool find_repetition(const hri_inside *in, const repetition *how, marks *
   return ok;
 }
 
-/* Whether half of the bytes that are made in the steps, all or within a model's call only, go by the end of the next one. Layers
- * of a forward that a program calls one by one keep theirs for its backward, and those of a model that loads keep all. */
-static bool comes_to_ends(const hri_inside *in, const marks *found, bool in_call) {
+/* What is looked at in steps: all that they make, or within a model's call, by bytes or by number. */
+typedef enum end_of { OF_ALL, OF_CALLS, OF_EACH } end_of;
+
+/* Whether half of the bytes that are made in the steps, all or within a model's call only, or two thirds of these tensors, go by the
+ * end of the next one. Layers of a forward that a program calls one by one keep theirs for its backward, and those of a model that loads
+ * keep all. */
+static bool comes_to_ends(const hri_inside *in, const marks *found, end_of of) {
   const hri_lives *l = in->lives;
   uint64_t made = 0, gone = 0;
   size_t step = 0;
@@ -340,30 +344,31 @@ static bool comes_to_ends(const hri_inside *in, const marks *found, bool in_call
     const hri_life *life = &l->lives[k];
     while (step + 1 < found->count && life->alloc >= found->items[step + 1]) step++;
     if (step + 3 >= found->count) break; /* the last two have not come to their ends */
-    if (life->alloc < found->items[step] || (in_call && !in->stacks[life->stack].site)) continue;
-    made += life->size;
-    if (life->end != HRI_NEVER && life->end < found->items[step + 2]) gone += life->size;
+    if (life->alloc < found->items[step] || (of != OF_ALL && !in->stacks[life->stack].site)) continue;
+    made += of == OF_EACH ? 1 : life->size;
+    if (life->end != HRI_NEVER && life->end < found->items[step + 2]) gone += of == OF_EACH ? 1 : life->size;
   }
-  return made > 0 && gone >= made / 2;
+  return made > 0 && (of == OF_EACH ? gone * 3 >= made * 2 : gone >= made / 2);
 }
 
-/* Whether most of what repeats was made within a model's call or its backward, and so may be its layers'. Without stacks nothing
- * tells. */
+/* Whether most of what repeats was made within a model's call or its backward, or while a model was loaded, and so may be its layers'.
+ * Without stacks nothing tells. */
 static bool may_be_layers(const hri_inside *in, const marks *found) {
   size_t within = 0;
   for (size_t k = 0; k + 1 < found->count; k++) {
     const hri_stack_info *stack = &in->stacks[in->lives->events[found->items[k]].stack];
-    within += stack->site != 0 || stack->stage == HR_STAGE_BACKWARD;
+    within += stack->site != 0 || stack->stage == HR_STAGE_BACKWARD || stack->stage == HR_STAGE_INIT;
   }
   return 2 * within >= found->count;
 }
 
-/* Where a step asks for memory: in a model's call, in a backward, elsewhere. */
+/* Where a step asks for memory: in a model's call (or for its weights right before it), in a backward, elsewhere. */
 enum { IN_CALL = 1, IN_BACKWARD = 2, ELSEWHERE = 4 };
 
 static unsigned part_of_step(const hri_inside *in, const hri_life *life) {
+  const hri_stack_info *stack = &in->stacks[life->stack];
   if (hri_life_stage(in, life) == HR_STAGE_BACKWARD) return IN_BACKWARD;
-  return in->stacks[life->stack].site ? IN_CALL : ELSEWHERE;
+  return stack->site || stack->stage == HR_STAGE_INIT ? IN_CALL : ELSEWHERE;
 }
 
 /* Whether most of the steps have a batch, an optimizer, or a forward and a backward: layers follow each other within one call, or one
@@ -476,11 +481,12 @@ static bool from_repetition(hri_inside *in, marks *found) {
                           by_loop = {place_of, true, LOOP_LIVES, 2, LOOP_REPEATS};
   bool loads = false;
   if (!find_repetition(in, &by_size, found)) return false;
-  if (found->count && may_be_layers(in, found) && !(comes_to_ends(in, found, false) && are_more_than_layers(in, found)))
+  if (found->count && may_be_layers(in, found) &&
+      !(comes_to_ends(in, found, OF_ALL) && are_more_than_layers(in, found)))
     found->count = 0;
   if (found->count > 0) return true;
   if (!find_repetition(in, &by_place, found)) return false;
-  if (found->count && (!comes_to_ends(in, found, false) || !goes_on(in, found))) found->count = 0;
+  if (found->count && (!comes_to_ends(in, found, OF_ALL) || !goes_on(in, found))) found->count = 0;
   if (found->count > 0 || !in->public.oom_count || has_model(in)) return true;
   if (!find_repetition(in, &by_loop, found)) return false;
   if (found->count && (!turns_over(in, found) || !goes_on(in, found))) found->count = 0;
@@ -496,13 +502,13 @@ static bool from_repetition(hri_inside *in, marks *found) {
 static bool from_passes(hri_inside *in, marks *found) {
   uint64_t *events;
   size_t count;
-  bool ok = hri_passes_list(in, &events, &count);
+  bool bare, ok = hri_passes_list(in, &events, &count, &bare);
   for (uint64_t k = 0; count && k < in->lives->event_count; k++)
     if (in->stages[k] == HR_STAGE_BACKWARD || in->stages[k] == HR_STAGE_OPTIMIZER) count = 0;
   for (size_t k = 0; ok && k < count; k++) ok = hri_array_push(found, events[k]);
   if (ok && count) ok = hri_array_push(found, in->lives->event_count);
   hri_free(events);
-  if (ok && found->count && !comes_to_ends(in, found, true)) found->count = 0;
+  if (ok && found->count && !comes_to_ends(in, found, bare ? OF_EACH : OF_CALLS)) found->count = 0;
   return ok;
 }
 

@@ -16,8 +16,18 @@
 #include "inspect/inside.h"
 
 #include <stdlib.h>
+#include <string.h>
 
-enum { LEAST_PASSES = 4, LEAST_SIZES = 8, GRAPH_STACKS = 3, MOST_A_PASS = 8, MOST_THREADS = 8, LEAST_WENT = 3 };
+enum {
+  LEAST_PASSES = 4,
+  LEAST_SIZES = 8,
+  GRAPH_STACKS = 3,
+  MOST_A_PASS = 8,
+  MOST_THREADS = 8,
+  LEAST_WENT = 3,
+  MANY_CALLS = 32,
+  MOST_BARE = 64
+};
 
 typedef struct made {
   uint64_t life;
@@ -32,6 +42,7 @@ typedef struct window {
   HRI_ARRAY(uint64_t) passes; /* events at which they begin */
   HRI_ARRAY(hr_growth) found;
   uint64_t *next; /* of each life; see link_lives */
+  uint64_t weights, made_in_calls;
   uint32_t site, graph_stacks;
   uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
   bool has_backward, side_by_side; /* side_by_side: threads have their passes at once */
@@ -129,11 +140,25 @@ static bool list_passes(window *w, uint64_t from) {
   return true;
 }
 
+/* Tensors that are there when the first pass begins or are loaded later, and what is made within the model's call. */
+static void count_weights(window *w) {
+  const hri_lives *l = w->in->lives;
+  const uint64_t first = w->passes.count ? w->passes.items[0] : 0;
+  w->weights = w->made_in_calls = 0;
+  for (uint64_t k = 0; k < l->count && (k < l->before_count || l->lives[k].alloc < w->to); k++) {
+    const hri_stack_info *stack = &w->in->stacks[l->lives[k].stack];
+    const bool before = k < l->before_count || l->lives[k].alloc < first;
+    w->weights += before ? hri_life_gone(&l->lives[k]) > first : stack->stage == HR_STAGE_INIT;
+    w->made_in_calls += !before && stack->site == w->site;
+  }
+}
+
 static bool find_passes(window *w) {
   find_site(w);
   if (!w->site) return true;
-  if (!list_passes(w, first_whole(w))) return false;
-  return w->passes.count >= LEAST_PASSES || list_passes(w, 0);
+  if (!list_passes(w, first_whole(w)) || (w->passes.count < LEAST_PASSES && !list_passes(w, 0))) return false;
+  count_weights(w);
+  return true;
 }
 
 /* The pass in which an event lies, by bisection; the number of passes before the first. */
@@ -232,6 +257,28 @@ static void thin_passes(window *w) {
   }
 }
 
+/* Whether a stack around the model brings something from outside: what a program computes there may be of the layer before, added to
+ * what it took. */
+static bool brings(const window *w, uint32_t stack) {
+  static const char *const ways[] = {"to",     "copy", "empty", "zeros",  "ones",   "full",      "rand",      "arange",
+                                     "tensor", "lift", "index", "gather", "select", "embedding", "pin_memory"};
+  const uint8_t stage = w->in->stacks[stack].stage;
+  char operation[HRI_OPERATION_BYTES];
+  if (stage != HR_STAGE_UNKNOWN) return stage != HR_STAGE_INIT;
+  hri_stack_operation(w->in->public.snapshot, stack, operation);
+  for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
+    if (strstr(operation, ways[k])) return true;
+  return !operation[0];
+}
+
+/* Whether the rows of a stack are made around the model, and not around layers that a program calls one by one: these have weights of their
+ * own, so where there are more calls than weights, or each makes a quarter as many tensors as there are, they are calls of one model. */
+static bool are_around(const window *w, size_t from, size_t to) {
+  const uint32_t stack = w->rows.items[from].stack;
+  const bool same = to - from > w->weights || 4 * w->made_in_calls >= w->weights * w->passes.count;
+  return stack && !w->in->stacks[stack].site && (same || brings(w, stack));
+}
+
 /* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. What is loaded for each
  * call is the weights of layers that the program calls one by one. */
 static bool are_passes(const window *w) {
@@ -240,8 +287,7 @@ static bool are_passes(const window *w) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     next = stack_end(w, k);
     if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
-    if (stack->site || !w->rows.items[k].stack || stack->stage == HR_STAGE_INIT) continue;
-    if (comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
+    if (are_around(w, k, next) && comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
   }
   return false;
 }
@@ -250,7 +296,7 @@ static bool are_passes(const window *w) {
  * comes with an allocation of the model's first stack or more, be it a few threads' batches later. */
 static bool are_batches(const window *w, size_t from, size_t to) {
   size_t kept = 0, begun = 0;
-  if (w->rows.items[from].stack == 0 || w->in->stacks[w->rows.items[from].stack].site) return false;
+  if (!are_around(w, from, to)) return false;
   if (to - from < 4 * MOST_THREADS || to - from > w->passes.count) return false;
   for (size_t k = from; k < to; k++) {
     kept += is_kept(w, life_of(w, k));
@@ -692,16 +738,45 @@ static void name_stage(window *w) {
     p->at_stage = stage;
 }
 
-bool hri_passes_list(hri_inside *in, uint64_t **events, size_t *count) {
+/* How many rows make a pass, where what they are and how many tensors are made until the next comes again after so many all the time, but
+ * for the first pass, which also makes a library's workspaces, and the last; 1: nothing tells. */
+static size_t period_of(const made *rows, const hri_life *lives, size_t count) {
+  for (size_t each = 1; each <= MOST_BARE; each++) {
+    size_t k = 2 * each;
+    while (k + each < count && lives[rows[k].life].size == lives[rows[k - each].life].size &&
+           rows[k + 1].life - rows[k].life == rows[k + 1 - each].life - rows[k - each].life)
+      k++;
+    if (k > 2 * each && k + each >= count) return each;
+  }
+  return 1;
+}
+
+/* Calls that are passes because there are more of them, and many, than weights, with nothing around that tells how many of the first
+ * stack's rows make one. */
+static bool are_bare(window *w) {
+  const size_t count = w->passes.count;
+  const hri_lives *l = w->in->lives;
+  size_t at = 0, each;
+  for (uint64_t k = l->before_count; k < l->count && at < count; k++)
+    if (l->lives[k].alloc == w->passes.items[at]) w->rows.items[at++] = (made){k, 0}; /* the first stack's, by time */
+  each = period_of(w->rows.items, l->lives, at);
+  for (at = 0; at * each < count; at++) w->passes.items[at] = w->passes.items[at * each];
+  w->passes.count = at;
+  return at >= MANY_CALLS && at > w->weights;
+}
+
+bool hri_passes_list(hri_inside *in, uint64_t **events, size_t *count, bool *bare) {
   window w = {.in = in};
   bool ok = true;
   *events = NULL;
   *count = 0;
+  *bare = false;
   if (!in->has_stacks || !in->lives->event_count) return true;
   find_window(&w);
   ok = list_rows(&w) && find_passes(&w);
   if (ok) thin_passes(&w);
-  if (ok && (are_passes(&w) || begin_with_batches(&w))) {
+  *bare = ok && !are_passes(&w) && !begin_with_batches(&w);
+  if (ok && (!*bare || are_bare(&w))) {
     *events = w.passes.items;
     *count = w.passes.count;
     w.passes.items = NULL;

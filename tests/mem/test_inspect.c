@@ -2412,6 +2412,71 @@ static void layers_that_are_sent_one_by_one(void **unused) {
   hr_snapshot_destroy(snapshot);
 }
 
+/* Calls from one line with nothing of the program's around them, of two allocations of one stack each, of which the second is kept: there
+ * are more of them than weights. As many weights as calls are the weights of layers; and so is what is loaded before each call. */
+static void more_calls_than_weights(void **unused) {
+  enum { CALLS = 48 };
+  enum { ONE_MODEL, OF_LAYERS, LOADED, FEW_CALLS, KEPT_GRAPH, KINDS };
+  (void)unused;
+  for (int what = 0; what < KINDS; what++) {
+    const int calls = what == FEW_CALLS ? 24 : CALLS;
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < (what == OF_LAYERS ? 2 * CALLS : LAYERS); k++) story_alloc(s, 65536, INIT);
+    for (int call = 0; call < calls; call++) {
+      uint64_t hidden[3];
+      if (what == LOADED)
+        for (int k = 0; k < 4; k++) story_alloc(s, 65536, INIT);
+      hidden[0] = story_alloc(s, MIB, LAYER);
+      hidden[1] = story_alloc(s, MIB, NORM);
+      hidden[2] = story_alloc(s, MIB, NORM);
+      story_alloc(s, 2 * MIB, LAYER);
+      for (int k = 0; k < 3 && what != KEPT_GRAPH; k++) story_free(s, hidden[k]);
+    }
+    story_event(s, HR_TRACE_OOM, 0, MIB, NORM);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_string_equal(p->steps_from, what == ONE_MODEL ? "passes" : "");
+    if (what == ONE_MODEL) {
+      assert_int_equal(p->step_count, CALLS); /* two rows of the first stack each */
+      assert_true(p->growth_count > 0 && p->growth[0].kind == HR_GROWTH_LEAK &&
+                  p->growth[0].bytes >= (CALLS - 4) * 2 * MIB);
+    } else assert_int_equal(p->growth_count, 0);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
+#define ADDED CPP_ALLOC "at::_ops::add_Tensor::call(...)@??:0;loop@eval.py:12;<module>@eval.py:20"
+
+/* Layers that a program calls one by one, and adds to what they took: each sum is kept, and comes once a call, but brings nothing from
+ * outside. Of a model that is called as often it is a result of each pass: all weights take part in each call. */
+static void sums_around_layers(void **unused) {
+  enum { CALLS = 36, WEIGHTS = 4 * CALLS };
+  (void)unused;
+  for (int whole = 0; whole < 2; whole++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < WEIGHTS; k++) story_alloc(s, 65536, INIT);
+    for (int call = 0; call < CALLS; call++) {
+      for (int k = 0; k < (whole ? WEIGHTS / 2 : 4); k++) story_free(s, story_alloc(s, MIB, k ? NORM : LAYER));
+      story_alloc(s, 4 * MIB, ADDED);
+    }
+    story_event(s, HR_TRACE_OOM, 0, MIB, LAYER);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_int_equal(p->growth_count > 0 && p->growth[0].kind == HR_GROWTH_OUTPUTS, whole);
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
 /* A step that is refused its first layer's result shows by that request alone how much larger it is than those before. */
 static void a_step_that_fails_in_its_first_layer(void **unused) {
   enum { STEPS = 5, TIMES = 6 };
@@ -2595,7 +2660,9 @@ int main(void) {
       cmocka_unit_test(passes_are_steps),
       cmocka_unit_test(what_some_passes_keep),
       cmocka_unit_test(layers_that_are_sent_one_by_one),
+      cmocka_unit_test(more_calls_than_weights),
       cmocka_unit_test(a_step_that_fails_in_its_first_layer),
+      cmocka_unit_test(sums_around_layers),
       cmocka_unit_test(threads_of_two_models),
       cmocka_unit_test(rounds_of_two_optimizers),
       cmocka_unit_test(every_instant_adds_up),
