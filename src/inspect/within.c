@@ -272,10 +272,10 @@ static bool brings(const window *w, uint32_t stack) {
 }
 
 /* Whether the rows of a stack are made around the model, and not around layers that a program calls one by one: these have weights of their
- * own, so where there are more calls than weights, or each makes a quarter as many tensors as there are, they are calls of one model. */
+ * own, so where there are more calls than weights, or each makes half as many tensors as there are, they are calls of one model. */
 static bool are_around(const window *w, size_t from, size_t to) {
   const uint32_t stack = w->rows.items[from].stack;
-  const bool same = to - from > w->weights || 4 * w->made_in_calls >= w->weights * w->passes.count;
+  const bool same = to - from > w->weights || 2 * w->made_in_calls >= w->weights * w->passes.count;
   return stack && !w->in->stacks[stack].site && (same || brings(w, stack));
 }
 

@@ -2464,7 +2464,7 @@ static void sums_around_layers(void **unused) {
     story_begin(s, 2048 * MIB);
     for (int k = 0; k < WEIGHTS; k++) story_alloc(s, 65536, INIT);
     for (int call = 0; call < CALLS; call++) {
-      for (int k = 0; k < (whole ? WEIGHTS / 2 : 4); k++) story_free(s, story_alloc(s, MIB, k ? NORM : LAYER));
+      for (int k = 0; k < (whole ? WEIGHTS : 4); k++) story_free(s, story_alloc(s, MIB, k ? NORM : LAYER));
       story_alloc(s, 4 * MIB, ADDED);
     }
     story_event(s, HR_TRACE_OOM, 0, MIB, LAYER);
