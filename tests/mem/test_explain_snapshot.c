@@ -942,6 +942,23 @@ static void test_no_events(void **state) {
   scene_close(&s);
 }
 
+/* What goes behind a failure may fill a short ring: then frees are all that it holds. */
+static void test_frees_alone(void **state) {
+  scene s;
+  hr_explanation *e;
+  (void)state;
+  scene_open(&s, "");
+  scene_fail(&s, GIB(6), GIB(1), 0, 0, 0);
+  s.i.oom_count = 0;
+  s.i.event_count = 700;
+  s.i.action_counts[HR_TRACE_FREE_REQUESTED] = s.i.action_counts[HR_TRACE_FREE_COMPLETED] = 350;
+  e = explain(&s);
+  assert_int_equal(e->failures[0].certainty, HR_OOM_UNDECIDABLE);
+  assert_true(says(&e->failures[0], "filled a short ring"));
+  hr_explanation_destroy(e);
+  scene_close(&s);
+}
+
 /* Of several devices, the one that failed; of those, the one with most events. */
 static void test_trace(void **state) {
   hr_trace_event events[9] = {{0}};
@@ -1022,6 +1039,7 @@ int main(void) {
       cmocka_unit_test(test_advice_by_place),
       cmocka_unit_test(test_no_failure),
       cmocka_unit_test(test_no_events),
+      cmocka_unit_test(test_frees_alone),
       cmocka_unit_test(test_refused_memory),
       cmocka_unit_test(test_trace),
       cmocka_unit_test(test_advice_order),
