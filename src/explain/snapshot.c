@@ -514,7 +514,9 @@ static void judge_full(hr_oom_failure *f, const hri_oom_facts *k) {
                 "too big by %s: live tensors fill what this process has", SIZE(k->need - have));
   else if (step_fills(k))
     hri_oom_say(f, HR_OOM_TOO_BIG, HR_OOM_LIKELY,
-                "with its rest as in step %u this step needs %s, and this process has %s",
+                step_too_big(k)
+                    ? "with its rest as in step %u this step needs %s, and this process has %s"
+                    : "with its rest as in step %u this step needs %s, nearly all of %s that this process has",
                 k->evidence->replay->step_need_step, SIZE(step_fills(k)), SIZE(k->reserved + k->device_free));
   else
     hri_oom_say(

@@ -62,7 +62,7 @@ static const expectation expectations[] = {
      0,
      COULD(TOO_BIG) | COULD(FRAGMENTED),
      "loss",
-     {"nearly full", "scenarios.py:48", "but hardly much more"},
+     {"less than the rest of its step needs", "scenarios.py:48", "but hardly much more"},
      "expandable_segments:True"},
     {"backward-oom-expandable",
      HR_OOM_TOO_BIG,
