@@ -165,6 +165,7 @@ typedef struct hr_growth {
   bool may_train;       /* ... they keep a graph, no backward is recorded, and nothing names them: one may follow */
   bool more_batches;    /* ... freed_in_steps: each has a batch of its own, as those of the steps before had */
   bool among_backwards; /* ... backwards ran among them, and freed none of it */
+  bool gives_back;      /* of steps: since some went, as many go as come, so that what it left before says little */
 } hr_growth;
 /* Whether nearly every step (or pass) left something; else some did, at regular distances or not. */
 static inline bool hr_growth_every_step(const hr_growth *growth) {

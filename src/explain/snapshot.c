@@ -313,6 +313,9 @@ static void note_leak(hr_oom_failure *f, const hri_oom_facts *k) {
   hri_oom_line(f, "%s more %s, in %u of %u steps, %s left at the end: %s", SIZE((uint64_t)k->leak->bytes_per_step),
                hr_growth_every_step(k->leak) ? "every step" : "per step on average", k->leak->steps_grown,
                k->leak->steps_seen, SIZE(k->leak->bytes), where);
+  if (k->leak->gives_back)
+    hri_oom_line(
+        f, "but as many of it go by now as come: a window of the last N that has filled grows only by larger ones");
 }
 
 static const char *what_grows(const hri_oom_facts *k) {
@@ -414,12 +417,13 @@ static bool is_settled_too(const hri_oom_facts *k) {
   return false;
 }
 
-/* What was seen to be left: not what is from before the recording, and only by its stack or size belongs to it. */
+/* What was seen to be left: not what is from before the recording, and only by its stack or size belongs to it, nor what may be a
+ * window. */
 static uint64_t leak_seen(const hri_oom_facts *k) {
   uint64_t bytes = 0;
   for (uint32_t n = 0; n < k->i->growth_count; n++) {
     const hr_growth *g = &k->i->growth[n];
-    if (!hr_growth_goes_on(g->kind)) continue;
+    if (!hr_growth_goes_on(g->kind) || g->gives_back) continue;
     bytes += g->from_before ? g->bytes / g->count * (g->count - g->from_before) : g->bytes;
   }
   return bytes;
@@ -437,7 +441,7 @@ static bool judge_growth(hr_oom_failure *f, const hri_oom_facts *k) {
           (k->leak->kind >= HR_GROWTH_GRAPH || !hri_steps_repeat(k->i)) && k->leak->kind != HR_GROWTH_LARGER &&
           k->leak->kind != HR_GROWTH_CACHE && /* which a long text needs */
           !k->leak->freed_in_steps &&         /* ... or a long step */
-          !k->leak->may_train && !is_settled_too(k);
+          !k->leak->may_train && !k->leak->gives_back && !is_settled_too(k);
   hri_oom_line(f, "without the %s that stay behind, free %s + cached %s would have been enough for %s",
                SIZE(k->leak_bytes), SIZE(k->device_free), SIZE(k->cached), SIZE(k->need));
   if (missing >= k->total / 4 && k->total) {

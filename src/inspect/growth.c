@@ -6,7 +6,7 @@
  * settled grew and stopped; a one-off came in a single step. A leak need not come in every step: what is kept at regular
  * distances (each epoch, each hundredth step, each fold) is one too, but for the newest, which the program may be working
  * with. What was kept for as long and went again counts against it: a window of the last N, or what is written out from
- * time to time, has had its size before.
+ * time to time, has had its size before. A window that has just filled shows in that one goes for each that comes.
  *
  * And what is made anew in every step, each time larger, in the place of the one before: nothing is older than a step
  * then, and all the same it grows (torch.cat of all that was seen). Outputs of longer and longer batches look like it;
@@ -165,8 +165,8 @@ static uint64_t made_beyond(const survivor *rows, uint64_t count, uint32_t step)
 /* Whether what is kept at the end was there before, by what was kept then and has gone since: nine tenths of the bytes
  * before the last third of the steps; or, in the last third, as many, of which three have gone since (sizes differ, so
  * as many need not be as much). What the step at hand made beyond any step before is not kept yet: it may fail because
- * that is large. */
-static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept) {
+ * that is large. As many that are larger and larger (`rising`) are more. */
+static bool was_as_large(const judging *j, const survivor *rows, uint64_t count, uint64_t kept, bool rising) {
   const uint32_t steps = j->span->steps, late = steps - steps / 3 - 2; /* where the last third begins */
   const turn *turns = j->turns->items;
   const uint64_t beyond = made_beyond(rows, count, steps - 1);
@@ -182,7 +182,7 @@ static bool was_as_large(const judging *j, const survivor *rows, uint64_t count,
   kept -= beyond < kept ? beyond : kept;
   /* A step at hand that makes far more than any before may have taken its own before it gives back the oldest. */
   if (beyond * 2 >= at_hand && beyond && before < end) end = before;
-  found = turns[0].step > late && end <= 0 && to_go >= LEAST_GONE;
+  found = turns[0].step > late && end <= 0 && to_go >= LEAST_GONE && !rising;
   for (size_t k = 0; k < j->turns->count && turns[k].step + 2 < steps && !found; k++) {
     const bool last = k + 1 == j->turns->count;
     much += turns[k].bytes;
@@ -190,9 +190,46 @@ static bool was_as_large(const judging *j, const survivor *rows, uint64_t count,
     to_go -= turns[k].gone;
     if (turns[k].step < late) found = much > 0 && (uint64_t)much >= kept - kept / 10;
     /* Until the next turn nothing changes, and the last third may begin before it. */
-    if (turns[k].step >= late || last || turns[k + 1].step > late) found |= many >= end && to_go >= LEAST_GONE;
+    if (turns[k].step >= late || last || turns[k + 1].step > late)
+      found |= many >= end && to_go >= LEAST_GONE && !rising;
   }
   return found;
+}
+
+enum { LEAST_TURNED = 2 };
+
+/* Since the first of them went, each step gave back as many as it made or more, but for the step at hand, which may yet: how
+ * many steps gave. 0: it is not so. A window of the last N, a cache of so many: when it is full it grows no more, and what it took
+ * until then says nothing about the steps to come. */
+static uint32_t steps_turned(const judging *j) {
+  uint32_t turned = 0;
+  size_t k = 0;
+  while (k < j->turns->count && !j->turns->items[k].gone) k++;
+  for (; k < j->turns->count; k++) {
+    const turn *t = &j->turns->items[k];
+    if (t->step + 1 < j->span->steps && t->held > 0) return 0;
+    turned += t->gone > 0;
+  }
+  return turned;
+}
+
+enum { LAST_SUMS = 32, LEAST_SUMS = 4 };
+
+/* Whether steps make more and more of it: of each two of the last ones, the step at hand aside, the later mostly did. As many are
+ * more bytes then. Sizes in any order are so in half of the pairs. */
+static bool is_rising(const judging *j, const survivor *rows, uint64_t count) {
+  uint64_t sums[LAST_SUMS]; /* the newest first */
+  uint32_t step = j->span->steps, found = 0, larger = 0;
+  for (uint64_t k = count; k-- > 0;) {
+    if (rows[k].step + 1 == j->span->steps) continue;
+    if (rows[k].step != step && found == LAST_SUMS) break;
+    if (rows[k].step != step) sums[found++] = 0;
+    step = rows[k].step;
+    sums[found - 1] += rows[k].bytes;
+  }
+  for (uint32_t a = 0; a < found; a++)
+    for (uint32_t b = a + 1; b < found; b++) larger += sums[a] > sums[b];
+  return found >= LEAST_SUMS && larger * 4 >= found * (found - 1) / 2 * 3;
 }
 
 /* Steps at whose end more was kept than before: a queue that gives its oldest back and takes two for each has nothing left
@@ -245,6 +282,16 @@ static step_part beyond_older(const judging *j, const survivor *rows, uint64_t c
   return beyond;
 }
 
+/* What has gone of a leak speaks against it. Once is no rule yet, and only takes away that it is certain. */
+static void weigh_gone(const judging *j, const survivor *rows, uint64_t count, hr_growth *g) {
+  const bool rising = is_rising(j, rows, count);
+  const uint32_t turned = steps_turned(j), risen = steps_risen(j);
+  g->gives_back = turned > 0;
+  if (was_as_large(j, rows, count, g->bytes, rising) || (turned >= LEAST_TURNED && !rising))
+    g->kind = HR_GROWTH_SETTLED;
+  else if (risen > g->steps_grown) g->steps_grown = risen;
+}
+
 /* `rows` are of one key, in the order of time. False when nothing is older than the last two steps, and where they are
  * scattered and such are not asked for, or the other way round. */
 static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g) {
@@ -280,11 +327,9 @@ static bool judge(const judging *j, survivor *rows, uint64_t count, hr_growth *g
   regular = is_regular(&grown, steps);
   g->kind = j->scattered ? HR_GROWTH_LEAK : kind_of(&grown, regular);
   if (is_scattered(&grown, regular) != j->scattered || (j->scattered && grown.count < 3)) return false;
-  if (g->kind == HR_GROWTH_LEAK && gone && !list_turns(j, rows, count)) return false;
-  if (g->kind == HR_GROWTH_LEAK && gone && was_as_large(j, rows, count, g->bytes)) g->kind = HR_GROWTH_SETTLED;
   if (g->kind == HR_GROWTH_LEAK && gone) {
-    const uint32_t risen = steps_risen(j);
-    if (risen > g->steps_grown) g->steps_grown = risen;
+    if (!list_turns(j, rows, count)) return false;
+    weigh_gone(j, rows, count, g);
   }
   if (g->kind == HR_GROWTH_LEAK && regular) {
     g->bytes -= newest_bytes;

@@ -355,6 +355,17 @@ static bool some_went(const window *w, size_t from, size_t to, size_t old) {
   return went >= LEAST_WENT;
 }
 
+/* Whether the steps show that as many of a stack go as come: over the passes it is no other. */
+static bool is_full_window(const window *w, uint32_t stack) {
+  const hr_inspection *p = &w->in->public;
+  const hri_stack_info *stacks = w->in->stacks;
+  for (uint32_t k = 0; stack && k < p->growth_count; k++)
+    if (p->growth[k].kind == HR_GROWTH_SETTLED && p->growth[k].gives_back &&
+        stacks[p->growth[k].stack].plain == stacks[stack].plain)
+      return true;
+  return false;
+}
+
 static bool add_kept(window *w, size_t from, size_t to) {
   const hri_stack_info *stack = &w->in->stacks[w->rows.items[from].stack];
   size_t old = w->passes.count - 2, last = w->passes.count;
@@ -384,7 +395,7 @@ static bool add_kept(window *w, size_t from, size_t to) {
     g.steps_grown = (uint32_t)(g.count < old ? g.count : old);
     g.steps_seen = g.steps_grown + 2;
   }
-  if (g.steps_grown < 2 || g.steps_grown * 4 < old * 3) return true;
+  if (g.steps_grown < 2 || g.steps_grown * 4 < old * 3 || is_full_window(w, g.stack)) return true;
   g.bytes_per_step = (double)g.bytes / (double)old;
   if (stack->site == w->site) w->graph_stacks++;
   return hri_array_push(&w->found, g);

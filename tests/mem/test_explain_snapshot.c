@@ -664,6 +664,14 @@ static void test_growth(void **state) {
   expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
   scene_leak(&s, GIB(3), 2, 8);
   expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  scene_leak(&s, GIB(3), 6, 8);
+  s.growth[0].gives_back = true; /* a window that may be full: of itself and beside a leak */
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
+  scene_leak(&s, GIB(1), 6, 8);
+  s.growth[1] = s.growth[0];
+  s.growth[1].gives_back = true;
+  s.i.growth_count = 2;
+  expect(&s, HR_OOM_GROWTH, HR_OOM_LIKELY);
   scene_leak(&s, MIB(100), 6, 8); /* too little to matter */
   expect(&s, HR_OOM_TOO_BIG, HR_OOM_LIKELY);
   scene_leak(&s, GIB(3), 6, 8);
