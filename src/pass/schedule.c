@@ -6,7 +6,7 @@
  *
  * Then a node that only looks over what was written (`fresh`: a gradient's sum of squares) moves up to right behind the
  * last write of it, as a part of that phase, while what it reads is still in a cache: behind the whole backward it would
- * come from memory. It makes next to nothing, so lives stay as they are. */
+ * come from memory. What it makes is a number per 65,536 elements, and lives from there on. */
 #include <assert.h>
 #include <string.h>
 
@@ -88,6 +88,7 @@ static uint32_t written_at(const hri_job *job, const hri_program *p, const hri_n
   const hri_id read = hri_operands(job, node)[0].tensor;
   uint32_t at = 0;
   if (!hri_rule_get(node->op)->fresh || node->lane != HRI_COMPUTE || node->wait_count) return 0;
+  for (uint32_t i = 1; i < node->operand_count; i++) assert(hri_operands(job, node)[i].access == HRI_WRITE);
   for (uint32_t k = 0; k < hri_piece_count(job, read); k++) {
     uint32_t wrote = last[job->tensors.items[hri_piece(job, read, k)].value];
     if (wrote == 0) return 0;

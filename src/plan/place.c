@@ -5,10 +5,11 @@
  * allowance is used up:
  *
  * - greedy best fit in three orders (size, size x life, life), the best kept;
- * - then, from each of the three, the large items alone: the one that ends at the peak goes to the front of the order and
- *   the greedy runs again. Small items fill gaps, and there are many: with them a round would cost several times as much,
- *   and what is at the top would mostly be one of theirs, on top of what has to move. They are placed behind the large
- *   ones, by size, whenever those end below the best peak.
+ * - then, from each of the three, the large items alone: the first that ends at the best peak or above goes to the front
+ *   of the order and the greedy runs again. What comes behind it need not be placed for that. Small items fill gaps, and
+ *   there are many: with them a round would cost several times as much, and what is at the top would mostly be one of
+ *   theirs, on top of what has to move. They are placed behind the large ones, by size, whenever those end below the best
+ *   peak. Of 513 jobs the order by life led furthest, so it has most of the allowance and is the first.
  *
  * The allowance counts steps, not time, so that the result is the same on every machine. */
 #include "plan/place.h"
@@ -19,8 +20,8 @@
 
 enum {
   ORDERS = 3,
-  STALE = 60,    /* rounds without a better peak of the large items */
-  SMALL = 32768, /* of which as many as this do not make up the peak */
+  STALE = 60,   /* rounds without a better peak */
+  SMALL = 4096, /* of which as many as this do not make up the peak */
 };
 static const uint64_t WORK = 24u * 1000 * 1000; /* interval comparisons per program */
 
@@ -48,16 +49,16 @@ typedef struct placer {
 static void clear(placer *p, uint32_t count) {
   hri_shelf_clear(&p->shelf, p->items.items, p->span.begin, p->span.end);
   for (uint32_t i = count; i < p->items.count; i++) hri_shelf_put(&p->shelf, i);
+  p->work += p->items.count;
 }
 
 /* Places the items p->order[from] to p->order[to - 1] among those that lie there. `peak`: where those before `from` end.
  * *top: the place in the order of the item that ends highest. Where that is at `limit` or above, nobody wants the rest:
- * it stops, and the allowance counts all of it, each item against all that were placed before it. */
+ * it stops. The allowance counts each item that was placed against all that were placed before it. */
 static uint64_t greedy(placer *p, uint32_t from, uint32_t to, uint64_t peak, uint64_t limit, uint32_t *top) {
-  const uint64_t items = to - from;
-  p->work += items * p->fixed.count + items * (from + to - 1) / 2;
   for (uint32_t n = from; n < to && peak < limit; n++) {
     const uint64_t high = hri_shelf_fit(&p->shelf, p->order[n]);
+    p->work += p->fixed.count + n;
     if (high > peak) {
       peak = high;
       *top = n;
@@ -71,19 +72,21 @@ typedef struct sort_key {
   uint32_t index;
 } sort_key;
 
+typedef enum sorting { BY_SIZE, BY_SIZE_AND_LIFE, BY_LIFE } sorting;
+
 static int by_key(const void *a, const void *b) {
   const sort_key *x = a, *y = b;
   if (x->major != y->major) return x->major > y->major ? -1 : 1;
   return x->index < y->index ? -1 : x->index > y->index;
 }
 
-static hr_status sort_items(const placer *p, int kind, uint32_t count, hr_error *error) {
+static hr_status sort_items(const placer *p, sorting by, uint32_t count, hr_error *error) {
   sort_key *keys = hri_alloc((uint64_t)count * sizeof *keys + 1);
   if (!keys) return hri_fail_memory(error, count * sizeof *keys, "placement");
   for (uint32_t i = 0; i < count; i++) {
     const item *it = &p->items.items[i];
     double life = (double)(it->end - it->begin + 1), bytes = (double)it->bytes;
-    keys[i] = (sort_key){kind == 0 ? bytes : kind == 1 ? bytes * life : life, i};
+    keys[i] = (sort_key){by == BY_SIZE ? bytes : by == BY_LIFE ? life : bytes * life, i};
   }
   qsort(keys, count, sizeof *keys, by_key);
   for (uint32_t i = 0; i < count; i++) p->order[i] = keys[i].index;
@@ -122,14 +125,14 @@ static bool is_small(const placer *p, uint32_t index, uint64_t peak) {
   return p->items.items[index].bytes < peak / SMALL;
 }
 
-/* p->order: the large items in the order `kind`, the small ones by size behind them. Returns how many are large. */
-static hr_status large_first(placer *p, const search *s, uint64_t peak, int kind, uint32_t *large, hr_error *error) {
+/* p->order: the large items in the order `by`, the small ones by size behind them. *large: how many are large. */
+static hr_status large_first(placer *p, const search *s, uint64_t peak, sorting by, uint32_t *large, hr_error *error) {
   uint32_t behind;
   *large = 0;
-  HRI_TRY(sort_items(p, kind, s->count, error));
+  HRI_TRY(sort_items(p, by, s->count, error));
   for (uint32_t n = 0; n < s->count; n++)
     if (!is_small(p, p->order[n], peak)) p->spare[(*large)++] = p->order[n];
-  HRI_TRY(sort_items(p, 0, s->count, error));
+  HRI_TRY(sort_items(p, BY_SIZE, s->count, error));
   behind = *large;
   for (uint32_t n = 0; n < s->count; n++)
     if (is_small(p, p->order[n], peak)) p->spare[behind++] = p->order[n];
@@ -138,19 +141,17 @@ static hr_status large_first(placer *p, const search *s, uint64_t peak, int kind
   return HR_OK;
 }
 
-/* The rounds: the large items, what ends highest of them first in the next; while the work done is below `work`. */
+/* The rounds: the large items, of which the first that ends at the best peak or above, or the highest, is the first of
+ * the next; while the work done is below `work`. */
 static void rounds(placer *p, search *s, uint32_t large, uint64_t work) {
-  uint64_t lowest = UINT64_MAX;
   for (uint32_t stale = 0; stale < STALE && s->best > s->goal && p->work < work; stale++) {
+    const uint64_t best = s->best;
     uint32_t top = 0, rest, moved;
     uint64_t peak;
     clear(p, s->count);
-    peak = greedy(p, 0, large, 0, UINT64_MAX, &top);
-    if (peak < lowest) {
-      lowest = peak;
-      stale = 0;
-    }
-    if (peak < s->best) found(p, s, greedy(p, large, s->count, peak, s->best, &rest));
+    peak = greedy(p, 0, large, 0, best, &top);
+    found(p, s, greedy(p, large, s->count, peak, best, &rest)); /* none of the small ones, where the limit is reached */
+    if (s->best < best) stale = 0;
     if (top == 0) return; /* the next round would be the same */
     moved = p->order[top];
     memmove(p->order + 1, p->order, top * sizeof *p->order);
@@ -159,18 +160,22 @@ static void rounds(placer *p, search *s, uint32_t large, uint64_t work) {
 }
 
 static hr_status improve(placer *p, search *s, hr_error *error) {
+  static const struct {
+    sorting by;
+    uint32_t sixths; /* of the allowance, those before it with it */
+  } searched[ORDERS] = {{BY_LIFE, 4}, {BY_SIZE_AND_LIFE, 5}, {BY_SIZE, 6}};
   uint64_t simple;
   uint32_t top, large;
   p->work = 0;
-  for (int kind = 0; kind < ORDERS && s->best > s->goal; kind++) {
-    HRI_TRY(sort_items(p, kind, s->count, error));
+  for (int k = 0; k < ORDERS && s->best > s->goal; k++) {
+    HRI_TRY(sort_items(p, (sorting)k, s->count, error));
     clear(p, s->count);
     found(p, s, greedy(p, 0, s->count, 0, s->best, &top));
   }
   simple = s->best;
-  for (int kind = 0; kind < ORDERS && s->best > s->goal; kind++) {
-    HRI_TRY(large_first(p, s, simple, kind, &large, error));
-    rounds(p, s, large, WORK / ORDERS * ((uint64_t)kind + 1));
+  for (int k = 0; k < ORDERS && s->best > s->goal; k++) {
+    HRI_TRY(large_first(p, s, simple, searched[k].by, &large, error));
+    rounds(p, s, large, WORK / 6 * searched[k].sixths);
   }
   return HR_OK;
 }

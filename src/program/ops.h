@@ -197,8 +197,7 @@ typedef struct hri_rule {
   bool activation;  /* element by element between two products: what only such nodes read is worth dropping with them */
   bool transfer;    /* moves bytes between a tensor and the host's files: no device's rates say how long */
   bool sum;         /* operand 2 = operand 0 + operand 1, and nothing else */
-  bool
-      fresh; /* looks over operand 0 for a few numbers, which nobody has asked for before: best right behind its last write */
+  bool fresh;       /* makes a few numbers of operand 0 and reads nothing else: best right behind its last write */
   /* Fusion. A sum in front that is operand `x` may become operands x and `residual`, with the sum written to `to`; a
    * sum behind that takes result `to` may become operand `residual`. `residual` 0: neither. */
   struct {
