@@ -23,7 +23,7 @@ enum {
   STALE = 60,   /* rounds without a better peak */
   SMALL = 4096, /* of which as many as this do not make up the peak */
 };
-static const uint64_t WORK = 24u * 1000 * 1000; /* interval comparisons per program */
+static const uint64_t WORK = 24u * 1000 * 1000; /* interval comparisons of the rounds of a program */
 
 /* ---- the greedy ---- */
 
@@ -166,13 +166,13 @@ static hr_status improve(placer *p, search *s, hr_error *error) {
   } searched[ORDERS] = {{BY_LIFE, 4}, {BY_SIZE_AND_LIFE, 5}, {BY_SIZE, 6}};
   uint64_t simple;
   uint32_t top, large;
-  p->work = 0;
   for (int k = 0; k < ORDERS && s->best > s->goal; k++) {
     HRI_TRY(sort_items(p, (sorting)k, s->count, error));
     clear(p, s->count);
     found(p, s, greedy(p, 0, s->count, 0, s->best, &top));
   }
   simple = s->best;
+  p->work = 0;
   for (int k = 0; k < ORDERS && s->best > s->goal; k++) {
     HRI_TRY(large_first(p, s, simple, searched[k].by, &large, error));
     rounds(p, s, large, WORK / 6 * searched[k].sixths);
