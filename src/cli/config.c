@@ -18,6 +18,7 @@ typedef struct arguments {
   cli_config *config;
   int next, count;
   char **words;
+  uint32_t operands; /* so far, MODEL and data files among them */
 } arguments;
 
 static const cli_command *command_of(const cli_config *config) {
@@ -124,17 +125,18 @@ static hr_status take_option(arguments *args, const char *word, hr_error *error)
   return take_values(args, id, error);
 }
 
-static hr_status take_operand(cli_config *config, char *word, hr_error *error) {
+static hr_status take_operand(arguments *args, char *word, hr_error *error) {
+  cli_config *config = args->config;
   const cli_command *command = command_of(config);
+  args->operands++;
+  if (!*word) {
+    hri_fail(error, HR_ERROR_USAGE, "argument %u is empty: a variable of the shell may be unset", args->operands);
+    return hri_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
+  }
   if (config->command & HR_FOR_JOBS && config_origin(config, &config->run.model_source) != ORIGIN_FLAG)
     return config_set(config, option_at(config, &config->run.model_source), word, ORIGIN_FLAG, "", error);
   if (config->command & HR_FOR_DATA)
     return config_set(config, option_at(config, &config->run.data_paths), word, ORIGIN_FLAG, "", error);
-  if (!*word) {
-    hri_fail(error, HR_ERROR_USAGE, "argument %u is empty: a variable of the shell may be unset",
-             config->operand_count + 1);
-    return hri_hint(error, HR_ERROR_USAGE, "headroom %s %s", command->name, command->operands);
-  }
   if (config->operand_count < command->operand_count) {
     config->operands[config->operand_count++] = word;
     return HR_OK;
@@ -153,7 +155,7 @@ hr_status config_arguments(cli_config *config, int count, char **words, hr_error
       operands_only = true;
       continue;
     }
-    if (operands_only || word[0] != '-' || !word[1]) status = take_operand(config, word, error);
+    if (operands_only || word[0] != '-' || !word[1]) status = take_operand(&args, word, error);
     else if (strcmp(word, "-h") == 0)
       status = config_set(config, option_at(config, &config->own.help), "true", ORIGIN_FLAG, "", error);
     else if (strcmp(word, "-q") == 0 && option_get(option_at(config, &config->own.quiet))->commands & config->command)
