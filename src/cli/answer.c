@@ -44,7 +44,7 @@ static size_t half_control(const char *text, size_t bytes) {
 static void say(const cli_answer *a, const char *text, size_t bytes) {
   if (a->silent || bytes == 0) return;
   screen_put(stdout, text, bytes);
-  (void)fflush(stdout);
+  screen_flush(stdout);
 }
 
 static void take_text(cli_answer *a, const char *text, size_t bytes) {
@@ -74,7 +74,7 @@ static void on_token(void *context, int32_t token) {
     free(text);
   } else if (!a->silent) {
     (void)printf("%s%d", a->listener.count > 1 ? " " : "", token);
-    (void)fflush(stdout);
+    screen_flush(stdout);
   }
 }
 

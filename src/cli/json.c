@@ -9,7 +9,7 @@ enum { HELD_BYTES = 1 << 16 }; /* of text, before it goes to the stream */
 
 static void write_out(json_writer *json) {
   if (json->text.failed) text_refused(json->text.length);
-  if (json->text.length > 0) (void)fwrite(json->text.chars, 1, json->text.length, json->stream);
+  if (json->text.length > 0) screen_write(json->stream, json->text.chars, json->text.length);
   json->text.length = 0;
 }
 

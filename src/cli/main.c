@@ -1,6 +1,5 @@
 /* headroom: the program. Finds the command, collects its configuration, runs it, turns the outcome into an exit code.
  */
-#include <errno.h>
 #include <fcntl.h>
 #include <signal.h>
 #include <stdlib.h>
@@ -218,11 +217,12 @@ static hr_status run_command(const cli_command *command, int count, char **words
 
 /* A result that did not arrive is a failure, whatever the command thought of it. */
 static hr_status close_output(hr_status status, hr_error *error) {
-  const int failed = fflush(stdout) != 0 ? errno : 0; /* of what failed before, nobody knows */
-  const bool lost = failed || ferror(stdout);
   struct rlimit limit;
   struct stat info;
-  if (!lost || status != HR_OK) return status;
+  int failed;
+  screen_flush(stdout);
+  failed = screen_failure();
+  if ((!failed && !ferror(stdout)) || status != HR_OK) return status;
   if (getrlimit(RLIMIT_FSIZE, &limit) == 0 && fstat(STDOUT_FILENO, &info) == 0 && S_ISREG(info.st_mode) &&
       (rlim_t)info.st_size >= limit.rlim_cur) {
     hri_fail(error, HR_ERROR_IO,

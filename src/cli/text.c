@@ -349,11 +349,25 @@ void screen_fold(FILE *stream, const char *text) {
 
 void screen_put(FILE *stream, const char *bytes, size_t count) {
   if (!isatty(fileno(stream))) {
-    (void)fwrite(bytes, 1, count, stream);
+    screen_write(stream, bytes, count);
     return;
   }
   put_plain(stream, bytes, count);
 }
+
+static int output_failure;
+
+static void note_failure(const FILE *stream, bool failed) {
+  if (failed && stream == stdout && output_failure == 0) output_failure = errno;
+}
+
+void screen_write(FILE *stream, const char *bytes, size_t count) {
+  note_failure(stream, fwrite(bytes, 1, count, stream) != count);
+}
+
+void screen_flush(FILE *stream) { note_failure(stream, fflush(stream) != 0); }
+
+int screen_failure(void) { return output_failure; }
 
 void screen_name(FILE *stream, const char *name) {
   char *plain = text_plain(name);

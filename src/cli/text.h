@@ -82,6 +82,10 @@ unsigned screen_columns(FILE *stream);
 void screen_fold(FILE *stream, const char *text);
 /* Bytes that come from anywhere: pipes and files get them as they are, and on a terminal nothing in them steers it. */
 void screen_put(FILE *stream, const char *bytes, size_t count);
+/* Bytes as they are, and what is held of a stream: why standard output took them not is kept, for at the end nobody would know. */
+void screen_write(FILE *stream, const char *bytes, size_t count);
+void screen_flush(FILE *stream);
+int screen_failure(void); /* of standard output, the first, as errno; 0: none is known */
 /* The same of a name in a line of text, wherever that goes. */
 void screen_name(FILE *stream, const char *name);
 /* A line of a mark ("note:") and words, wrapped on a terminal alone. */

@@ -251,13 +251,23 @@ run devices 'RTX 4090'; expect_rc 0; expect_out 'source'
 run devices --json; expect_rc 0; expect_json 'len(d["devices"]) > 12' 'd["devices"][0]["is_cpu"]' 'all(x["usable_bytes"] <= x["capacity_bytes"] for x in d["devices"])'
 run devices h100 --json; expect_rc 0; expect_json 'd["device"]["name"] == "h100"' 'd["device"]["source"]'
 
-# A result that cannot be written is an error.
-for command in inspect explain replay convert tokenize; do
+# An argument that is empty, as of a variable that is not set, is told by its place.
+for command in inspect explain replay convert tokenize plan train evaluate generate chat data; do
   run $command ''; refuses 2; expect_err 'argument 1 is empty: a variable of the shell may be unset'; expect_err "try: headroom $command "
 done
 run merge micro-llama-bytes '' --out none; refuses 2; expect_err 'argument 2 is empty'
+run plan micro-llama-bytes ''; refuses 2; expect_err 'argument 2 is empty'
+run plan '' micro-llama-bytes; refuses 2; expect_err 'argument 1 is empty'
+run data "$0" ''; refuses 2; expect_err 'argument 2 is empty'
+
+# A result that cannot be written is an error, which says why: also where it is more than a stream holds, or goes word by word.
 if [ -w /dev/full ]; then
-  "$program" devices >/dev/full 2>err; rc=$?
-  last='headroom devices >/dev/full'; expect_rc 1; expect_err 'standard output: No space left on device'
+  run train micro-llama-bytes --data "$0" --seq 16 --steps 1 --threads 1 --out written -q; expect_rc 0
+  for words in 'devices' 'devices --json' 'help --man' 'plan micro-llama-bytes --json' 'generate written/final --prompt x --max-tokens 2'; do
+    "$program" $words >/dev/full 2>err; rc=$?
+    last="headroom $words >/dev/full"; expect_rc 1; expect_err 'standard output: No space left on device'
+    "$program" $words >&- 2>err; rc=$?
+    last="headroom $words >&-"; expect_rc 1; expect_err 'standard output: Bad file descriptor'
+  done
 fi
 finish
