@@ -80,15 +80,17 @@ static hr_status check_fields(const hr_job *job, hr_error *error) {
   return hri_hint(error, HR_ERROR_USAGE, "give at least 1.2e-38");
 }
 
+static uint64_t pieces(uint64_t rows, uint64_t each) { return rows / each + (rows % each != 0); }
+
 /* Each chunk is nodes of its own, of models and of graphs. */
 static hr_status check_chunks(const hr_job *job, uint64_t rows, hr_error *error) {
   if (job->loss_chunk == HR_LOSS_CHUNK_AUTO || job->loss_chunk == HR_LOSS_CHUNK_OFF ||
-      rows / job->loss_chunk <= MAX_LOSS_CHUNKS)
+      pieces(rows, job->loss_chunk) <= MAX_LOSS_CHUNKS)
     return HR_OK;
   hri_fail(error, HR_ERROR_USAGE, "--loss-chunk %u cuts %llu tokens into more than %d chunks", job->loss_chunk,
            (unsigned long long)rows, MAX_LOSS_CHUNKS);
   return hri_hint(error, HR_ERROR_USAGE, "give --loss-chunk %llu or more, or leave it out",
-                  (unsigned long long)rows / MAX_LOSS_CHUNKS + 1);
+                  (unsigned long long)pieces(rows, MAX_LOSS_CHUNKS));
 }
 
 /* Rows of a micro-step are numbered by int32 in kernels and inputs. */

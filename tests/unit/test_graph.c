@@ -4,6 +4,7 @@
 #include <stdarg.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -309,23 +310,30 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
 
 /* Each chunk of the loss is nodes of its own: rows by the hundred million in chunks of 16 took all memory there is. */
 static void losses_in_too_many_chunks_are_refused(void **state) {
-  enum { CHUNK = 16, MOST = 4096 };
+  enum { MOST = 4096 };
+  static const struct {
+    uint32_t chunk, rows, least; /* 0: as given */
+  } cases[] = {{16, 16 * MOST, 0}, {16, 16 * MOST + 1, 17}, {16, 16 * MOST + 16, 17}, {16, 20 * MOST, 20},
+               {20, 20 * MOST, 0}, {16, 20 * MOST + 1, 21}, {1, MOST + 1, 2}};
   (void)state;
-  for (uint64_t rows = CHUNK * MOST; rows <= CHUNK * (MOST + 1); rows += CHUNK) {
+  for (size_t k = 0; k < sizeof cases / sizeof *cases; k++) {
+    const uint32_t rows = cases[k].rows;
+    char least[40];
     hr_error error = {0};
     hr_plan *plan = NULL;
     hr_graph *g;
     hr_tensor ids, targets, table;
     hr_job job;
     hr_job_init(&job);
-    job.loss_chunk = CHUNK;
+    job.loss_chunk = cases[k].chunk;
     assert_int_equal(hr_graph_create(&g, &error), HR_OK);
     ids = hr_graph_input(g, "ids", rows);
     targets = hr_graph_input(g, "targets", rows);
     table = hr_graph_parameter(g, "table", CLASSES, WIDTH, 0.5, true);
     hr_graph_loss(g, hr_graph_embed(g, ids, table), table, targets);
-    assert_int_equal(hr_graph_plan(g, &job, &plan, &error), rows > CHUNK * MOST ? HR_ERROR_USAGE : HR_OK);
-    if (!plan) assert_non_null(strstr(error.hint, "--loss-chunk 17 or more"));
+    assert_int_equal(hr_graph_plan(g, &job, &plan, &error), cases[k].least ? HR_ERROR_USAGE : HR_OK);
+    (void)snprintf(least, sizeof least, "--loss-chunk %u or more", cases[k].least);
+    if (cases[k].least) assert_non_null(strstr(error.hint, least));
     hr_plan_destroy(plan);
     hr_graph_destroy(g);
   }
