@@ -25,6 +25,8 @@ double hri_strtod(const char *text, char **end) {
   return c ? strtod_l(text, end, c) : strtod(text, end);
 }
 
+const char hri_too_near[] = "nearer to 0 than any number: write 0 if that is meant";
+
 const char *hri_decimal_parse(const char *text, double *value) {
   static const char signs[] = "+-.0123456789eE";
   const size_t mantissa = strcspn(text, "eE");
@@ -34,11 +36,12 @@ const char *hri_decimal_parse(const char *text, double *value) {
   read = hri_strtod(text, &end);
   if (end == text || *end) return "not a number";
   if (!isfinite(read)) return "too large for a number";
-  if (read == 0 && strcspn(text, "123456789") < mantissa)
-    return "nearer to 0 than any number: write 0 if that is meant";
+  if (read == 0 && strcspn(text, "123456789") < mantissa) return hri_too_near;
   *value = read;
   return NULL;
 }
+
+double hri_unsigned_nan(double x) { return isnan(x) ? fabs(x) : x; }
 
 /* The thread's own locale is put back; other threads never see another one. */
 int hri_vsnprintf(char *out, size_t capacity, const char *format, va_list args) {

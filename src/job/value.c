@@ -245,16 +245,25 @@ static hr_status read_count(const hr_field *f, hr_value *v, const char *text, co
   return hint_count(f, text, error);
 }
 
-/* "10%", as shares are written elsewhere. */
-static hr_status no_number(const char *text, const char *where, hr_error *error) {
+/* As hri_decimal_parse, of what stands before "%". */
+static const char *percent_parse(const char *text, double *share) {
   double percent;
   const char *reason = hri_decimal_parse(text, &percent);
+  if (reason) return reason;
+  *share = percent / 100;
+  return *share == 0 && percent != 0 ? hri_too_near : NULL;
+}
+
+/* "10%", as shares are written elsewhere. */
+static hr_status no_number(const char *text, const char *where, hr_error *error) {
+  double number;
+  const char *reason = hri_decimal_parse(text, &number);
   const hr_status status = hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is %s", where, text, reason);
   const size_t length = strlen(text);
   char front[80];
   if (length < 2 || length > sizeof front || text[length - 1] != '%') return status;
   (void)snprintf(front, sizeof front, "%.*s", (int)(length - 1), text);
-  return number_parse(front, &percent) ? hri_hint(error, status, "%.80s is %g", text, percent / 100) : status;
+  return !percent_parse(front, &number) ? hri_hint(error, status, "%.80s is %g", text, number) : status;
 }
 
 static hr_status read_number(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
@@ -273,29 +282,32 @@ static hr_status read_share(const hr_field *f, hr_value *v, const char *text, co
   size_t length = strlen(text);
   char digits[32];
   bool percent = length > 0 && text[length - 1] == '%';
+  const char *reason = "not a share";
   if (length < sizeof digits) {
     memcpy(digits, text, length + 1);
     if (percent) digits[length - 1] = 0;
-    if (number_parse(digits, &v->number[0])) {
-      if (percent) v->number[0] /= 100;
-      return check(f, v, where, error);
-    }
+    reason = percent ? percent_parse(digits, &v->number[0]) : hri_decimal_parse(digits, &v->number[0]);
+    if (!reason) return check(f, v, where, error);
   }
-  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not a share", where, text);
+  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is %s", where, text, reason);
   return hri_hint(error, HR_ERROR_USAGE, "--%s 1%%, or 0.01", f->name);
 }
 
 static hr_status read_pair(const hr_field *f, hr_value *v, const char *text, const char *where, hr_error *error) {
   const char *comma = strchr(text, ',');
   char first[32];
-  if (comma && comma - text < (int)sizeof first) {
+  if (comma && comma - text < (int)sizeof first && !strchr(comma + 1, ',')) {
+    const char *second = comma + 1 + strspn(comma + 1, " "), *reason, *reason2;
     memcpy(first, text, (size_t)(comma - text));
     first[comma - text] = 0;
-    comma++;
-    comma += strspn(comma, " ");
-    if (number_parse(first, &v->number[0]) && number_parse(comma, &v->number[1])) return check(f, v, where, error);
+    reason = hri_decimal_parse(first, &v->number[0]);
+    reason2 = hri_decimal_parse(second, &v->number[1]);
+    if (!reason && !reason2) return check(f, v, where, error);
+    hri_fail(error, HR_ERROR_USAGE, "%s: the %s of '%.80s' is %s", where, reason ? "first" : "second", text,
+             reason ? reason : reason2);
+  } else {
+    hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not two numbers with a comma between them", where, text);
   }
-  hri_fail(error, HR_ERROR_USAGE, "%s: '%.80s' is not two numbers with a comma between them", where, text);
   return hri_hint(error, HR_ERROR_USAGE, "--%s %s", f->name, f->initial);
 }
 

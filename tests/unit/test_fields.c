@@ -119,7 +119,8 @@ static void walk_number(const hr_field *f) {
     if (!strstr(error.message, f->name) || !strstr(error.message, text))
       fail_msg("--%s: '%s' does not name field and range", f->name, error.message);
   }
-  static const char *const none[] = {"nan", "inf", "0x10", "\v1", "1e400", "1e-400", "-0.001e-323", "1e", "."};
+  const char *const none[] = {"nan",    "inf",         "0x10", "\v1", "1e400",
+                              "1e-400", "-0.001e-323", "1e",   ".",   f->kind == HR_FIELD_SHARE ? "1e-323%" : "1e-324"};
   for (size_t k = 0; k < sizeof none / sizeof *none; k++) {
     (void)snprintf(text, sizeof text, "%s%s", none[k], second);
     assert_out(f, text, NULL);
