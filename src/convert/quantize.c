@@ -8,6 +8,7 @@
 #include <headroom/device.h>
 
 #include "base/file.h"
+#include "base/number.h"
 #include "base/publish.h"
 #include "backend/backend.h"
 #include "convert/bnb.h"
@@ -121,8 +122,9 @@ static void end(quantizer *q) {
 static hr_status refuse(const quantizer *q, const item *t, uint64_t at, hr_error *error) {
   hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has %g at row %llu, column %llu, which has no code in %s",
            hri_weights_path(q->source->weights, t->index), t->name,
-           (double)hri_real_get(q->values, (int64_t)at, real_of(q, t)), (unsigned long long)(at / t->columns),
-           (unsigned long long)(at % t->columns), hri_quantization_name(q->kind));
+           hri_unsigned_nan((double)hri_real_get(q->values, (int64_t)at, real_of(q, t))),
+           (unsigned long long)(at / t->columns), (unsigned long long)(at % t->columns),
+           hri_quantization_name(q->kind));
   return hri_hint(error, HR_ERROR_INPUT, "the model is damaged, or its training diverged; use an earlier one");
 }
 
@@ -253,8 +255,9 @@ static hr_status check_piece(const quantizer *q, const item *t, uint64_t first, 
   if (bad < 0) return HR_OK;
   first += (uint64_t)bad;
   hri_fail(error, HR_ERROR_INPUT, "%s: tensor %s has %g at row %llu, column %llu, which is not finite",
-           hri_weights_path(q->source->weights, t->index), t->name, (double)hri_real_get(q->raw, bad, real),
-           (unsigned long long)(first / columns), (unsigned long long)(first % columns));
+           hri_weights_path(q->source->weights, t->index), t->name,
+           hri_unsigned_nan((double)hri_real_get(q->raw, bad, real)), (unsigned long long)(first / columns),
+           (unsigned long long)(first % columns));
   return hri_hint(error, HR_ERROR_INPUT, "the model is damaged, or its training diverged; use an earlier one");
 }
 

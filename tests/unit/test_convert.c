@@ -554,25 +554,31 @@ static void test_nothing_lost(void **state) {
 /* In the embedding, the first in its file: it is copied beside the layers that are quantized. */
 static void test_what_is_copied_is_finite(void **state) {
   const char *directory = kept("%s/bad-copy", scratch), *target = kept("%s/bad-nf4", scratch);
-  static const float bad = INFINITY;
+  const float bads[] = {INFINITY, -NAN};
+  static const char *const said[] = {"inf", "nan"};
   hr_convert_options options;
   hr_error error;
   uint64_t header;
   FILE *file;
   (void)state;
   make_model(directory, 64, 8, 0.5f);
-  file = fopen(path_of("%s/model.safetensors", directory), "r+b");
-  assert_non_null(file);
-  assert_int_equal(fread(&header, sizeof header, 1, file), 1);
-  assert_int_equal(fseek(file, (long)(sizeof header + header + (3 * 8 + 5) * sizeof bad), SEEK_SET), 0);
-  assert_int_equal(fwrite(&bad, sizeof bad, 1, file), 1);
-  assert_int_equal(fclose(file), 0);
   hr_convert_options_init(&options);
-  for (options.quantize = HR_QUANTIZE_NF4; options.quantize <= HR_QUANTIZE_INT8; options.quantize++) {
-    assert_int_equal(hr_convert(directory, target, &options, NULL, &error), HR_ERROR_INPUT);
-    assert_says(&error, "tensor model.embed_tokens.weight has inf at row 3, column 5, which is not finite");
-    assert_false(hri_path_exists(target));
-    assert_no_scratch(scratch);
+  for (size_t k = 0; k < sizeof bads / sizeof *bads; k++) {
+    char expected[120];
+    (void)snprintf(expected, sizeof expected,
+                   "tensor model.embed_tokens.weight has %s at row 3, column 5, which is not finite", said[k]);
+    file = fopen(path_of("%s/model.safetensors", directory), "r+b");
+    assert_non_null(file);
+    assert_int_equal(fread(&header, sizeof header, 1, file), 1);
+    assert_int_equal(fseek(file, (long)(sizeof header + header + (3 * 8 + 5) * sizeof *bads), SEEK_SET), 0);
+    assert_int_equal(fwrite(&bads[k], sizeof *bads, 1, file), 1);
+    assert_int_equal(fclose(file), 0);
+    for (options.quantize = HR_QUANTIZE_NF4; options.quantize <= HR_QUANTIZE_INT8; options.quantize++) {
+      assert_int_equal(hr_convert(directory, target, &options, NULL, &error), HR_ERROR_INPUT);
+      assert_says(&error, expected);
+      assert_false(hri_path_exists(target));
+      assert_no_scratch(scratch);
+    }
   }
 }
 
