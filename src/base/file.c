@@ -53,6 +53,9 @@ static bool files_are_used_up(const char *path) {
 }
 #endif
 
+/* Behind what makes room, in every hint of it. */
+static const char elsewhere[] = ", or name another directory";
+
 /* Asked at once: what was begun is taken back after a failure, and leaves room. */
 static const char *room_remedy(int number, const char *path) {
   if (number == EDQUOT) return "make room in the quota, which may be of bytes or of files (quota -s)";
@@ -89,7 +92,7 @@ static hr_status explain(hr_error *error, int number, const char *verb, const ch
              limit);
     return hri_hint(error, code, "lift it with ulimit -f unlimited");
   case ENOSPC:
-  case EDQUOT: return hri_hint(error, code, "%s, or name another directory", room_remedy(number, path));
+  case EDQUOT: return hri_hint(error, code, "%s%s", room_remedy(number, path), elsewhere);
   default: return code;
   }
 }
@@ -102,6 +105,13 @@ hr_status(hri_fail_errno)(hr_error *error, int number, const char *verb, const c
 
 bool hri_is_full(const hr_error *error) {
   return error->code == HR_ERROR_IO && (error->system_error == ENOSPC || error->system_error == EDQUOT);
+}
+
+void hri_hint_in_place(const hr_error *error, char out[HR_ERROR_HINT_BYTES]) {
+  size_t length = strlen(error->hint);
+  const size_t tail = sizeof elsewhere - 1;
+  if (length >= tail && strcmp(error->hint + length - tail, elsewhere) == 0) length -= tail;
+  (void)snprintf(out, HR_ERROR_HINT_BYTES, "%.*s", (int)length, error->hint);
 }
 
 static const char *kind_of(mode_t mode) {
@@ -224,8 +234,7 @@ hr_status hri_file_reserve(int fd, const char *path, uint64_t bytes, hr_error *e
     return failed == EFBIG
                ? hri_hint(error, code,
                           "the file needs %s; lift the file-size limit (ulimit -f), or name another directory", size)
-               : hri_hint(error, code, "the file needs %s; %s, or name another directory", size,
-                          room_remedy(failed, path));
+               : hri_hint(error, code, "the file needs %s; %s%s", size, room_remedy(failed, path), elsewhere);
   }
   return ftruncate(fd, (off_t)bytes) == 0 ? HR_OK : hri_fail_errno(error, errno, "write", path);
 }

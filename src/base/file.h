@@ -76,6 +76,8 @@ bool hri_path_is_dir(const char *path);
 hr_status hri_fail_errno(hr_error *error, int number, const char *verb, const char *path);
 /* Whether it says that the file system has no room: what another minute may change. */
 bool hri_is_full(const hr_error *error);
+/* The hint of an error without another directory at its end, which a run that has one cannot take. */
+void hri_hint_in_place(const hr_error *error, char out[HR_ERROR_HINT_BYTES]);
 #ifdef __clang_analyzer__
 #define hri_fail_errno(error, number, verb, path)                                                                      \
   hri_failure(hri_fail_errno((error), (number), (verb), (path)), HR_ERROR_IO)

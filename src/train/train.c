@@ -134,9 +134,6 @@ static hr_status launch_programs(trainer *t, hri_executor *x, hr_error *error) {
   return hri_executor_launch(x, HRI_UPDATE, error);
 }
 
-/* What is printed of a NaN with a sign, "-nan", is of no use to anybody. */
-static double unsigned_nan(double x) { return isnan(x) ? fabs(x) : x; }
-
 static void measure(trainer *t, const launched *l, double seconds) {
   hr_metrics *m = &t->metrics;
   const hri_control *control = &l->control;
@@ -144,10 +141,10 @@ static void measure(trainer *t, const launched *l, double seconds) {
   const uint64_t done = l->step - t->steps_at_start;
   m->step = l->step;
   m->steps = t->progress.steps;
-  m->loss =
-      l->counted ? unsigned_nan(control->loss_sum / (double)l->counted) : NAN; /* null in JSON: nothing was predicted */
+  m->loss = l->counted ? hri_unsigned_nan(control->loss_sum / (double)l->counted)
+                       : NAN; /* null in JSON: nothing was predicted */
   m->skipped = hri_job_skips(t->job) && control->found_inf != 0;
-  m->grad_norm = t->job->clip > 0 || hri_job_skips(t->job) ? unsigned_nan(control->grad_norm) : NAN;
+  m->grad_norm = t->job->clip > 0 || hri_job_skips(t->job) ? hri_unsigned_nan(control->grad_norm) : NAN;
   m->loss_scale = t->job->precision == HR_PRECISION_FP16 ? t->progress.loss_scale : NAN;
   m->learning_rate = l->learning_rate;
   m->tokens = l->counted;
@@ -452,15 +449,16 @@ static hr_status checkpoint(trainer *t, bool best, hr_error *error) {
 static hr_status checkpoint_if_room(trainer *t, bool best, hr_error *error) {
   hri_progress *p = &t->progress;
   const hr_status status = checkpoint(t, best, error);
-  char text[1100];
+  char remedy[HR_ERROR_HINT_BYTES], text[HR_ERROR_MESSAGE_BYTES + HR_ERROR_HINT_BYTES];
   if (status == HR_OK || !hri_is_full(error) || t->passed_over || p->step == p->steps) return status;
   t->passed_over = true;
   p->best_eval_loss = t->metrics.best_eval_loss = t->best_saved; /* `best` leads to a checkpoint */
+  hri_hint_in_place(error, remedy);
   (void)snprintf(
       text, sizeof text,
       "step %llu is not saved: %.600s; %.200s: the next checkpoint is tried in its time, and without room for that one the "
       "run ends",
-      (unsigned long long)p->step, error->message, error->hint);
+      (unsigned long long)p->step, error->message, remedy);
   hri_session_tell(&t->session, HR_EVENT_WARNING, &t->metrics, text);
   *error = (hr_error){0};
   return HR_OK;
@@ -475,7 +473,7 @@ static hr_status hint_saved(const trainer *t, hr_status failure, hr_error *error
     return hri_hint(error, failure,
                     "step %llu was saved, and %.400s is gone: if it was moved, --resume takes the run where it is now",
                     (unsigned long long)t->saved, path);
-  memcpy(remedy, error->hint, sizeof remedy);
+  hri_hint_in_place(error, remedy);
   return hri_hint(error, failure, "step %llu is saved: --resume %s%s%s", (unsigned long long)t->saved, t->run.directory,
                   remedy[0] ? "; " : "", remedy);
 }
@@ -956,7 +954,7 @@ static hr_status write_final(trainer *t, hr_error *error) {
 static void save_final_alone(trainer *t, hr_status failure, hr_error *error) {
   char remedy[HR_ERROR_HINT_BYTES];
   hr_error own = {0};
-  (void)snprintf(remedy, sizeof remedy, "%s", error->hint);
+  hri_hint_in_place(error, remedy);
   if (t->progress.step != t->progress.steps || t->settled != t->progress.step || t->saved == t->progress.step) return;
   if (write_final(t, &own) != HR_OK) return;
   if (t->saved == 0)

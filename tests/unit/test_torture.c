@@ -523,6 +523,7 @@ static void full_for_a_while(const char *path) {
   f.from = 5, f.until = 7;
   must(run_on_full_disk(run, &f, 2, &error), &error);
   assert_non_null(strstr(f.warnings, "step 6 is not saved: "));
+  assert_null(strstr(f.warnings, "another directory")); /* it has one */
   assert_false(exists(path_of("%s/checkpoints/step-000006", run)));
   assert_same_file(path_of("%s/final/model.safetensors", whole), path_of("%s/final/model.safetensors", run));
   assert_same_file(path_of("%s/checkpoints/step-000012/optimizer.safetensors", whole),
@@ -534,6 +535,8 @@ static void full_for_a_while(const char *path) {
   f.until = 0;
   assert_int_equal(run_on_full_disk(run, &f, 2, &error), HR_ERROR_IO);
   assert_non_null(strstr(error.hint, "step 4 is saved: --resume "));
+  assert_non_null(strstr(error.hint, "free some disk space"));
+  assert_null(strstr(error.hint, "another directory"));
   assert_true(exists(path_of("%s/checkpoints/step-000004/manifest.json", run)));
   assert_whole(run);
   (void)unlink(f.path);
