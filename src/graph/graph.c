@@ -187,8 +187,8 @@ hr_tensor hr_graph_norm(hr_graph *g, hr_tensor x, hr_tensor weight, hr_tensor bi
   if (!a || !w) return HR_NO_TENSOR;
   GRAPH_NEED(g, a->kind == ENTRY_VALUE && w->kind == ENTRY_PARAMETER && (!b || b->kind == ENTRY_PARAMETER),
              "norm takes a value and parameters");
-  GRAPH_NEED(g, bias != weight, "norm: %s cannot be weight and bias at once: its gradient would be written twice",
-             w->name);
+  GRAPH_NEED(g, bias != weight || w->frozen,
+             "norm: %s cannot be weight and bias at once: its gradient would be written twice", w->name);
   GRAPH_NEED(g, w->columns == 0 && w->rows == a->columns && (!b || (b->columns == 0 && b->rows == a->columns)),
              "norm: weight and bias must be vectors of %llu", (unsigned long long)a->columns);
   GRAPH_NEED(g, epsilon >= 0 && isfinite(epsilon) && (kind == HR_NORM_LAYER || kind == HR_NORM_RMS),

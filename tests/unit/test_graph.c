@@ -252,6 +252,10 @@ static hr_tensor one_for_both(hr_graph *g, hr_tensor x) {
   hr_tensor both = hr_graph_parameter(g, "both", WIDTH, 0, -1, false);
   return hr_graph_norm(g, x, both, both, HR_NORM_LAYER, 1e-5);
 }
+static hr_tensor frozen_for_both(hr_graph *g, hr_tensor x) {
+  hr_tensor both = hr_graph_frozen(g, "both", WIDTH, 0, -1);
+  return hr_graph_norm(g, x, both, both, HR_NORM_LAYER, 1e-5);
+}
 static void optimizer(hr_job *job) { job->optimizer = (hr_optimizer)99; }
 static void packing(hr_job *job) { job->weight_packing = (hr_weight_packing)99; }
 static void precision(hr_job *job) { job->precision = (hr_precision)99; }
@@ -287,6 +291,7 @@ static void graphs_and_jobs_out_of_range_are_refused(void **state) {
   refused(no_gate, NULL, "known kind");
   refused(no_epsilon, NULL, "epsilon");
   refused(one_for_both, NULL, "both cannot be weight and bias at once");
+  planned(frozen_for_both, 0, NULL, NULL); /* it has none */
   refused(NULL, optimizer, "--optimizer");
   refused(NULL, packing, "--weight-packing");
   refused(NULL, precision, "--precision");
