@@ -2520,6 +2520,36 @@ static void sums_around_layers(void **unused) {
     free(s);
     p = inspect(snapshot, HR_AT_OOM);
     assert_int_equal(p->growth_count > 0 && p->growth[0].kind == HR_GROWTH_OUTPUTS, whole);
+    if (whole) assert_true(p->growth[0].may_train); /* which layers with much to compute look like too */
+    hr_inspection_destroy(p);
+    hr_snapshot_destroy(snapshot);
+  }
+}
+
+/* A sampler that a reward trains through: each call is made with a tensor of its own, and that is kept beside one of the inside, as a
+ * graph does. Where it goes, the program keeps results. */
+static void inputs_that_are_kept_too(void **unused) {
+  enum { CALLS = 24 };
+  (void)unused;
+  for (int graph = 0; graph < 2; graph++) {
+    story *s = malloc(sizeof *s);
+    hr_snapshot *snapshot;
+    hr_inspection *p;
+    story_begin(s, 2048 * MIB);
+    for (int k = 0; k < LAYERS; k++) story_alloc(s, 65536, INIT);
+    for (int call = 0; call < CALLS; call++) {
+      const uint64_t input = story_alloc(s, MIB, BATCH), hidden = story_alloc(s, MIB, LAYER);
+      story_alloc(s, 4 * MIB, NORM);
+      story_free(s, hidden);
+      if (!graph) story_free(s, input);
+    }
+    story_event(s, HR_TRACE_OOM, 0, MIB, LAYER);
+    snapshot = story_end(s);
+    free(s);
+    p = inspect(snapshot, HR_AT_OOM);
+    assert_true(p->growth_count > 0);
+    assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
+    for (uint32_t k = 0; k < p->growth_count; k++) assert_int_equal(p->growth[k].may_train, graph);
     hr_inspection_destroy(p);
     hr_snapshot_destroy(snapshot);
   }
@@ -2711,6 +2741,7 @@ int main(void) {
       cmocka_unit_test(more_calls_than_weights),
       cmocka_unit_test(a_step_that_fails_in_its_first_layer),
       cmocka_unit_test(sums_around_layers),
+      cmocka_unit_test(inputs_that_are_kept_too),
       cmocka_unit_test(threads_of_two_models),
       cmocka_unit_test(rounds_of_two_optimizers),
       cmocka_unit_test(every_instant_adds_up),
