@@ -324,6 +324,7 @@ static hr_status run(pass *p, const hr_alloc_config *config, bool follow, hr_err
   if (status == HR_OK && p->rest && !p->result->failed) finish_step(p);
   if (status == HR_OK && (p->out_of_memory || p->world.failed))
     status = hri_fail_memory(error, (p->mask + 1) * sizeof *p->slots, "a replay");
+  hri_world_close(&p->world);
   if (status == HR_OK && !p->world.strayed) sum_up(p);
   hr_alloc_destroy(p->alloc);
   hri_world_deinit(&p->world);

@@ -18,6 +18,8 @@ void hri_world_deinit(hri_world *w) {
   hri_array_free(&w->ranges);
 }
 
+void hri_world_close(hri_world *w) { w->closed = true; }
+
 /* A damaged trace can name any address: none above the own ones, none that no driver gives. What a replay that has left
  * the recorded path did not take is forgotten from the oldest on, so that searches stay short. */
 void hri_world_expect(hri_world *w, const hri_driver_call *call) {
@@ -171,6 +173,7 @@ static uint64_t reserve(void *context, uint64_t bytes, uint64_t stream) {
 
 static void release(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
+  if (w->closed) return; /* each would move all ranges behind it */
   w->released_count++;
   let_go(w, address, bytes);
   if (address >= w->own_base) give_back(w, address, bytes); /* recorded ones come back when the trace says so */
@@ -205,7 +208,7 @@ static uint64_t reserve_range(void *context, uint64_t bytes, uint64_t stream) {
 static void release_range(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
   (void)bytes;
-  for (size_t k = 0; k < w->ranges.count; k++)
+  for (size_t k = 0; k < w->ranges.count && !w->closed; k++)
     if (w->ranges.items[k] == address) w->ranges.items[k--] = w->ranges.items[--w->ranges.count];
 }
 
@@ -228,6 +231,7 @@ static bool map(void *context, uint64_t address, uint64_t bytes) {
 
 static void unmap(void *context, uint64_t address, uint64_t bytes) {
   hri_world *w = context;
+  if (w->closed) return;
   let_go(w, address, bytes);
   w->released_count++;
 }

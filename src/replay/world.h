@@ -28,12 +28,15 @@ typedef struct hri_world {
   uint64_t matched_count;        /* recorded segments that the replay took as recorded */
   uint64_t released_count, refused_count;
   bool failed;  /* the host refused memory for this bookkeeping */
+  bool closed;  /* see hri_world_close */
   bool follow;  /* recorded addresses are handed out */
   bool strayed; /* ... but there are more of them than any device has: only damage has so many */
 } hri_world;
 
 void hri_world_init(hri_world *world, uint64_t capacity_bytes, uint64_t above, bool follow);
 void hri_world_deinit(hri_world *world);
+/* The allocator is about to give everything back, which is no call that a replay looks at. */
+void hri_world_close(hri_world *world);
 hr_alloc_hooks hri_world_hooks(hri_world *world);
 void hri_world_expect(hri_world *world, const hri_driver_call *call);
 
