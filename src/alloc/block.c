@@ -11,12 +11,14 @@
 
 #include <string.h>
 
+#include "base/mix.h"
+
 _Static_assert(sizeof(hri_block) == 128, "two cache lines");
 
 enum { TABLE_FIRST = 1024 };
 static const uint64_t BLOCK_LIMIT = UINT32_MAX - HRI_BLOCK_CHUNK; /* numbers are 32 bits */
 
-static uint64_t hash_of(uint64_t address) { return (address / HRI_ALLOC_UNIT) * UINT64_C(0x9E3779B97F4A7C15); }
+static uint64_t hash_of(uint64_t address) { return hri_mix(address); }
 static uint32_t tag_of(uint64_t hash) { return (uint32_t)(hash >> 32); }
 
 static hri_block *block_at(const hr_alloc *alloc, uint64_t number) {

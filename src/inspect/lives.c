@@ -11,6 +11,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "base/mix.h"
+
 /* ---- the table of open addresses: open addressing, linear probing, deletion by shifting back ---- */
 
 #define BEFORE ((uint64_t)1 << 63) /* in an index: of the array of those from before the trace */
@@ -28,10 +30,7 @@ typedef struct builder {
   bool requests_only; /* free_completed was not recorded */
 } builder;
 
-static uint64_t home(uint64_t addr, uint64_t mask) {
-  uint64_t h = (addr >> 9 ^ addr << 40) * 0x9e3779b97f4a7c15u;
-  return (h >> 20) & mask;
-}
+static uint64_t home(uint64_t addr, uint64_t mask) { return hri_mix(addr) & mask; }
 
 static slot *find(const builder *b, uint64_t addr) {
   uint64_t at = home(addr, b->mask);

@@ -8,6 +8,7 @@
 
 #include <string.h>
 
+#include "base/mix.h"
 #include "replay/world.h"
 
 /* A program that goes on after more failures than this does not learn from them; each costs a walk over all that is
@@ -39,9 +40,7 @@ static uint64_t least(uint64_t a, uint64_t b) { return a < b ? a : b; }
 
 /* ---- addresses ---- */
 
-static uint64_t place(const pass *p, uint64_t recorded) {
-  return (recorded >> 9) * 0x9e3779b97f4a7c15u >> 20 & p->mask;
-}
+static uint64_t place(const pass *p, uint64_t recorded) { return hri_mix(recorded) & p->mask; }
 
 static bool widen(pass *p) {
   uint64_t count = p->mask ? (p->mask + 1) * 2 : 1024, old = p->mask ? p->mask + 1 : 0;
@@ -324,8 +323,8 @@ static hr_status run(pass *p, const hr_alloc_config *config, bool follow, hr_err
   if (status == HR_OK && p->rest && !p->result->failed) finish_step(p);
   if (status == HR_OK && (p->out_of_memory || p->world.failed))
     status = hri_fail_memory(error, (p->mask + 1) * sizeof *p->slots, "a replay");
-  hri_world_close(&p->world);
   if (status == HR_OK && !p->world.strayed) sum_up(p);
+  hri_world_close(&p->world);
   hr_alloc_destroy(p->alloc);
   hri_world_deinit(&p->world);
   hri_free(p->slots);

@@ -58,6 +58,35 @@ static void test_scale(void **state) {
   }
 }
 
+/* Allocations at addresses that are `apart` from each other. */
+static hr_snapshot *addresses(uint64_t apart) {
+  hri_snapshot_builder b;
+  hr_snapshot *snapshot;
+  hr_error error;
+  assert_int_equal(hri_snapshot_build(&b, &error), HR_OK);
+  b.snapshot->format = "pytorch-2.7";
+  assert_true(hri_snapshot_add_trace(&b, 0));
+  for (uint64_t k = 0; k < 100000; k++) {
+    const hr_trace_event e = {.addr = 512 + (k * apart & UINT64_MAX >> 2), .size = 1, .action = HR_TRACE_ALLOC};
+    assert_true(hri_snapshot_add_event(&b, &e));
+  }
+  assert_int_equal(hri_snapshot_build_end(&b, &snapshot, &error), HR_OK);
+  return snapshot;
+}
+
+/* A table of addresses is as fast whichever of their bits differ. */
+static void test_addresses(void **state) {
+  hr_snapshot *usual = addresses(512), *near = addresses(1), *far = addresses((uint64_t)1 << 40 | 512);
+  const double one = least_of(walk, usual);
+  (void)state;
+  print_message("addresses: %.1f and %.1f of the usual time\n", least_of(walk, near) / one, least_of(walk, far) / one);
+  assert_true(least_of(walk, near) < 10 * one);
+  assert_true(least_of(walk, far) < 10 * one);
+  hr_snapshot_destroy(usual);
+  hr_snapshot_destroy(near);
+  hr_snapshot_destroy(far);
+}
+
 /* Steps are told by a name that comes behind hundreds of others. */
 static void test_many_names(void **state) {
   hr_snapshot *snapshot;
@@ -74,6 +103,7 @@ static void test_many_names(void **state) {
 }
 
 int main(void) {
-  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scale), cmocka_unit_test(test_many_names)};
+  const struct CMUnitTest tests[] = {cmocka_unit_test(test_scale), cmocka_unit_test(test_addresses),
+                                     cmocka_unit_test(test_many_names)};
   return cmocka_run_group_tests(tests, NULL, NULL);
 }
