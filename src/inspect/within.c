@@ -258,17 +258,26 @@ static void thin_passes(window *w) {
   }
 }
 
+/* Whether an operation has a word, as it stands between its underscores: "to" is in "to_dtype", and not in "vector_norm". */
+static bool has_word(const char *operation, const char *word) {
+  const size_t length = strlen(word);
+  for (const char *at = operation; (at = strstr(at, word)); at++)
+    if ((at == operation || at[-1] == '_' || at[-1] == '.') && (!at[length] || at[length] == '_' || at[length] == '.'))
+      return true;
+  return false;
+}
+
 /* Whether a stack around the model brings something from outside: what a program computes there may be of the layer before, added to
  * what it took. */
 static bool brings(const window *w, uint32_t stack) {
-  static const char *const ways[] = {"to",     "copy", "empty", "zeros",  "ones",   "full",      "rand",      "arange",
+  static const char *const ways[] = {"to",     "copy", "empty", "zeros",  "ones",   "full",      "rand",   "arange", "randn", "randint", "randperm",
                                      "tensor", "lift", "index", "gather", "select", "embedding", "pin_memory"};
   const uint8_t stage = w->in->stacks[stack].stage;
   char operation[HRI_OPERATION_BYTES];
   if (stage != HR_STAGE_UNKNOWN) return stage != HR_STAGE_INIT;
   hri_stack_operation(w->in->public.snapshot, stack, operation);
   for (size_t k = 0; k < sizeof ways / sizeof *ways; k++)
-    if (strstr(operation, ways[k])) return true;
+    if (has_word(operation, ways[k])) return true;
   return !operation[0];
 }
 
@@ -680,7 +689,7 @@ static void doubt_graph(window *w) {
   for (uint64_t k = 0; k < w->from && !named; k++) named = w->in->stages[k] == HR_STAGE_BACKWARD;
   for (size_t k = 0; k < w->rows.count && !named; k++)
     named = w->in->stacks[w->rows.items[k].stack].marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION);
-  for (size_t k = 0; k < w->found.count; k++) 
+  for (size_t k = 0; k < w->found.count; k++)
     inner |= is_inner(w, &w->found.items[k]) ||
              (w->keeps_inputs && is_left(&w->found.items[k]) && w->in->stacks[w->found.items[k].stack].site == w->site);
   for (size_t k = 0; k < w->found.count; k++)
@@ -698,6 +707,7 @@ static void note_backwards(window *w) {
 
 static bool find_growth(window *w) {
   bool passes;
+  w->keeps_inputs = false;
   thin_passes(w);
   passes = are_passes(w) || begin_with_batches(w);
   w->side_by_side = passes && (w->side_by_side || are_side_by_side(w));
