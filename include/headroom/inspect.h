@@ -162,9 +162,8 @@ typedef struct hr_growth {
   uint32_t steps_grown, steps_seen;
   uint64_t from_before; /* of `count`, where the recording lost its beginning: made before it began */
   bool freed_in_steps;  /* of passes: in whole steps before, what they kept went again */
-  bool
-      may_train; /* ... they keep a graph, or may be a model's layers; no backward is recorded, and nothing names them: one may follow */
-  bool more_batches;    /* ... freed_in_steps: each has a batch of its own, as those of the steps before had */
+  bool may_train;    /* ... they keep a graph, or inputs beside it; no backward is recorded, and nothing names them */
+  bool more_batches; /* ... freed_in_steps: each has a batch of its own, as those of the steps before had */
   bool among_backwards; /* ... backwards ran among them, and freed none of it */
   bool gives_back;      /* of steps: since some went, as many go as come, so that what it left before says little */
 } hr_growth;

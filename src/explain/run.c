@@ -303,7 +303,8 @@ static void advise_run(hr_oom_failure *f, const hr_run_explanation *run, const c
         "make room in the quota of the run's disk (quota -s shows it), or keep fewer checkpoints (--keep, --save-every)",
         "none", "", 0);
   else if (says(run, ENOSPC) && statvfs(directory, &disk) == 0) {
-    const bool files = disk.f_files > 0 && disk.f_favail == 0; /* its table of files can be full while there are bytes */
+    /* Its table of files can be full while there are bytes. */
+    const bool files = disk.f_files > 0 && disk.f_favail == 0;
     (void)snprintf(text, sizeof text,
                    "make room on the disk of the run, which has %s free now%s, or keep fewer checkpoints (--keep, "
                    "--save-every)",

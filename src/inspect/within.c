@@ -46,7 +46,7 @@ typedef struct window {
   uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
   uint64_t weights, made_in_calls; /* tensors that are there when the first pass begins, and of the model's calls */
   bool has_backward, side_by_side; /* side_by_side: threads have their passes at once */
-  bool keeps_inputs; /* of the passes; see find_growth */
+  bool keeps_inputs;               /* of the passes; see find_growth */
 } window;
 
 static const hri_life *made_life(const window *w, const made *row) { return &w->in->lives->lives[row->life]; }
@@ -270,8 +270,9 @@ static bool has_word(const char *operation, const char *word) {
 /* Whether a stack around the model brings something from outside: what a program computes there may be of the layer before, added to
  * what it took. */
 static bool brings(const window *w, uint32_t stack) {
-  static const char *const ways[] = {"to",     "copy", "empty", "zeros",  "ones",   "full",      "rand",   "arange", "randn", "randint", "randperm",
-                                     "tensor", "lift", "index", "gather", "select", "embedding", "pin_memory"};
+  static const char *const ways[] = {"to",   "copy",   "empty",  "zeros",   "ones",      "full",
+                                     "rand", "arange", "randn",  "randint", "randperm",  "tensor",
+                                     "lift", "index",  "gather", "select",  "embedding", "pin_memory"};
   const uint8_t stage = w->in->stacks[stack].stage;
   char operation[HRI_OPERATION_BYTES];
   if (stage != HR_STAGE_UNKNOWN) return stage != HR_STAGE_INIT;

@@ -2498,7 +2498,7 @@ static void more_calls_than_weights(void **unused) {
   }
 }
 
-#define SCALED CPP_ALLOC "at::_ops::linalg_vector_norm::call(...)@??:0;loop@eval.py:13;<module>@eval.py:20"
+#define NORMED CPP_ALLOC "at::_ops::linalg_vector_norm::call(...)@??:0;loop@eval.py:13;<module>@eval.py:20"
 #define ADDED CPP_ALLOC "at::_ops::add_Tensor::call(...)@??:0;loop@eval.py:12;<module>@eval.py:20"
 
 /* Layers that a program calls one by one, and adds to what they took: each sum is kept, and comes once a call, but brings nothing from
@@ -2515,7 +2515,7 @@ static void sums_around_layers(void **unused) {
     for (int call = 0; call < CALLS; call++) {
       for (int k = 0; k < (whole ? WEIGHTS : 4); k++) story_free(s, story_alloc(s, MIB, k ? NORM : LAYER));
       story_alloc(s, 4 * MIB, ADDED);
-      story_free(s, story_alloc(s, 65536, SCALED)); /* what is computed of the sum, be there "to" in its name */
+      story_free(s, story_alloc(s, 65536, NORMED)); /* what is computed of the sum, be there "to" in its name */
     }
     story_event(s, HR_TRACE_OOM, 0, MIB, LAYER);
     snapshot = story_end(s);
