@@ -46,7 +46,7 @@ typedef struct window {
   uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
   uint64_t weights, made_in_calls; /* tensors that are there when the first pass begins, and of the model's calls */
   bool has_backward, side_by_side; /* side_by_side: threads have their passes at once */
-  bool keeps_inputs;               /* of the passes; see find_growth */
+  bool may_be_layers, keeps_inputs; /* of the passes; see are_passes, find_growth */
 } window;
 
 static const hri_life *made_life(const window *w, const made *row) { return &w->in->lives->lives[row->life]; }
@@ -290,17 +290,27 @@ static bool are_around(const window *w, size_t from, size_t to) {
   return stack && !w->in->stacks[stack].site && (same || brings(w, stack));
 }
 
+/* Whether that is said by more than how many tensors each call makes, which a layer with one weight and much to compute makes too. */
+static bool are_surely_around(const window *w, size_t from, size_t to) {
+  return to - from > w->weights || brings(w, w->rows.items[from].stack);
+}
+
 /* Whether something outside the model's call allocates once a pass, or the stacks say what the program does. What is loaded for each
  * call is the weights of layers that the program calls one by one. */
-static bool are_passes(const window *w) {
+static bool are_passes(window *w) {
+  bool passes = false;
+  w->may_be_layers = false;
   if (w->passes.count < LEAST_PASSES) return false;
   for (size_t k = 0, next; k < w->rows.count; k = next) {
     const hri_stack_info *stack = &w->in->stacks[w->rows.items[k].stack];
     next = stack_end(w, k);
     if (stack->marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION)) return true;
-    if (are_around(w, k, next) && comes_each_pass(w, &w->rows.items[k], next - k, 1)) return true;
+    if (!are_around(w, k, next) || !comes_each_pass(w, &w->rows.items[k], next - k, 1)) continue;
+    passes = true;
+    if (are_surely_around(w, k, next)) return true;
   }
-  return false;
+  w->may_be_layers = passes;
+  return passes;
 }
 
 /* Whether the rows of a stack around the model are batches: as many as threads side by side may hold are there in the end, and each
@@ -676,7 +686,7 @@ static bool is_inner(const window *w, const hr_growth *g) {
  * many of them, or go through many calls in one, and come to its first backward behind the failure. A graph keeps a call's input beside
  * what it makes inside. */
 static void doubt_graph(window *w) {
-  bool named = w->has_backward, inner = false;
+  bool named = w->has_backward, inner = w->may_be_layers;
   for (uint64_t k = 0; k < w->from && !named; k++) named = w->in->stages[k] == HR_STAGE_BACKWARD;
   for (size_t k = 0; k < w->rows.count && !named; k++)
     named = w->in->stacks[w->rows.items[k].stack].marks & (HRI_MARK_EVALUATION | HRI_MARK_GENERATION);

@@ -2522,6 +2522,7 @@ static void sums_around_layers(void **unused) {
     free(s);
     p = inspect(snapshot, HR_AT_OOM);
     assert_int_equal(p->growth_count > 0 && p->growth[0].kind == HR_GROWTH_OUTPUTS, whole);
+    if (whole) assert_true(p->growth[0].may_train); /* which layers with much to compute look like too */
     hr_inspection_destroy(p);
     hr_snapshot_destroy(snapshot);
   }
