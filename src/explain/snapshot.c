@@ -273,8 +273,9 @@ static void note_passes(hr_oom_failure *f, const hri_oom_facts *k, const char *w
   if (k->leak->freed_in_steps)
     hri_oom_line(f, "in the steps before, what such passes keep was freed again: this one has more of them");
   else if (k->leak->may_train)
-    hri_oom_line(f, "no backward is recorded at all: these passes may be training that comes to one behind them, or layers "
-                    "of a model that the program calls one by one");
+    hri_oom_line(
+        f, "no backward is recorded at all: these passes may be training that comes to one behind them, or layers "
+           "of a model that the program calls one by one");
   else if (k->leak->kind == HR_GROWTH_GRAPH && k->leak->among_backwards)
     hri_oom_line(f, "backwards ran among these passes, and what their forward saved is kept all the same");
   else if (k->leak->kind == HR_GROWTH_GRAPH)

@@ -43,9 +43,9 @@ typedef struct window {
   HRI_ARRAY(hr_growth) found;
   uint64_t *next; /* of each life; see link_lives */
   uint32_t site, graph_stacks;
-  uint64_t graph_made, graph_kept; /* tensors of the passes that count, inside the model */
-  uint64_t weights, made_in_calls; /* tensors that are there when the first pass begins, and of the model's calls */
-  bool has_backward, side_by_side; /* side_by_side: threads have their passes at once */
+  uint64_t graph_made, graph_kept;  /* tensors of the passes that count, inside the model */
+  uint64_t weights, made_in_calls;  /* tensors that are there when the first pass begins, and of the model's calls */
+  bool has_backward, side_by_side;  /* side_by_side: threads have their passes at once */
   bool may_be_layers, keeps_inputs; /* of the passes; see are_passes, find_growth */
 } window;
 
