@@ -32,7 +32,7 @@ PYTORCH_QUICK = ["--model", "gpt2-124m", "--batch", "4x64", "--torch", "eager", 
 # name: arguments, quick arguments; what bench_NAME prints becomes the section
 PRINTED = {"gemm": ([], ["256", "3"]), "attention": ([], ["0.1", "2"]), "kernels": ([], []), "optim": ([], []), "arena": ([], ["1", "2", "1"]),
            "plan": ([], []), "auto": ([], ["quick"]), "alloc": ([], []), "history": ([], ["5"]), "snapshot_read": ([], []), "snapshot_write": (["1000000", "40", "build"], ["1000000", "40", "build"]),
-           "report": (["1000000", "build/report.html"], ["1000000", "build/report.html"])}
+           "report": (["1000000", "build/report.html"], ["1000000", "build/report.html"]), "shapes": ([], ["50000"])}
 
 
 def run(words):
