@@ -149,6 +149,14 @@ static hr_inspection *inspect(const hr_snapshot *s, uint64_t at) {
   return p;
 }
 
+/* A story that ends with a refused request, inspected there. The story is gone then; the snapshot is the caller's. */
+static hr_inspection *inspect_refused(story *s, uint64_t bytes, const char *stack, hr_snapshot **snapshot) {
+  story_event(s, HR_TRACE_OOM, 0, bytes, stack);
+  *snapshot = story_end(s);
+  free(s);
+  return inspect(*snapshot, HR_AT_OOM);
+}
+
 static uint64_t bytes_of(const hr_inspection *p, const char *category) {
   for (uint64_t k = 0; k < p->group_count[HR_BY_CATEGORY]; k++)
     if (strcmp(p->categories[p->groups[HR_BY_CATEGORY][k].category], category) == 0)
@@ -375,10 +383,7 @@ static void a_window_and_a_large_step(void **unused) {
     for (int k = 0; k < LAYERS; k++) story_free(s, left.gradients[k]);
   }
   for (int k = 0; k < LAYERS; k++) story_alloc(s, ACTIVATION, FORWARD);
-  story_event(s, HR_TRACE_OOM, 0, LOGITS, LOSS);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, LOGITS, LOSS, &snapshot);
   g = growth_at(p, "remember");
   check_all(p);
   assert_non_null(g);
@@ -420,10 +425,7 @@ static void a_window_that_has_just_filled(void **unused) {
       for (int k = 0; k < LAYERS; k++) story_free(s, left.gradients[k]);
     }
     for (int k = 0; k < LAYERS; k++) story_alloc(s, ACTIVATION, FORWARD);
-    story_event(s, HR_TRACE_OOM, 0, LOGITS, LOSS);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, LOGITS, LOSS, &snapshot);
     g = growth_at(p, "remember");
     check_all(p);
     assert_non_null(g);
@@ -495,10 +497,7 @@ static void stages_of_requests(void **unused) {
       story_free(s, head); /* in backward */
       story_free(s, story_alloc(s, 3000000, OPT_TEMP));
     }
-    story_event(s, HR_TRACE_OOM, 0, LOGITS, cases[c].asks);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, LOGITS, cases[c].asks, &snapshot);
     check_all(p);
     assert_int_equal(p->ooms[0].stage, cases[c].stage);
     assert_int_equal(p->at_stage, cases[c].stage);
@@ -1707,10 +1706,7 @@ static void passes_whose_tensors_go_again(void **unused) {
       story_free(s, scratch);
       story_free(s, story_alloc(s, 3000000, OPT_TEMP));
     }
-    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, CELL);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, ACTIVATION, CELL, &snapshot);
     assert_int_equal(p->growth_count > 0 && hr_growth_goes_on(p->growth[0].kind), !as_many);
     if (!as_many) {
       assert_int_equal(p->growth[0].kind, late ? HR_GROWTH_OUTPUTS : HR_GROWTH_GRAPH);
@@ -1779,10 +1775,7 @@ static void a_workspace_is_no_pass(void **unused) {
       if (behind && pass == PASSES - 1) story_alloc(s, MIB, CUBLAS ";again@eval.py:32;<module>@eval.py:22");
       story_free(s, batch);
     }
-    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, CELL);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, ACTIVATION, CELL, &snapshot);
     assert_true(p->growth_count > 0);
     assert_int_equal(p->growth[0].kind, HR_GROWTH_GRAPH);
     assert_int_equal(p->growth[0].steps_seen, PASSES);
@@ -1869,10 +1862,7 @@ static void a_loop_that_ended_has_no_steps(void **unused) {
     story_free(s, raw);
     for (int k = 1; k < 5; k++) story_free(s, piece[k]);
   }
-  story_event(s, HR_TRACE_OOM, 0, 200 * MIB, PRODUCT);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, 200 * MIB, PRODUCT, &snapshot);
   assert_int_equal(p->step_count, 0);
   for (uint32_t k = 0; k < p->growth_count; k++) assert_false(hr_growth_goes_on(p->growth[k].kind));
   hr_inspection_destroy(p);
@@ -1936,10 +1926,7 @@ static void what_one_line_joins(void **unused) {
       }
       story_free(s, batch);
     }
-    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, EMBEDDING);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, ACTIVATION, EMBEDDING, &snapshot);
     assert_true(p->growth_count > 0);
     assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
     assert_int_equal(p->growth[0].may_train, sampler);
@@ -1980,10 +1967,7 @@ static void serve_in_threads(uint32_t random, bool all_fail) {
     if (part[t] == 0) story_alloc(s, 65536, BATCH);
     if (t + 1 < THREADS) story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
   }
-  story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, ACTIVATION, LAYER, &snapshot);
   assert_true(p->growth_count > 0);
   assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
   assert_true(p->growth[0].bytes >= (PASSES - 12) * 4 * MIB);
@@ -2016,10 +2000,7 @@ static void a_buffer_that_fills_up(void **unused) {
     if (buffer) story_free(s, buffer);
     buffer = larger;
   }
-  story_event(s, HR_TRACE_OOM, 0, size, TABLE);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, size, TABLE, &snapshot);
   assert_true(p->growth_count > 0);
   assert_int_equal(p->growth[0].kind, HR_GROWTH_LARGER);
   hr_inspection_destroy(p);
@@ -2043,10 +2024,7 @@ static void layers_are_no_steps(void **unused) {
       for (int k = 0; k < 6; k++) story_alloc(s, ACTIVATION + 65536 * (uint64_t)k, layers);
       for (int k = 0; k < temporaries; k++) story_free(s, story_alloc(s, 4 * MIB, layers));
     }
-    story_event(s, HR_TRACE_OOM, 0, 64 * MIB, EMBEDDING);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, 64 * MIB, EMBEDDING, &snapshot);
     assert_int_equal(p->step_count, 0);
     assert_int_equal(p->growth_count, 0);
     hr_inspection_destroy(p);
@@ -2069,10 +2047,7 @@ static void steps_that_keep_most(void **unused) {
     story_free(s, story_alloc(s, 20 * MIB, NULL));
     story_free(s, batch);
   }
-  story_event(s, HR_TRACE_OOM, 0, 8 * MIB, NULL);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, 8 * MIB, NULL, &snapshot);
   assert_true(p->step_count + 2 >= STEPS);
   assert_true(p->growth_count > 0);
   assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
@@ -2103,10 +2078,7 @@ static void a_leak_from_before_at_each_failure(void **unused) {
   story_event(s, HR_TRACE_OOM, 0, ACTIVATION, FORWARD);
   for (int k = 0; k < BEFORE + STEPS; k++) story_free(s, kept[k]);
   story_alloc(s, ACTIVATION, FORWARD);
-  story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, 2000 * MIB, FORWARD, &snapshot);
   assert_int_equal(p->oom_count, 2);
   assert_int_equal(p->growth_count, 0);
   first = p->ooms[0].event + 1;
@@ -2254,10 +2226,7 @@ static void a_window_before_it_gives_back(void **unused) {
     for (int k = 0; k < 4; k++) story_free(s, story_alloc(s, 3000000, OPT_TEMP));
   }
   story_alloc(s, 30 * MIB, LEAK);
-  story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, LEAK);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, 2000 * MIB, LEAK, &snapshot);
   assert_int_equal(p->step_count, STEPS);
   g = growth_at(p, "train.py:77");
   assert_true(!g || g->kind == HR_GROWTH_SETTLED);
@@ -2284,10 +2253,7 @@ static void a_queue_that_grows_slowly(void **unused) {
     for (int k = 0; k < 4; k++) story_free(s, story_alloc(s, ACTIVATION, FORWARD));
     for (int k = 0; k < 4; k++) story_free(s, story_alloc(s, 3000000, OPT_TEMP));
   }
-  story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, 2000 * MIB, FORWARD, &snapshot);
   g = growth_at(p, "train.py:77");
   assert_true(g && g->kind == HR_GROWTH_LEAK);
   hr_inspection_destroy(p);
@@ -2314,10 +2280,7 @@ static void some_answers_are_kept(void **unused) {
       else kept++;
       story_free(s, batch);
     }
-    story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, HEAD);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, 2000 * MIB, HEAD, &snapshot);
     for (uint32_t k = 0; k < p->growth_count; k++) {
       if (p->growth[k].kind != HR_GROWTH_OUTPUTS) continue;
       assert_false(hr_growth_every_step(&p->growth[k]));
@@ -2392,10 +2355,7 @@ static void passes_are_steps(void **unused) {
       story_free(s, batch);
       if (trains) story_free(s, story_alloc(s, 1000000, BACKWARD));
     }
-    story_event(s, HR_TRACE_OOM, 0, 1024 * MIB, LAYER);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, 1024 * MIB, LAYER, &snapshot);
     assert_int_equal(strcmp(p->steps_from, "passes") == 0, !trains);
     if (!trains) {
       assert_int_equal(p->step_count, REQUESTS);
@@ -2425,10 +2385,7 @@ static void what_some_passes_keep(void **unused) {
       story_free(s, batch);
     }
   }
-  story_event(s, HR_TRACE_OOM, 0, 6 * MIB, KEPT);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, 6 * MIB, KEPT, &snapshot);
   assert_string_equal(p->steps_from, "passes");
   assert_true(p->growth_count > 0);
   assert_int_equal(p->growth[0].kind, HR_GROWTH_LEAK);
@@ -2450,10 +2407,7 @@ static void layers_that_are_sent_one_by_one(void **unused) {
     for (int k = 0; k < 2; k++) story_alloc(s, WEIGHT, INIT);
     for (int k = 0; k < 6; k++) story_free(s, story_alloc(s, ACTIVATION, LAYER));
   }
-  story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
-  snapshot = story_end(s);
-  free(s);
-  p = inspect(snapshot, HR_AT_OOM);
+  p = inspect_refused(s, ACTIVATION, LAYER, &snapshot);
   assert_int_equal(p->step_count, 0);
   assert_int_equal(p->growth_count, 0);
   hr_inspection_destroy(p);
@@ -2483,10 +2437,7 @@ static void more_calls_than_weights(void **unused) {
       story_alloc(s, 2 * MIB, LAYER);
       for (int k = 0; k < 3 && what != KEPT_GRAPH; k++) story_free(s, hidden[k]);
     }
-    story_event(s, HR_TRACE_OOM, 0, MIB, NORM);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, MIB, NORM, &snapshot);
     assert_string_equal(p->steps_from, what == ONE_MODEL ? "passes" : "");
     if (what == ONE_MODEL) {
       assert_int_equal(p->step_count, CALLS); /* two rows of the first stack each */
@@ -2517,10 +2468,7 @@ static void sums_around_layers(void **unused) {
       story_alloc(s, 4 * MIB, ADDED);
       story_free(s, story_alloc(s, 65536, NORMED)); /* what is computed of the sum, be there "to" in its name */
     }
-    story_event(s, HR_TRACE_OOM, 0, MIB, LAYER);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, MIB, LAYER, &snapshot);
     assert_int_equal(p->growth_count > 0 && p->growth[0].kind == HR_GROWTH_OUTPUTS, whole);
     if (whole) assert_true(p->growth[0].may_train); /* which layers with much to compute look like too */
     hr_inspection_destroy(p);
@@ -2545,10 +2493,7 @@ static void inputs_that_are_kept_too(void **unused) {
       story_free(s, hidden);
       if (!graph) story_free(s, input);
     }
-    story_event(s, HR_TRACE_OOM, 0, MIB, LAYER);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, MIB, LAYER, &snapshot);
     assert_true(p->growth_count > 0);
     assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
     for (uint32_t k = 0; k < p->growth_count; k++) assert_int_equal(p->growth[k].may_train, graph);
@@ -2614,10 +2559,7 @@ static void threads_of_two_models(void **unused) {
       part[t] = 0;
       passes++;
     }
-    story_event(s, HR_TRACE_OOM, 0, ACTIVATION, LAYER);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, ACTIVATION, LAYER, &snapshot);
     assert_true(p->growth_count > 0);
     assert_int_equal(p->growth[0].kind, HR_GROWTH_OUTPUTS);
     assert_true(p->growth[0].bytes >= (PASSES - 12) * 4 * MIB && p->growth[0].steps_seen <= PASSES + 2);
@@ -2664,10 +2606,7 @@ static void rounds_of_two_optimizers(void **unused) {
       if (annotated) span(s, "Optimizer.step#Adam.step", 1);
       ends++;
     }
-    story_event(s, HR_TRACE_OOM, 0, 2000 * MIB, FORWARD);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, 2000 * MIB, FORWARD, &snapshot);
     assert_string_equal(p->steps_from, annotated ? "annotations" : "optimizer stacks");
     assert_int_equal(p->step_count, what != 2 ? ROUNDS : ends);
     g = growth_at(p, "train.py:77");
@@ -2700,10 +2639,7 @@ static void code_for_another_shape(void **unused) {
       for (int k = 0; k < LAYERS; k++) story_free(s, layers[k]);
       story_free(s, story_alloc(s, 3000000, OPT_TEMP));
     }
-    story_event(s, HR_TRACE_OOM, 0, 3 * ACTIVATION, calls[what]);
-    snapshot = story_end(s);
-    free(s);
-    p = inspect(snapshot, HR_AT_OOM);
+    p = inspect_refused(s, 3 * ACTIVATION, calls[what], &snapshot);
     assert_true(p->step_count > USUAL);
     assert_int_equal(p->asked_known, what != 1);
     assert_int_equal(p->asked_more_bytes, what == 0 ? (3 * (LAYERS + 1) - LAYERS) * (uint64_t)ACTIVATION : 0);
